@@ -215,16 +215,15 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     db = _sample_inbox(world)
     policy = Model("offline").policy()
     note(OFFLINE_NOTE)
+    screen = None if as_json else console()
     with InboxFile(db) as file:
         opened = file.inbox_of(question)
-        if not as_json:
-            screen = console()
+        if screen is not None:
             screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
         run = begin_run("demo", question, policy, db, DEFAULT_MAX_TURNS, out)
-        trace = None if as_json else console()
-        answered = answer_question(opened, question, policy, run, screen=trace)
+        answered = answer_question(opened, question, policy, run, screen=screen)
     if as_json:
         print_json({**answered.to_json(), "gold_answer": question.answer})
     else:

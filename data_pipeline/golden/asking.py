@@ -1,10 +1,9 @@
-"""Models that work on a golden set: several requests at a time, and none paid twice.
+"""Models that work on a golden set, and none of whose replies is paid twice.
 
 Every reply is kept in the set's folder as it arrives, even an unreadable one, so that a killed
 step asks only for what is missing. Replies of earlier runs count towards the limit.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -102,7 +101,7 @@ def sum_of(*costs: float | None) -> float | None:
 
 
 class Asker:
-    """Asks `model`, a litellm name, `concurrency` requests at a time.
+    """Asks `model`, a litellm name.
 
     `role` ("generate", "read") separates the replies of one model. `max_cost_usd` limits what
     its replies cost, those kept in `folder` included. Raises `UserError` if the model can't be
@@ -115,7 +114,6 @@ class Asker:
         folder: Path,
         role: str,
         *,
-        concurrency: int,
         max_cost_usd: float | None = None,
         temperature: float = 0.0,
         retries: Retries | None = None,
@@ -130,7 +128,6 @@ class Asker:
             temperature=temperature,
             retries=retries,
         )
-        self._turn = asyncio.Semaphore(concurrency)
 
     @property
     def spent(self) -> Spent:
@@ -157,8 +154,7 @@ class Asker:
         """
         attempt = 0
         while True:
-            async with self._turn:
-                reply = await self._model.reply(prompt, data, form, attempt=attempt)
+            reply = await self._model.reply(prompt, data, form, attempt=attempt)
             try:
                 return reading(reply)
             except UnparseableError:

@@ -60,7 +60,7 @@ SetOption = Annotated[
     ),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
-ModelOption = Option("--model", "-m", help="Any litellm name.")
+ModelOption = Annotated[str, Option("--model", "-m", help="Any litellm name.")]
 
 
 def _number(flag: str, help_text: str, least: int = 1) -> Any:
@@ -170,7 +170,7 @@ def _refuse_unhosted(model: str, offline: str) -> None:
     ),
 )
 def generate_command(
-    model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
+    model: ModelOption = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: BatchesOption = generate.BATCHES,
     questions: QuestionsOption = generate.QUESTIONS,
@@ -214,14 +214,8 @@ def generate_command(
         _print_plan(plan, as_json=json_output)
         return
     with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
-        asker = Asker(
-            model,
-            folder,
-            "generate",
-            concurrency=concurrency,
-            max_cost_usd=max_cost,
-            temperature=generate.TEMPERATURE,
-        )
+        temperature = generate.TEMPERATURE
+        asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options, model)
         _note_size(plan)
         note(str(Model(model).notice))
@@ -241,7 +235,7 @@ def generate_command(
                 found.append(reply.questions)
                 show()
 
-            lost = generate.generate(file, golden, asker, plan, on_reply)
+            lost = generate.generate(file, golden, asker, plan, concurrency, on_reply)
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -370,14 +364,13 @@ def verify_command(
         if max_cost is not None:
             for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
             for_judge = left_of(max_cost - for_reader, before)
-        reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
+        reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            verify.verify(
-                file, golden, checks.examine, checks.settings(), strict, concurrency, show
-            )
+            options: dict[str, Any] = {"strict": strict, "concurrency": concurrency, "on_row": show}
+            verify.verify(file, golden, checks.examine, checks.settings(), **options)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

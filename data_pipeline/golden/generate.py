@@ -337,16 +337,18 @@ def generate(
     golden: GoldenSet,
     asker: Asker,
     plan: Plan,
+    concurrency: int,
     on_reply: Callable[[Reply], None] = lambda _: None,
 ) -> list[tuple[str, str]]:
     """Ask for the questions of every batch; returns why batches gave nothing, by kind and text.
 
-    Kinds are "unreadable" and those of `PolicyError`. `on_reply` gets each reply as it comes.
-    Raises `UserError` if there is not a single question, or the set has other settings.
+    `concurrency` limits the batches at a time; `on_reply` gets each reply as it comes. Kinds are
+    "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question,
+    or the set has other settings.
     """
     settings = settings_of(file, plan.options, asker.name)
     check_same(golden, settings)
-    replies = asyncio.run(_ask_all(asker, plan, on_reply))
+    replies = asyncio.run(_ask_all(asker, plan, concurrency, on_reply))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
         why = lost[0][1] if lost else "the replies hold none"
@@ -379,14 +381,19 @@ def generate(
     return lost
 
 
-async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) -> list[Reply]:
+async def _ask_all(
+    asker: Asker, plan: Plan, concurrency: int, on_reply: Callable[[Reply], None]
+) -> list[Reply]:
     """The replies in the plan's order."""
+    turn, prompt = asyncio.Semaphore(concurrency), prompt_text("generate")
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
+        def read(text: str) -> list[GeneratedItem | NoQuestion]:
+            return read_items(text, data["questions"])
+
         try:
-            prompt, most = prompt_text("generate"), data["questions"]
-            read = await asker.read(prompt, data, GeneratedItems, lambda it: read_items(it, most))
-            reply = Reply(batch, read)
+            async with turn:
+                reply = Reply(batch, await asker.read(prompt, data, GeneratedItems, read))
         except UnparseableError as error:
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:

@@ -148,10 +148,6 @@ def check_bounds(question: str, answer: str | None, how_realistic: float | None)
     for name, text, limit in limits:
         if len(text) > limit:
             raise ValueError(f"{name}: it has {len(text):,} characters, more than {limit:,}")
-    _check_realism(how_realistic)
-
-
-def _check_realism(how_realistic: float | None) -> None:
     if how_realistic is not None and not 0 <= how_realistic <= 1:
         raise ValueError("how_realistic: it is not from 0 to 1")
 
@@ -165,7 +161,8 @@ def read_question(row: Any) -> Question:
     for values in (row, *(each.was for each in changes)):
         if unknown := [name for name in values if name not in _FIELDS]:
             raise ValueError(f"a question has no field {unknown[0]!r}")
-        _check_realism(rows.read_question({**row, **values}).how_realistic)
+        then = rows.read_question({**row, **values})
+        check_bounds(then.question, then.answer, then.how_realistic)
     return question
 
 
@@ -351,12 +348,10 @@ class GoldenSet:
         partial = folder / PARTIAL
         partial.mkdir(parents=True)
         write_questions(partial, "questions", self.questions)
+        names = "step", "check", "reason"
         # A row may be nested too deep for `asdict`, which copies it.
         rejected = (
-            {
-                **each.row,
-                "rejected": {"step": each.step, "check": each.check, "reason": each.reason},
-            }
+            {**each.row, "rejected": {name: getattr(each, name) for name in names}}
             for each in self.rejected
         )
         _write_rows(partial / "rejected.jsonl", rejected)

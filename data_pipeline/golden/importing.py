@@ -20,14 +20,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.golden_set import (
-    SCHEMA,
-    Check,
-    GoldenSet,
-    Rejected,
-    check_bounds,
-    with_checks,
-)
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
 from evals.judges.values import clean, find_values
 
@@ -55,12 +48,8 @@ def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
-    golden.batches = []
-    golden.manifest = {
-        "schema": SCHEMA,
-        "db": {"name": file.path.name, "mails": file.counts["stored"]},
-        "steps": {},
-    }
+    golden.batches, golden.manifest = [], GoldenSet().manifest
+    golden.manifest["db"] = {"name": file.path.name, "mails": file.counts["stored"]}
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]

@@ -108,14 +108,9 @@ class Claim(NamedTuple):
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-def sent(mail: Email) -> dt.datetime:
-    """When the mail was sent; a mail without a date counts as the oldest."""
-    return mail.date or _LONG_AGO
-
-
 def by_date(mails: Iterable[Email]) -> list[Email]:
-    """The mails, oldest first."""
-    return sorted(mails, key=lambda each: (sent(each), each.message_id))
+    """The mails, oldest first; a mail without a date counts as the oldest."""
+    return sorted(mails, key=lambda each: (each.date or _LONG_AGO, each.message_id))
 
 
 def possible_answers(inbox: Inbox, question: Question) -> list[Email]:

@@ -45,13 +45,17 @@ class ReviewSample(NamedTuple):
 
 
 class Review(BaseModel):
-    """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict."""
+    """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
+
+    Lines of earlier versions also name the reviewer and the sample, and may have a note.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     id: str
     digest: str
     said: Decision
+    note: str = ""
 
 
 def reviews_file(folder: Path) -> Path:
@@ -127,7 +131,9 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
         if each.id not in given:
             made.append((each, None))
             continue
-        passed, reason = _PASSED[given[each.id].said]
+        passed, word = _PASSED[given[each.id].said]
+        remark = " ".join(encodable(given[each.id].note).split())
+        reason = f"{word}: {remark}" if remark else word
         check = Check("person", "review", passed, reason, "person")
         made.append((with_checks(each, [check]), check if passed is False else None))
     golden.finish("review", made, settings)

@@ -16,8 +16,8 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
+from data_pipeline.golden.inboxes import Cited, CitedMails
 
-CONCURRENCY = 8  # rows at a time
 # How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
 # "unparseable" or "judge" follows.
 NOT_CHECKED = "not checked: "
@@ -32,25 +32,27 @@ def verify(
     golden: GoldenSet,
     examine: Callable[[Inbox, Question], Awaitable[Examined]],
     settings: Mapping[str, Any],
+    *,
     strict: bool = False,
-    concurrency: int = CONCURRENCY,
+    concurrency: int,
     on_row: Callable[[], None] = lambda: None,
 ) -> None:
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
     `examine` makes the checks of a row in its inbox as of its date; `settings` are those of the
     checks, for the manifest. `strict` also drops rows with an unsure check, or one that could not
-    be made. `on_row` is called after each row. Raises `UserError` for an inbox that the file lacks.
+    be made. `concurrency` limits the rows at a time; `on_row` is called after each. Raises
+    `UserError` for an inbox that the file lacks.
     """
     golden.undo("verify")
+    cited = CitedMails(file, golden.questions)
 
     async def examine_all() -> list[Examined]:
         turn = asyncio.Semaphore(concurrency)
 
         async def one(question: Question) -> Examined:
             async with turn:
-                inbox = file.inbox_of(question)
-                fault = unfit(inbox, question)
+                inbox, fault = file.inbox_of(question), unfit(question, cited.of(question))
                 done = (question, fault) if fault else await examine(inbox, question)
                 on_row()
                 return done
@@ -82,17 +84,13 @@ def refuse_own_rows(golden: GoldenSet, model: str) -> None:
         )
 
 
-def unfit(inbox: Inbox, question: Question) -> Check | None:
+def unfit(question: Question, cited: Mapping[str, Cited]) -> Check | None:
     """The reason why a row can't be verified: an answerable one without answer or mails."""
-    if question.answerable is False:
-        return None
-    lacking = [each for each in question.message_ids if inbox.canonical_id(each) is None]
+    faults = [f"{name} {mail.fault}" for name, mail in cited.items() if mail.fault]
     if not question.answer:
-        reason = "there is no gold answer"
-    elif not question.message_ids:
-        reason = "no mail is cited"
-    elif lacking:
-        reason = f"the inbox has no mail {lacking[0]} when the question is asked"
-    else:
+        faults = ["there is no gold answer"]
+    elif not cited:
+        faults = ["no mail is cited"]
+    if question.answerable is False or not faults:
         return None
-    return Check("answerable", "verify", False, reason, "rule")
+    return Check("answerable", "verify", False, faults[0], "rule")

@@ -55,8 +55,7 @@ class Chatter:
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
         """Members of staff whom the person often writes to."""
-        staff = self._company.staff
-        chosen: list[Person] = []
+        staff, chosen = self._company.staff, list[Person]()
         while len(chosen) < count:
             step = 1 + int(rng.random() * _NEIGHBOURS) * 5
             other = staff[(person.number * 3 + step) % len(staff)]

@@ -229,7 +229,7 @@ def unique_rows(of: str) -> st.SearchStrategy[list[Question]]:
     row = st.builds(
         Question,
         id=TEXTS.map(lambda name: of + name),
-        question=TEXTS,
+        question=TEXTS.filter(str.strip),
         inbox_address=TEXTS,
         query_date=st.none() | st.dates(),
         answer=st.none() | TEXTS,

@@ -50,13 +50,14 @@ def golden_set(*questions: Question) -> GoldenSet:
     return golden
 
 
-def dropped(row: Question) -> Review:
-    return Review(id=row.id, digest=row_digest(row), said="drop")
+def dropped(row: Question, note: str = "") -> Review:
+    return Review(id=row.id, digest=row_digest(row), said="drop", note=note)
 
 
 def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None:
     rows = [row(number) for number in range(4)]
-    reviews = [dropped(each) for each in rows]
+    # Earlier versions took notes.
+    reviews = [dropped(each, "nobody asks\nthat \ud800") for each in rows]
     rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
     golden = golden_set(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
@@ -67,6 +68,7 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None
     assert [each.id for each in golden.questions] == ["q-1", "q-2"]
     [rejected] = golden.rejected
     assert (rejected.row["id"], rejected.step, rejected.check) == ("q-0", "review", "person")
+    assert rejected.reason == "dropped: nobody asks that ?"
     record = golden.manifest["steps"]["review"]
     # The fourth is no more in the set.
     assert (record["stale"], record["reviewed"], record["kept"]) == (3, 1, 0)

@@ -160,7 +160,7 @@ def run(inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     def run(rule: Callable[[Request], Reply], *rows: Question) -> GoldenSet:
         current[:] = [rule]
         golden = GoldenSet(list(rows))
-        reader = Asker(READER, tmp_path, "read", concurrency=4, retries=QUICK)
+        reader = Asker(READER, tmp_path, "read", retries=QUICK)
         judge_replies = responses_folder(tmp_path, "judge", JUDGE)
         judge = LlmJudge(JUDGE, cache=judge_replies, retries=QUICK)
         with InboxFile(inbox) as file:
