@@ -56,15 +56,11 @@ class Meeting(OfflineJudge):
     """Answers only when that many calls are waiting."""
 
     def __init__(self, number: int) -> None:
-        self._missing = number
-        self._all = asyncio.Event()
+        self._all = asyncio.Barrier(number)
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        self._missing -= 1
-        if self._missing == 0:
-            self._all.set()
         await asyncio.wait_for(self._all.wait(), 20)
         return self.decide(question, answer)
 
