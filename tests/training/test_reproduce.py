@@ -272,7 +272,12 @@ def question(number: int) -> Question:
 def episode(asked: Question, policy: dict[str, Any], *, right: bool) -> Trajectory:
     """An episode that is right, or gives a wrong answer."""
     abstains = right and not asked.answerable
-    ends = {"answered": not abstains, "abstained": abstains, "turns": 3, "effort": 3}
+    ends: dict[str, Any] = {
+        "answered": not abstains,
+        "abstained": abstains,
+        "turns": 3,
+        "effort": 3,
+    }
     rubric = Rubric(max_turns=6, answerable=asked.answerable, **ends)
     decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
     return episodes.trajectory(

@@ -227,12 +227,6 @@ def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:
     assert handed["logprobs"] is None
 
 
-def test_figures_of_nothing_are_none() -> None:
-    found = figures([])
-    assert found["reward"] is found["accuracy"] is None
-    assert found["components"] == {}
-
-
 # ---- Validations: by the second judge, on the same questions always.
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
