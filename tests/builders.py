@@ -424,7 +424,3 @@ def _press(terminal: int, key: bytes) -> None:
         assert time.monotonic() < ends
         time.sleep(0.005)
     os.write(terminal, key)
-
-
-# Earlier names, as tests/evals imports them.
-search_episodes, read_episodes = search, read

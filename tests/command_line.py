@@ -13,9 +13,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
+from art_e.models.base import ModelOptions
+from art_e.models.hosted import LitellmPolicy, Retries
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, raw
+from tests.builders import QUICK, Make, make_inbox, raw
 from tests.processes import write_vllm
+from tests.provider import Provider
 
 Run = Callable[..., Result]
 
@@ -166,3 +169,16 @@ def assert_safe(printed: str) -> None:
     assert not set(printed) & {*map(chr, range(9)), "\x0b", "\x0c", "\r", *map(chr, range(14, 32))}
     assert not set(printed) & {*map(chr, range(0x7F, 0xA0))}
     assert not set(printed) & set("\u202e\u2066\u200e\u200f")
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes a policy that asks a provider, by default for o3."""
+
+    def policy(
+        provider: Provider, model: str = "openai/o3", retries: Retries = QUICK, **options: Any
+    ) -> LitellmPolicy:
+        provider.stand_in_for_openai(monkeypatch)
+        return LitellmPolicy(model, ModelOptions(**options), retries)
+
+    return policy

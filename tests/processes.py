@@ -175,3 +175,12 @@ def serving(
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody asked about does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client, types
 
 from art_e import __version__
-from art_e.cli.mcp import answer_call, mail_server
+from art_e.cli.mcp import mail_server
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
@@ -125,12 +125,6 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
     ("search_emails", {"keywords": [], "as_of": "2030-01-01"}, "as_of: Extra inputs"),
     ("read_email", {"message_id": 5}, "message_id: Input should be a valid string"),
 ]
-
-
-def test_mail_of_later_days_is_there_without_as_of(inbox_file: InboxFile) -> None:
-    tools = Tools(inbox_file.open_inbox(BOB), View(handles=False))
-    found = said(answer_call(tools, "search_emails", {"keywords": ["crane"]}))
-    assert episodes.FUTURE in found and FOREIGN not in found
 
 
 class Wire:

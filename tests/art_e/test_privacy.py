@@ -20,30 +20,17 @@ from tests.provider import Provider, Request, says
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "art_e", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def test_whatever_holds_mail_is_the_users_alone(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    mails = tmp_path / "mail"
-    mails.mkdir()
-    (mails / "1.eml").write_bytes(MAILS[0].data)
+def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "1.eml").write_bytes(MAILS[0].data)
     before = os.umask(0o022)
     try:
-        ingested = run("ingest", mails, "--owner", ANN, ART_E_HOME=str(home))
-        asked = run("ask", "When does the lease end?", ART_E_HOME=str(home))
+        results = [
+            art_e("ingest", tmp_path / "1.eml", "--owner", ANN),
+            art_e("ask", "When does the lease end?"),
+        ]
     finally:
         os.umask(before)
-    assert (ingested.returncode, asked.returncode) == (0, 0), ingested.stderr + asked.stderr
+    assert [each.exit_code for each in results] == [0, 0]
     made = [home, *home.rglob("*")]
     assert {each.name for each in made} >= {"inbox.duckdb", "trajectories.jsonl", "config.json"}
     modes = {str(each): stat.S_IMODE(each.stat().st_mode) for each in made}
@@ -58,14 +45,19 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, db: Path) -> 
         port = model.base_url.rpartition(":")[2]
         through = proxy.base_url.removesuffix("/v1")
         names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-        asked = run(
-            "ask", "When does the lease end?", "--inbox", ANN, "--db", db,
-            "--model", "hosted_vllm/mine", "--json",
-            HOSTED_VLLM_API_BASE=f"http://localhost:{port}",
-            ART_E_HOME=str(tmp_path / "home"),
-            NO_PROXY="intranet.example", no_proxy="intranet.example",
+        own = {
+            "HOSTED_VLLM_API_BASE": f"http://localhost:{port}",
+            "ART_E_HOME": str(tmp_path / "home"),
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), "intranet.example"),
             **dict.fromkeys(names, through),
-        )  # fmt: skip
+        }
+        question = ["When does the lease end?", "--inbox", ANN, "--db", str(db)]
+        asked = subprocess.run(
+            [sys.executable, "-m", "art_e", "ask", *question, "--model", "hosted_vllm/mine"],
+            capture_output=True,
+            env={**os.environ, **own},
+            check=False,
+        )
         assert proxy.requests == []
         assert model.requests, asked.stderr
 

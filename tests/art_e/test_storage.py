@@ -16,6 +16,7 @@ from art_e.errors import UserError
 from art_e.message import observation_json
 from art_e.storage import AppendLog, append_line, locked, partial_of, whole_lines, write_whole
 from art_e.text import cut_line
+from tests.processes import alive
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -138,15 +139,6 @@ child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(99)
 """
-
-
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and that nobody asked about does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")

@@ -50,16 +50,6 @@ def test_a_search_that_differs_is_noticed(
         search.compare(world, reference, addresses, 10)
 
 
-def test_queries_are_seeded_and_find_their_mail(
-    world: InboxFile, reference: ReferenceInbox
-) -> None:
-    addresses = [inbox.address for inbox in unequal_inboxes(world)]
-    drawn = draw_queries(world, reference, addresses, 60, seed=4)
-    assert drawn == draw_queries(world, reference, addresses, 60, seed=4)
-    assert drawn != draw_queries(world, reference, addresses, 60, seed=5)
-    assert all(reference.search(address, *query) for address, query in drawn)
-
-
 def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) -> None:
     ingested = overhead.ingest("tiny", synthetic_archive(1000, tmp_path), repeats=1)
     assert ingested["ours"]["read"] == ingested["reference"]["read"] == 1000

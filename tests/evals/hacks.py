@@ -322,7 +322,7 @@ def reciting(each: Scored) -> Scored:
 
 def crowding(each: Scored) -> Scored:
     """Thirty searches in the first message."""
-    calls = [builders.search_episodes(f"word{number}") for number in range(30)]
+    calls = [builders.search(f"word{number}") for number in range(30)]
     messages = list(each.trajectory.messages)
     messages[2] = builders.message(*calls).to_chat()
     return changed(each, messages=messages, rubric={"tool_calls": 32, "effort": 32})

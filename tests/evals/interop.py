@@ -20,8 +20,7 @@ from data_pipeline.synthetic.world import WorldConfig, messages, questions
 from evals.benchmark import Entrant, drawn, run_benchmark
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
-from tests.builders import HOSTILE, HOSTILE_BODY, call, make_inbox, message, raw
-from tests.builders import read_episodes as read
+from tests.builders import HOSTILE, HOSTILE_BODY, call, make_inbox, message, raw, read
 
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.prefix) / "interop" / "bin"

@@ -205,8 +205,8 @@ def _conversation(
     to = [item.inbox_address]
     mail = {"message_id": handle, **head, "to": to, "subject": "Lease", "body": body}
     exchanges = [
-        (builders.message(builders.search_episodes("warehouse", "lease")), {"hits": hits}),
-        (builders.message(builders.read_episodes(handle), text="The first hit looks right."), mail),
+        (builders.message(builders.search("warehouse", "lease")), {"hits": hits}),
+        (builders.message(builders.read(handle), text="The first hit looks right."), mail),
     ]
     if ends:
         final = builders.answer(answer, *([handle] if answer else []))

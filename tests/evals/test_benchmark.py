@@ -25,9 +25,7 @@ from evals.benchmark import Entrant, check_questions, drawn, read_prompt, run_be
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
 from evals.verdict import Judge, Verdict
-from tests.builders import BOB, CREW, LEASE, PRICE, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import BOB, CREW, LEASE, PRICE, answer, message, read, search
 
 TALK = AssistantMessage("Hm.")
 DOWN = PolicyError("provider", "503")

@@ -28,9 +28,7 @@ from evals.judges.claims import appeal
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean
 from evals.scored import Scored
-from tests.builders import message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import message, read, search
 from tests.conftest import RealInbox
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, episode, hacking, honest, learner, question, rewarding

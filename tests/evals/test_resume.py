@@ -16,9 +16,7 @@ from art_e.runs import Run, held, start_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import Key, find_killed
-from tests.builders import answer
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import answer, read, search
 from tests.evals.runs import episodes, write_run
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says

@@ -59,16 +59,11 @@ def written(message: AssistantMessage) -> str:
     return str(chat["content"])
 
 
-def own_part(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The conversation to the end of the model's last turn."""
-    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
-    return list(messages[: last + 1])
-
-
 def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -> list[int]:
-    """That part rendered and encoded at once, as a policy does that keeps nothing."""
+    """The conversation to the end of the model's last turn, rendered and encoded at once."""
+    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
     text = tokenizer.apply_chat_template(
-        as_written(own_part(messages)), tools=list[Any](schemas()), tokenize=False
+        as_written(messages[: last + 1]), tools=list[Any](schemas()), tokenize=False
     )
     return list(tokenizer.encode(str(text), add_special_tokens=False))
 

@@ -126,7 +126,7 @@ MUSE, SEARCH, ANSWER = (
     message(search("lease")),
     message(answer("May")),
 )
-FIRST, SECOND, ANSWER = message(read("m1")), message(read("m2")), message(answer("May"))
+FIRST, SECOND = message(read("m1")), message(read("m2"))
 
 
 def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:

@@ -152,13 +152,6 @@ def test_what_can_not_be_merged(
     ):
         rename_base(adapter, name)
         assert words in the_error(lambda: merge(adapter, out))
-    for metrics, words in (
-        ({"best_checkpoint": None}, "no best checkpoint yet"),
-        ({"best_checkpoint": "checkpoints/checkpoint-9"}, "checkpoint-9, the best"),
-        ([], "metrics.json can't be read"),
-    ):
-        write(run / "metrics.json", metrics)
-        assert words in the_error(lambda: merge(run, out))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
 
 

@@ -98,16 +98,11 @@ def scripted(
 Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
 
 
-def last_start(training: TrainingRun) -> Start:
-    """The last checkpoint, loaded."""
-    last = newest_checkpoint(training.run.folder)
-    assert last is not None
-    return load_start(str(last))
-
-
 def weights(training: TrainingRun) -> dict[str, Any]:
     """Those of the last checkpoint."""
-    loaded: dict[str, Any] = last_start(training).model.state_dict()
+    last = newest_checkpoint(training.run.folder)
+    assert last is not None
+    loaded: dict[str, Any] = load_start(str(last)).model.state_dict()
     return loaded
 
 

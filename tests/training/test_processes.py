@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message, search
-from tests.processes import free_port
+from tests.processes import alive, free_port
 from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
@@ -224,14 +224,6 @@ def ranks(launcher: int) -> dict[int, int]:
         if rank is not None:
             found[int(rank)] = child
     return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from dataclasses import asdict
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from data_pipeline.ingest.sources import described
 from evals import cli as eval_commands
 from tests import builders as episodes
 from tests import command_line
+from tests.builders import QUESTION
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
@@ -262,30 +262,23 @@ NUMBER = 24
 
 
 def question(number: int) -> Question:
-    answerable = number % 4 != 0
-    return Question(
-        id=f"q{number:03}",
-        question="When does the lease end?",
-        inbox_address=f"inbox{number % 3}@test.example",
-        query_date=date(2020, 1, 31),
-        answer="May 3" if answerable else None,
-        message_ids=("<1@t>",) if answerable else (),
-        answerable=answerable,
-        kind="lookup" if answerable else "unanswerable",
+    nothing = {"answer": None, "message_ids": (), "answerable": False, "kind": "unanswerable"}
+    own: dict[str, Any] = {"kind": "lookup"} if number % 4 else nothing
+    return dataclasses.replace(
+        QUESTION, id=f"q{number:03}", inbox_address=f"inbox{number % 3}@test.example", **own
     )
 
 
 def episode(asked: Question, policy: dict[str, Any], *, right: bool) -> Trajectory:
     """An episode that is right, or gives a wrong answer."""
     abstains = right and not asked.answerable
-    rubric = Rubric(
-        max_turns=6,
-        answerable=asked.answerable,
-        answered=not abstains,
-        abstained=abstains,
-        turns=3,
-        effort=3,
-    )
+    ends: dict[str, Any] = {
+        "answered": not abstains,
+        "abstained": abstains,
+        "turns": 3,
+        "effort": 3,
+    }
+    rubric = Rubric(max_turns=6, answerable=asked.answerable, **ends)
     decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
     return episodes.trajectory(
         episode_id=f"{asked.id}-{policy}",

@@ -204,21 +204,6 @@ def test_a_start_with_early_noise_is_chosen_from_the_last_stage(tmp_path: Path) 
     assert chosen == [0, 10, 15, 15]
 
 
-def test_finish(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    with tiny.begun(SETTING, out) as training:
-        make_step(training, 1)
-        make_checkpoint(training, 1, 0.4)
-        for used in (None, 5, 9, 7):
-            training.note_memory(used)
-        metrics = training.finish(None)
-    assert json.loads((out / "metrics.json").read_text("utf-8")) == metrics
-    assert (metrics["tokens"], metrics["cost_usd"]) == (10, 0.5)
-    assert metrics["peak_memory_bytes"] == 9
-    assert (out / "COMPLETE").exists()
-    assert (out / "README.md").read_text("utf-8")
-
-
 def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
     out = tmp_path / "run"
 

@@ -56,15 +56,11 @@ class Meeting(OfflineJudge):
     """Answers only when that many calls are waiting."""
 
     def __init__(self, number: int) -> None:
-        self._missing = number
-        self._all = asyncio.Event()
+        self._all = asyncio.Barrier(number)
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        self._missing -= 1
-        if self._missing == 0:
-            self._all.set()
         await asyncio.wait_for(self._all.wait(), 20)
         return self.decide(question, answer)
 
@@ -229,12 +225,6 @@ def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:
         assert others.startswith("\n<|im_start|>user\n<tool_response>")
         assert others.endswith("<|im_start|>assistant\n")
     assert handed["logprobs"] is None
-
-
-def test_figures_of_nothing_are_none() -> None:
-    found = figures([])
-    assert found["reward"] is found["accuracy"] is None
-    assert found["components"] == {}
 
 
 # ---- Validations: by the second judge, on the same questions always.

@@ -69,13 +69,6 @@ def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path
     assert (trajectory.final_answer, trajectory.sources) == ("March 31, 2002", [LEASE_ID])
 
 
-def test_people_see_the_answer_and_its_sources(ask: Any) -> None:
-    shown, source, took = ask().stdout.splitlines()
-    assert shown == "March 31, 2002"
-    assert source.split()[0] == "2001-02-01" and source.endswith(f"Warehouse lease  {LEASE_ID}")
-    assert took.startswith("3 turns, ") and took.endswith("$0.0060, scripted")
-
-
 def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     """They are found whatever the model searched for."""
     script = (message(search("giraffe")), DONT_KNOW)

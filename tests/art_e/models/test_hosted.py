@@ -408,22 +408,12 @@ def test_a_stored_response_is_found_again_unless_its_file_was_cut(
 # ---- Thoughts, which go back to the provider whose they are.
 
 GEMINI = {
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {
-                        "functionCall": {"name": "search_emails", "args": {"keywords": ["x"]}},
-                        "thoughtSignature": "c2lnbmVk",
-                    }
-                ],
-            },
-            "finishReason": "STOP",
-        }
-    ],
+    "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{
+        "functionCall": {"name": "search_emails", "args": {"keywords": ["x"]}},
+        "thoughtSignature": "c2lnbmVk",
+    }]}}],
     "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14},
-}
+}  # fmt: skip
 CLAUDE = {
     "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "tool_use",
     "content": [

@@ -41,10 +41,8 @@ def policy(taught: Path) -> LocalPolicy:
     return LocalPolicy(str(taught), SHORT)
 
 
-async def ask_all(
-    policy: Policy, start: Start, questions: list[str] = QUESTIONS
-) -> list[Trajectory]:
-    made = [run_episode(start(question=each), policy, "r") for each in questions]
+async def ask_all(policy: Policy, start: Start) -> list[Trajectory]:
+    made = [run_episode(start(question=each), policy, "r") for each in QUESTIONS]
     return await asyncio.gather(*made)
 
 

@@ -15,7 +15,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy
-from art_e.models.fit import MAX_CHARS, MAX_SENTENCE_CHARS, asked_value, split_sentences
+from art_e.models.fit import MAX_CHARS, MAX_SENTENCE_CHARS, split_sentences
 from art_e.models.offline import NOTHING, OfflinePolicy, best_candidate
 from art_e.question import Question
 from art_e.tools import View, schemas
@@ -171,26 +171,7 @@ def test_no_body_crashes_it(body: str) -> None:
     assert json.loads(call.arguments)["sources"] in ([], ["m1"])
 
 
-# Reading: the value that a question asks for, and sentences
-
-
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("When is the move?", "date"),
-        ("How many people come?", "number"),
-        ("What did Ada say the roof costs?", "amount"),
-        ("To whom did Ada write?", "person"),
-        ("Which hotel is booked?", "place"),
-        ("What is Ada's phone number?", "contact"),
-        ("Which flight number does Ada have?", "code"),
-        ("Why was the roof late?", None),
-        # Words that only contain one of the others.
-        ("What is the costume?", None),
-    ],
-)
-def test_the_value_that_a_question_asks_for(question: str, expected: str | None) -> None:
-    assert asked_value(question) == expected
+# Reading
 
 
 LINES = st.lists(

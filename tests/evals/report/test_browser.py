@@ -256,9 +256,7 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         builders.answer(HOSTILE, HOSTILE), builders.call(HOSTILE, {HOSTILE: HOSTILE})
     )
     head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
-    reads = builders.message(
-        builders.read_episodes("m1"), builders.search_episodes(HOSTILE), text=HOSTILE
-    )
+    reads = builders.message(builders.read("m1"), builders.search(HOSTILE), text=HOSTILE)
     messages = [
         {"role": "system", "content": HOSTILE},
         reads.to_chat(),

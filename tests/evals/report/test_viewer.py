@@ -40,8 +40,8 @@ def results(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
     script = [
-        builders.message(builders.search_episodes("lease", "swimming"), text="Let me look."),
-        builders.message(builders.read_episodes("m1"), builders.read_episodes("m99")),
+        builders.message(builders.search("lease", "swimming"), text="Let me look."),
+        builders.message(builders.read("m1"), builders.read("m99")),
         builders.message(builders.call("delete_email", {"message_id": "m1"})),
         builders.message(builders.answer("On May 3.", "m1")),
     ]
