@@ -151,7 +151,13 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 def run(
     models: Annotated[
         list[str],
-        Option("--model", "-m", help=f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."),
+        Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            parser=full_name,
+            help=f"Model, or {', '.join(SHORT_NAMES)}; may be repeated.",
+        ),
     ],
     questions: Annotated[
         str | None,
@@ -163,8 +169,10 @@ def run(
     judge: Annotated[
         list[str] | None,
         Option(
+            metavar="JUDGE",
+            parser=full_name,
             help="offline, f1 or a model; repeatable: of two the first decides, of more the"
-            " majority [default: offline]."
+            " majority [default: offline].",
         ),
     ] = None,
     prompt: Annotated[
@@ -211,7 +219,7 @@ def run(
     After a kill, the same command with --resume asks only the questions without an answer.
     """
     of_split = chosen_split(split)
-    names = list(dict.fromkeys(map(full_name, models)))
+    names = list(dict.fromkeys(models))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None or closed_book)
     judges = list(
         dict.fromkeys(judge or ["offline" if preset is None else benchmark.PUBLISHED_JUDGE])
@@ -383,7 +391,12 @@ def _self_hosted(price: float | None, models: Sequence[str], *, cache: bool) -> 
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
     judge: Annotated[
-        list[str], Option(help="As for art-e eval run: offline, f1 or a model; may be repeated.")
+        list[str],
+        Option(
+            metavar="JUDGE",
+            parser=full_name,
+            help="As for art-e eval run: offline, f1 or a model; may be repeated.",
+        ),
     ],
     max_cost: MaxCostOption = None,
     db: Annotated[

@@ -142,6 +142,7 @@ def ask(
         str,
         Option(
             metavar="MODEL",
+            parser=full_name,
             help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
         ),
     ] = "offline",
@@ -171,7 +172,6 @@ def ask(
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     today = parse_day(as_of, "--as-of")
     form = chosen_form(recipe, max_turns)
-    model = full_name(model)
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     policy = ready_policy(Model(model), options)

@@ -26,7 +26,7 @@ from art_e.cli.output import (
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.model import Model
+from art_e.models.model import Model, full_name
 from art_e.privacy import load_env
 from art_e.storage import default_golden
 from art_e.text import cut_line
@@ -60,7 +60,9 @@ SetOption = Annotated[
     ),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
-ModelOption = Annotated[str, Option("--model", "-m", help="Any litellm name.")]
+ModelOption = Annotated[
+    str, Option("--model", "-m", metavar="MODEL", parser=full_name, help="Any hosted model.")
+]
 
 
 def _number(flag: str, help_text: str, least: int = 1) -> Any:
@@ -325,9 +327,19 @@ DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 )
 def verify_command(
     model: Annotated[
-        str, Option("--model", "-m", help="Model that reads the mail; not the rows' writer.")
+        str,
+        Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            parser=full_name,
+            help="Model that reads the mail; not the rows' writer.",
+        ),
     ] = DEFAULT_MODEL,
-    judge: Annotated[str, Option(help="Model that compares answers, or offline.")] = DEFAULT_MODEL,
+    judge: Annotated[
+        str,
+        Option(metavar="JUDGE", parser=full_name, help="Model that compares answers, or offline."),
+    ] = DEFAULT_MODEL,
     min_realism: RealismOption = filtering.MIN_REALISM,
     strict: Annotated[
         bool, Option("--strict", help="Also drop rows with an unsure or missing check.")

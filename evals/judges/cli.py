@@ -28,7 +28,7 @@ from art_e.cli.output import (
     text,
 )
 from art_e.errors import UserError
-from art_e.models.model import Model
+from art_e.models.model import Model, full_name
 from art_e.runs import find_run
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, exchanges
@@ -121,8 +121,9 @@ def judge(
         list[str] | None,
         Option(
             "--judge",
-            metavar="NAME",
-            help="offline or a litellm name; may be repeated [default: offline].",
+            metavar="JUDGE",
+            parser=full_name,
+            help="offline, f1 or a model; may be repeated [default: offline].",
         ),
     ] = None,
     pairs: Annotated[

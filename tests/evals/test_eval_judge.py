@@ -164,6 +164,7 @@ def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
         (("--run", "nothing"), "art-e runs list"),
         (("--pairs", "missing.jsonl"), "missing.jsonl"),
         (("--judge", "nobody/nothing"), "unknown model"),
+        (("--judge", "o3"), "openai/o3 needs a key"),
         (("--judge", "local:./out"), "art-e serve"),
         (("--half", "third"), "--half"),
         (("--pairs", "ONLY_TUNING"), "reporting"),
