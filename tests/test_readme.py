@@ -49,10 +49,8 @@ README = ROOT / "README.md"
 SHELL = ("sh", "console")
 # What else stands in code blocks: output, settings, queries, code.
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml")
-# Not our programs; most are not installed where the tests run.
-NOT_PARSED = {"cp", "hf", "pip", "ollama", "claude", "sky", "aws", "ruff", "mypy"}
-# Run by tests/evals/test_inspect.py and test_verifiers.py.
-NOT_PARSED |= {"inspect", "vf-eval"}
+# Not our programs; most are not installed where the tests run. tests/evals runs the last two.
+NOT_PARSED = set("cp hf pip ollama claude sky aws ruff mypy inspect vf-eval".split())
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
 COMMANDS = [

@@ -8,7 +8,7 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from tests.benchmarks import overhead, search
-from tests.benchmarks.measure import machine_facts, run_process, summary
+from tests.benchmarks.measure import machine_facts, run_process
 from tests.benchmarks.queries import draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.report import show, write_report
@@ -61,7 +61,6 @@ def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) ->
         show(result)
     with pytest.raises(RuntimeError, match="out of luck"):
         run_process(["python3", "-c", "import sys; sys.exit('out of luck')"])
-    assert summary([1.0, 3.0])["p50"] == 2.0
 
 
 def test_all_agree_on_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:

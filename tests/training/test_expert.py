@@ -121,12 +121,8 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
 
 # ---- Conversations as tokens.
 
-MUSE, SEARCH, ANSWER = (
-    AssistantMessage("I think."),
-    message(search("lease")),
-    message(answer("May")),
-)
-FIRST, SECOND = message(read("m1")), message(read("m2"))
+MUSE, SEARCH = AssistantMessage("I think."), message(search("lease"))
+FIRST, SECOND, ANSWER = message(read("m1")), message(read("m2")), message(answer("May"))
 
 
 def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:

@@ -272,13 +272,8 @@ def question(number: int) -> Question:
 def episode(asked: Question, policy: dict[str, Any], *, right: bool) -> Trajectory:
     """An episode that is right, or gives a wrong answer."""
     abstains = right and not asked.answerable
-    ends: dict[str, Any] = {
-        "answered": not abstains,
-        "abstained": abstains,
-        "turns": 3,
-        "effort": 3,
-    }
-    rubric = Rubric(max_turns=6, answerable=asked.answerable, **ends)
+    ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
+    rubric = Rubric(max_turns=6, answerable=asked.answerable, turns=3, effort=3, **ends)
     decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
     return episodes.trajectory(
         episode_id=f"{asked.id}-{policy}",

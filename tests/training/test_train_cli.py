@@ -72,11 +72,9 @@ def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["sft", *changes(), "--set", "sft.speed=9"], "sft.speed"),
         (["sft", *changes(), "--resume"], "--out"),
         (["sft", *changes(), "--init", "none"], "there is no folder none"),
         (["grpo", *changes()], "name its folder with --init"),
-        (["grpo", *changes(), "--init", "none"], "none"),
         (["grpo", *changes(), "--report-to", "trackio"], "pip install trackio"),
     ],
 )
