@@ -34,9 +34,9 @@ _NAME = re.compile(
     rf"(?<![\w@.]){_CAPITAL}"
     rf"(?: (?:(?:{_PARTICLES}|of(?: the)?) ){{0,2}}{_CAPITAL}(?!@)){{0,4}}(?![\w@])"
 )
-_NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 _LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
 _LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
+_NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 
 
 class Name(NamedTuple):
@@ -123,11 +123,13 @@ def content_stems(text: str) -> tuple[str, ...]:
 
 # ---- Denials, opposites, yes and no.
 
-_NEGATION = whole_words("denial")
-_NOT_NEGATION = whole_words("no-denial")
+_NEGATION = re.compile(
+    rf"\b(?:(?:{'|'.join(phrases('no-denial'))})\b|(?P<denial>{'|'.join(phrases('denial'))})\b)",
+    re.IGNORECASE,
+)
 _KIN = re.compile(rf"'s (?:{'|'.join(phrases('kin'))})\b", re.IGNORECASE)
 _BEFORE_OTHER = re.compile(
-    rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\. )?$", re.IGNORECASE
+    rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\.? )?$", re.IGNORECASE
 )
 _YES, _NO = whole_words("yes"), whole_words("no")
 _AUXILIARY = whole_words("auxiliary")
@@ -138,8 +140,7 @@ _OPPOSITES = {
 
 def negations(text: str) -> list[int]:
     """Where in `text` each denial begins; set phrases such as "no problem" don't count."""
-    masked = _NOT_NEGATION.sub(lambda match: "\0" * len(match[0]), text)
-    return [match.start() for match in _NEGATION.finditer(masked)]
+    return [match.start() for match in _NEGATION.finditer(text) if match["denial"]]
 
 
 def asks_yes_no(text: str) -> bool:

@@ -28,61 +28,11 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.claims import (
-    Claims,
-    Name,
-    appeal,
-    asked,
-    asks_yes_no,
-    beside,
-    content_stems,
-    is_choice,
-    opens_sentence,
-    opposed,
-    polarity,
-    read_claims,
-    same_name,
-)
+from evals.judges import claims
+from evals.judges.claims import Name, content_stems, read_claims, same_name
 from evals.judges.grounding import UNREAD, grounded_in
-from evals.judges.values import MAX_CHARS, TimeOfDay, Value, clean, compatible, same_value
+from evals.judges.values import MAX_CHARS, Value, clean, compatible, same_value
 from evals.verdict import Verdict
-
-# ---- What a gold answer needs.
-
-
-def _key_values(gold: Claims, kinds: frozenset[str]) -> list[Value]:
-    """The values of `gold` that an answer must state.
-
-    Those of the kinds asked for. If the gold has neither such values nor a name that is asked for,
-    all values. The end of a time range is never needed.
-    """
-    needed = [
-        value for value in gold.values if not (isinstance(value.key, TimeOfDay) and value.key.ends)
-    ]
-    focused = [value for value in needed if value.kind in kinds]
-    return focused if focused or ("name" in kinds and gold.names) else needed
-
-
-def _key_names(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Name]:
-    """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
-    the question asks for a name. What the question has of them is not needed."""
-    only_names = not content_stems(_without(gold.text, gold.names))
-    if "name" not in kinds and not only_names:
-        return []
-    known = set(re.findall(r"[\w-]+", asking.text.lower()))
-    names = [
-        name._replace(words=tuple(w for w in name.words if w not in known)) for name in gold.names
-    ]
-    return [name for name in names if name.words]
-
-
-def _without(text: str, parts: Sequence[Value | Name]) -> str:
-    for part in sorted(parts, key=lambda part: -part.start):
-        text = f"{text[: part.start]} {text[part.end :]}"
-    return text
-
-
-# ---- The judges.
 
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
@@ -106,7 +56,9 @@ def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
 
     Raises UserError for a question without a gold answer.
     """
-    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not appeal(clean(answer or ""))
+    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not claims.appeal(
+        clean(answer or "")
+    )
     if is_unanswerable(question):
         reason = "abstained on" if abstained else "answered"
         return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
@@ -154,7 +106,7 @@ class RuleJudge(ABC):
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/6"
+    name = "offline/7"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
@@ -171,24 +123,23 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.16
+BIAS = 2.54
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.19,  # that is needed
-    "has a value or name more": -3.06,  # and lacks none
-    "says yes for no or no for yes": -4.18,
-    "lacks words of the gold answer": -3.12,  # by the share of those that the question lacks
-    "has another word": -3.16,  # in a copy of the gold, by how much of it the answer copies
-    "leaves an item out": -1.15,  # of a list, and has nothing new
-    "says the opposite": -2.19,
-    "mixes up what belongs to what": -2.87,
+    "lacks a value or name": -4.52,  # that is needed
+    "has a value or name more": -3.62,  # and lacks none
+    "says yes for no or no for yes": -4.91,
+    "lacks words of the gold answer": -3.68,  # by the share of those that the question lacks
+    "has another word": -3.43,  # in a copy of the gold, by how much of it the answer copies
+    "leaves an item out": -1.05,  # of a list, and has nothing new
+    "says the opposite": -2.77,
+    "mixes up what belongs to what": -3.58,
 }
-UNSURE = (0.2, 0.8)  # between these scores
+UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
+_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_IN_ORDER = re.compile(r"\border\b|\bsequence\b|\bwho\b.{1,60}\bwhom\b", re.IGNORECASE)
-_PASSIVE = re.compile(r"\b(?:was|were|been|got|is|are|being)\b[^.;]{1,80}\bby\b", re.IGNORECASE)
 
 
 class Compared:
@@ -197,10 +148,18 @@ class Compared:
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
-        wanted = asked(self.asking.text)
-        self.is_yes_no = asks_yes_no(self.asking.text) and not is_choice(self.asking.text)
-        self.values = [] if self.is_yes_no else _key_values(self.gold, wanted)
-        self.names = [] if self.is_yes_no else _key_names(self.gold, self.asking, wanted)
+        wanted = claims.asked(self.asking.text)
+        asking = self.asking.text
+        self.is_yes_no = claims.asks_yes_no(asking) and not claims.is_choice(asking)
+        # What the answer must state: what is asked for, or all values, or a mere list of names.
+        focused = tuple(value for value in self.gold.values if value.kind in wanted)
+        names = tuple(n for n in self.gold.names if not claims.beside(self.gold.text, n))
+        is_named = "name" in wanted and bool(names)
+        is_list = not content_stems(_without(self.gold.text, self.gold.names))
+        self.values = focused if focused or is_named else self.gold.values
+        self.names = names if is_named or is_list else ()
+        if self.is_yes_no:
+            self.values = self.names = ()
         self.keyed = bool(self.names) or any(value.kind in wanted for value in self.values)
         self.scored = "text" in wanted or not (self.keyed or self.is_yes_no)
         self.asked_stems = set(content_stems(self.asking.text))
@@ -208,10 +167,10 @@ class Compared:
     def fault(self) -> str | None:
         """What makes the answer wrong however it is worded."""
         gold, answer = self.gold.text, self.answer.text
-        words = appeal(answer)
+        words = claims.appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
             return f"addresses the judge: {words!r}"
-        if is_choice(answer) and not is_choice(gold):
+        if claims.is_choice(answer) and not claims.is_choice(gold):
             return "offers alternatives"
         return None
 
@@ -228,7 +187,7 @@ class Compared:
             missing,
             _changed(self.gold.text, self.answer.text, self.asked_stems),
             float(self.scored and self._lacks_item(stems)),
-            (1 - missing) * self._is_reversed(gold),
+            (1 - missing) * self._is_reversed(gold, stems),
             float(self._is_swapped()),
         ]
 
@@ -251,7 +210,7 @@ class Compared:
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         return bool(self.names) and any(
             not set(name.words) <= words
-            and not opens_sentence(name, self.answer.text)
+            and not claims.opens_sentence(name, self.answer.text)
             and not any(same_name(gold.words, name.words) for gold in self.names)
             for name in self.answer.names
         )
@@ -263,7 +222,7 @@ class Compared:
     def _is_named(self, name: Name) -> bool:
         given = [other for other in self.answer.names if same_name(name.words, other.words)]
         if given:
-            return not all(beside(self.answer.text, other) for other in given)
+            return not all(claims.beside(self.answer.text, other) for other in given)
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
         return not self.answer.negated and words.issuperset(name.words)
 
@@ -272,14 +231,14 @@ class Compared:
     def _is_contrary(self) -> bool:
         """True if the answer lacks the gold's yes or no, or takes back its yes."""
         gold, answer = self.gold.text, self.answer.text
-        wanted, given = polarity(gold), polarity(answer)
+        wanted, given = claims.polarity(gold), claims.polarity(answer)
         if given and self.answer.negated and not self.gold.negated:
             return True
         # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
         if given is None:
-            given = self.answer.negated == opposed(self.asking.text, answer)
+            given = self.answer.negated == claims.opposed(self.asking.text, answer)
         if wanted is None:
-            wanted = self.gold.negated == opposed(self.asking.text, gold)
+            wanted = self.gold.negated == claims.opposed(self.asking.text, gold)
         return given != wanted
 
     def _missing(self, gold: str, stems: set[str], *, has_keys: bool) -> float:
@@ -292,15 +251,16 @@ class Compared:
             return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
         return len(beyond - stems) / max(1, len(beyond) + keys * has_keys)
 
-    def _is_reversed(self, gold: str) -> bool:
+    def _is_reversed(self, gold: str, stems: set[str]) -> bool:
         """True if the answer denies what `gold` affirms, or has an opposite of one of its words.
 
         "Not worn" is "unworn": a denial and an opposite together cancel out.
         """
         answer = self.answer.text
         if not self.scored:
-            return opposed(f"{self.asking.text} {gold}", answer)
-        return (self.gold.negated != self.answer.negated) != opposed(gold, answer)
+            return claims.opposed(f"{self.asking.text} {gold}", answer)
+        beyond = stems.intersection(content_stems(gold)) - self.asked_stems
+        return (_denies(gold, beyond) != _denies(answer, beyond)) != claims.opposed(gold, answer)
 
     def _lacks_item(self, given: set[str]) -> bool:
         items = [set(content_stems(part)) for part in _PARTS.split(self.gold.text)]
@@ -314,20 +274,28 @@ class Compared:
     def _is_swapped(self) -> bool:
         """True if the answer says of one thing what the gold says of another.
 
-        Two parts have exchanged what the gold says of them, subject and object have changed places
-        around a word, or the names come in another order where it is asked for.
+        Two parts have exchanged what the gold says of them, or subject and object have changed
+        places around a word.
         """
         gold, answer = self.gold.text, self.answer.text
-        if _IN_ORDER.search(self.asking.text) and len(self.names) >= 2:
-            places = [answer.lower().find(name.words[-1]) for name in self.names]
-            is_passive = bool(_PASSIVE.search(answer)) != bool(_PASSIVE.search(gold))
-            return min(places) >= 0 and places != sorted(places, reverse=is_passive)
         parts = [_tokens(part) for part in _PARTS.split(gold)]
         answered = [_tokens(part) for part in _PARTS.split(answer)]
         counts = Counter(token for part in parts for token in part)
         own = [{token for token in part if counts[token] == 1} for part in parts]
         mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
         return len(mixed) >= 2 or bool(_triples(answer) & {each[::-1] for each in _triples(gold)})
+
+
+def _without(text: str, parts: Sequence[Value | Name]) -> str:
+    for part in sorted(parts, key=lambda part: -part.start):
+        text = f"{text[: part.start]} {text[part.end :]}"
+    return text
+
+
+def _denies(text: str, beyond: set[str]) -> bool:
+    """True if the parts of the text that have any of the stems `beyond` deny something."""
+    parts = [part for part in _PARTS.split(text) if beyond & set(content_stems(part))]
+    return bool(claims.negations(" ".join(parts)))
 
 
 def _spelled(value: Value, text: str) -> re.Match[str] | None:
@@ -367,10 +335,10 @@ def _tokens(text: str) -> set[str]:
 
 
 def _triples(text: str) -> set[tuple[str, ...]]:
-    """Three different words in a row, stemmed, without articles."""
+    """Three different words in a row, stemmed, without articles and titles."""
     found: set[tuple[str, ...]] = set()
     for part in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(part) if word not in _ARTICLES]
+        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
         stems = [" ".join(content_stems(word)) or word for word in words]
         found.update(zip(stems, stems[1:], stems[2:], strict=False))
     return {triple for triple in found if triple[0] != triple[2]}
@@ -393,14 +361,10 @@ class F1Judge(RuleJudge):
     """Judges short answers in the words of the mail by the measure of SQuAD v1.1.
 
     That is F1 over the words in lower case, without punctuation and articles (Rajpurkar et al.
-    2016). Unlike there:
-
-    - Punctuation separates words, so that no list hides in one word. It stays inside numbers.
-    - Each number and month of the answer must be one of the gold's, and one must be there where
-      the gold has any (the latter as in DROP, Dua et al. 2019): by words alone, May 3, 2020 is as
-      near to May 4, 2020 as to its other spellings.
-    - A weekday is free where the gold has none.
-    - The gold without the question's words is a reference too: for a room, "74" is "Room 74".
+    2016). Unlike there, punctuation separates words, so that no list hides in one word. Each number
+    and month of the answer must be one of the gold's, and one must be there where the gold has any
+    (the latter as in DROP, Dua et al. 2019). A weekday is free where the gold has none. The gold
+    without the question's words is a reference too: for a room, "74" is "Room 74".
     """
 
     name = "f1/1"

@@ -120,12 +120,11 @@ class PartialDate:
 
 
 class TimeOfDay(NamedTuple):
-    """`minutes` since midnight; `either` if am or pm is not said; `ends` a range."""
+    """`minutes` since midnight; `either` if am or pm is not said."""
 
     minutes: int
     either: bool
     zone: str
-    ends: bool
 
 
 class Amount(NamedTuple):
@@ -191,7 +190,7 @@ def _whole(one: Value, other: Value, between: str) -> Value | None:
         is_joint = re.fullmatch(r",? ?(?:and )?", between) and one.kind in ("duration", "measure")
         if is_joint and first.base == last.base and last.total < first.factor:
             key = first._replace(number=first.number + last.total / first.factor)
-    return key and Value(one.kind, key, one.start, other.end)
+    return None if key is None else Value(one.kind, key, one.start, other.end)
 
 
 ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
@@ -324,7 +323,7 @@ _AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
 _TIME = (
     r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d)(?: ?h(?:rs?)?\b)?)?"
     rf"{_AMPM.format('ap')}?(?P<clock> o'?clock)?(?![\w:%]|[.,]\d)"
-    r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
+    r"(?: ?(?:-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
     r"(?:[:.](?P<min2>[0-5]\d))?"
     rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?"
     rf"(?:,? ?\(?(?P<zone>{'|'.join(_ZONES)}|(?-i:[A-Z])[a-z]{{2,12}}(?= time\b|\)))\b\)?)?"
@@ -338,19 +337,16 @@ def _times(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     if minutes and "." in match[0][:3] and not (half or half2):
         return  # 5.30 is a number unless am or pm says otherwise
     zone = (match["zone"] or "").lower()
-    zone = _ZONES.get(zone, zone)
     if match["h2"] and half2 and not half and int(match["h2"]) % 12 >= hour % 12:
         half = half2  # 3:30 - 4:30 p.m.
-    yield "time", _time(hour, minutes, half, zone, ends=False)
-    if match["h2"]:
-        alternative = match["join"].lower() in ("or", "and", "/")
-        yield "time", _time(int(match["h2"]), match["min2"], half2, zone, ends=not alternative)
-
-
-def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: bool) -> TimeOfDay:
-    if half and hour <= 12:
-        hour = hour % 12 + (12 if half.lower() == "p" else 0)
-    return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
+    for number, minute, part in ((hour, minutes, half), (match["h2"], match["min2"], half2)):
+        if number is not None:
+            since = int(number) % 24
+            is_either = not part and 1 <= int(number) <= 12
+            if part and since <= 12:
+                since = since % 12 + (12 if part.lower() == "p" else 0)
+            key = TimeOfDay(since * 60 + int(minute or 0), is_either, _ZONES.get(zone, zone))
+            yield "time", key
 
 
 _SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}

@@ -1,9 +1,9 @@
 """Fits the offline judge's weights: `python -m tests.evals.fit_judge` prints them.
 
-The pairs are the tuning half of the labelled set and, with half the weight, `judge_pairs.jsonl`,
-without those that have a fault. A weight above 0 would reward what speaks against an answer. It
-also prints how the judge does on the tuning half by cross-validation: each category is judged with
-the weights of others.
+The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, without those that have
+a fault; the right ones count together as much as the wrong ones. A weight above 0 would reward what
+speaks against an answer. It also prints how the judge does on the tuning half by cross-validation:
+each category is judged with the weights of others.
 """
 
 import datetime as dt
@@ -74,11 +74,11 @@ def sample() -> Sample:
 def fitted(chosen: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The bias and the weights."""
     signs = np.where(chosen.labels, 1.0, -1.0)
-    counts = np.where(chosen.categories == "", 0.5, 1.0)
+    counts = np.where(chosen.labels, (~chosen.labels).sum() / chosen.labels.sum(), 1.0)
 
     def loss(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         margins = signs * (weights[0] + chosen.columns @ weights[1:])
-        return float((counts @ np.logaddexp(0, -margins)) + RIDGE / 2 * (weights[1:] ** 2).sum())
+        return float(counts @ np.logaddexp(0, -margins) + RIDGE / 2 * (weights[1:] ** 2).sum())
 
     bounds = [(None, None), *[(None, 0.0)] * len(WEIGHTS)]
     found = minimize(loss, np.zeros(len(bounds)), method="L-BFGS-B", bounds=bounds).x

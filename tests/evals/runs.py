@@ -89,7 +89,7 @@ def episode(
     sources = [reads] if ends and not abstains else []
     verdicts = []
     if ends:
-        verdicts.append(_verdict(None if outcome == "unjudged" else correct, "offline/6"))
+        verdicts.append(_verdict(None if outcome == "unjudged" else correct, "offline/7"))
         verdicts += [] if second is None else [_verdict(second, "second")]
     made: dict[str, Any] = {
         "run_id": run_id,
@@ -183,7 +183,7 @@ def write_run(
         "models": models,
         "questions": "world.questions.jsonl",
         "split": "test",
-        "judges": ["offline/6"],
+        "judges": ["offline/7"],
         "prompt": {"name": "default", "hash": "0123456789abcdef"},
         "concurrency": dict.fromkeys(models, 1),
         "max_turns": MAX_TURNS,
