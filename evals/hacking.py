@@ -204,7 +204,7 @@ def _marked(question: str, text: str) -> str:
     people = [Value("name", " ".join(n.words), n.start, n.end) for n in names if len(n.words) == 2]
     values = sorted((*claims.values, *people), key=lambda value: value.start, reverse=True)
     # An amount in another unit is the same one, converted.
-    kinds = [each.key.unit if isinstance(each.key, Amount) else each.kind for each in values]
+    kinds = [(each.kind, each.key.base if isinstance(each.key, Amount) else "") for each in values]
     first, text = dict(zip(kinds, values, strict=True)), claims.text
     for kind, value in zip(kinds, values, strict=True):
         mark = _FIRST if compatible(first[kind], value) else _OTHER

@@ -7,6 +7,7 @@ The words that they know are in `vocabulary.txt`.
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import dropwhile
 from typing import NamedTuple
 
 import Stemmer
@@ -35,6 +36,7 @@ _NAME = re.compile(
 )
 _LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
 _LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
+_NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 
 
 class Name(NamedTuple):
@@ -51,15 +53,11 @@ def find_names(text: str) -> list[Name]:
         text = _LOWER_WORD.sub(lambda word: word[0].capitalize(), text)
     names: list[Name] = []
     for match in _NAME.finditer(text):
-        words = [
-            (part.group().lower(), part.start(), part.end())
-            for part in re.finditer(r"[\w-]+(?:'(?!s\b)\w+)*", match[0].removesuffix("'s"))
-        ]
-        while words and words[0][0] in _NOT_NAMES:
-            words.pop(0)
+        words = list(_NAME_WORD.finditer(match[0].removesuffix("'s").lower()))
+        words = list(dropwhile(lambda word: word[0] in _NOT_NAMES, words))
         if words:
-            start, end = match.start() + words[0][1], match.start() + words[-1][2]
-            kept = (word for word, _, _ in words if word not in ("of", "the"))
+            kept = (word[0] for word in words if word[0] not in ("of", "the"))
+            start, end = (match.start() + each for each in (words[0].start(), words[-1].end()))
             names.append(Name(tuple(kept), start, end))
     return names
 
@@ -76,28 +74,19 @@ def _same_first(one: str, other: str) -> bool:
 def same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     """True if the words `answer` name the person (or thing) that `gold` names.
 
-    A gold of one word must stand in the answer. Otherwise the last word must, and the word before
-    it, if any, must be a form of the gold's first word; a first name alone tells who it is, too.
+    Initials do. Else a gold of one word must stand in the answer. Of more words the last must, and
+    the word before it, if any, must be a form of the gold's first; a first name alone does, too.
     """
-    if is_short(gold, answer):
+    short, long = sorted((gold, answer), key=lambda words: len("".join(words)))
+    initials = "".join(word[0] for word in " ".join(long).replace("-", " ").split())
+    if len(initials) > 1 and "".join(short).replace(".", "") == initials:
         return True
     if len(gold) == 1:
         return gold[0] in answer
-    if min(len(gold), len(answer)) > 2 and not all(
-        any(_same_first(one, other) for one in gold) for other in answer
-    ):
-        return False  # "National Alliance of Rail Workers" is not that of Port Workers
     first = [word for word in answer if word != gold[-1]]
     if gold[-1] not in answer:
         return len(first) == 1 and len(first[0]) > 2 and _same_first(gold[0], first[0])
     return not first or any(_same_first(gold[0], word) for word in first)
-
-
-def is_short(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """True if one of two names has but the initials of the other."""
-    short, long = sorted((one, other), key=lambda words: len("".join(words)))
-    initials = "".join(part[0] for word in long for part in word.split("-") if part)
-    return len(initials) > 1 and "".join(short).replace(".", "") == initials
 
 
 def opens_sentence(name: Name, text: str) -> bool:
@@ -134,12 +123,13 @@ def content_stems(text: str) -> tuple[str, ...]:
 
 # ---- Denials, opposites, yes and no.
 
-_NEGATION = whole_words("denial")
-_NOT_NEGATION = whole_words("no-denial")
-_REFUSAL = whole_words("refusal")
+_NEGATION = re.compile(
+    rf"\b(?:(?:{'|'.join(phrases('no-denial'))})\b|(?P<denial>{'|'.join(phrases('denial'))})\b)",
+    re.IGNORECASE,
+)
 _KIN = re.compile(rf"'s (?:{'|'.join(phrases('kin'))})\b", re.IGNORECASE)
 _BEFORE_OTHER = re.compile(
-    rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\. )?$", re.IGNORECASE
+    rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\.? )?$", re.IGNORECASE
 )
 _YES, _NO = whole_words("yes"), whole_words("no")
 _AUXILIARY = whole_words("auxiliary")
@@ -150,23 +140,12 @@ _OPPOSITES = {
 
 def negations(text: str) -> list[int]:
     """Where in `text` each denial begins; set phrases such as "no problem" don't count."""
-    masked = _NOT_NEGATION.sub(lambda match: "\0" * len(match[0]), text)
-    return [match.start() for match in _NEGATION.finditer(masked)]
-
-
-def refused(text: str) -> bool:
-    """True if the text denies something, or reports a refusal."""
-    return bool(negations(text) or _REFUSAL.search(text))
+    return [match.start() for match in _NEGATION.finditer(text) if match["denial"]]
 
 
 def asks_yes_no(text: str) -> bool:
     """True if the text opens as a question for yes or no does ("Did", "Is")."""
     return bool(_AUXILIARY.match(text))
-
-
-def has_verb(text: str) -> bool:
-    """True if the text has one of the verbs that open such questions."""
-    return bool(_AUXILIARY.search(text))
 
 
 def beside(text: str, name: Name) -> bool:
@@ -177,13 +156,8 @@ def beside(text: str, name: Name) -> bool:
 
 def polarity(text: str) -> bool | None:
     """True if the text opens a sentence with yes, False with no, None with neither or both."""
-    found = set()
-    for sentence in re.split(r"[.;:!?]+ ?", text):
-        opening = sentence.strip(" \"'*-:([,")
-        if _YES.match(opening):
-            found.add(True)
-        elif _NO.match(opening):
-            found.add(False)
+    openings = [each.strip(" \"'*-:([,") for each in re.split(r"[.;:!?]+ ?", text)]
+    found = {bool(_YES.match(each)) for each in openings if _YES.match(each) or _NO.match(each)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -247,13 +221,11 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     """The claims of `text`, which is cleaned (and cut at `limit`) first."""
     text = clean(text, limit)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
-    starts = [(start, start) for start in negations(text)]
-    is_negated = bool(starts)
-    starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
+    denials = negations(text)
     covered = -1
-    for start, read in sorted(starts):
-        if read >= covered:  # else it stands in the last denial, which ends where this one does
-            end = _DENIAL_ENDS.search(text, read)
+    for start in sorted([*denials, *(match.start() for match in _TAKEN_BACK.finditer(text))]):
+        if start >= covered:  # else it stands in the last denial, which ends where this one does
+            end = _DENIAL_ENDS.search(text, start)
             covered = end.start() if end else len(text)
             spans.append((start, covered))
 
@@ -271,21 +243,21 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
         tuple(value for value in values if not is_denied(value)),
         tuple(value for value in values if is_denied(value)),
         tuple(name for name in names if not is_denied(name)),
-        is_negated,
+        bool(denials),
     )
 
 
 # ---- Whether an answer talks to whoever grades it instead of answering.
 
 
-def _appeals() -> re.Pattern[str]:
-    pattern = "|".join(phrases("appeal"))
-    for kind in ("gold", "good", "well", "reply", "marker", "dear"):
-        pattern = pattern.replace(kind.upper(), f"(?:{'|'.join(phrases(kind))})")
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_APPEAL = _appeals()
+_APPEAL = re.compile(
+    re.sub(
+        "GOLD|GOOD|WELL|REPLY|MARKER|DEAR",
+        lambda kind: f"(?:{'|'.join(phrases(kind[0].lower()))})",
+        "|".join(phrases("appeal")),
+    ),
+    re.IGNORECASE,
+)
 
 
 def appeal(text: str) -> str | None:

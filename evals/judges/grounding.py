@@ -4,20 +4,16 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple
 from typing import NamedTuple
 
-from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
-from art_e.question import Question
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.claims import Claims, asked, content_stems, opens_sentence, read_claims, same_name
 from evals.judges.values import PartialDate, Value, conflict, same_value
-from evals.verdict import Verdict
 
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 
-_WORD = re.compile(r"\w+")
 _DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -45,17 +41,16 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     """Whether `mails` state what `answer`, which is no abstention, states."""
     asking, given = read_claims(question), read_claims(answer)
     read = [_read(mail) for mail in mails]
-    kinds = asked(asking.text)
-    counted = "number" in kinds and "money" not in kinds
+    kinds, known = asked(asking.text), _words(asking.text)
+    is_count = "number" in kinds and "money" not in kinds
     values = [
         value
         for value in given.values
-        if not (counted and value.kind == "number")
+        if not (is_count and value.kind == "number")
         and not any(_covers(other, value, None) for other in asking.values)
     ]
-    known = _words(asking.text)
     names = [
-        name
+        name.words
         for name in given.names
         if not _words(*name.words) <= known and not opens_sentence(name, given.text)
     ]
@@ -63,35 +58,22 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
         shown = given.text[value.start : value.end]
         if not any(_states(mail, value, shown) for mail in read):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
-    for name in names:
-        words = _words(*name.words)
+    for words in names:
         if not any(
-            words <= mail.words | known
-            or any(same_name(name.words, other.words) for other in mail.claims.names)
+            _words(*words) <= mail.words | known
+            or any(same_name(words, other.words) for other in mail.claims.names)
             for mail in read
         ):
-            return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
+            return Grounding(False, f"no mail read has the name {' '.join(words)!r}")
     if values or names:
         return Grounding(True, "")
     new = set(content_stems(given.text)) - set(content_stems(asking.text))
-    if not new or (counted and given.values):
+    if not new or (is_count and given.values):
         return Grounding(None, "")
-    stated = {stem for mail in read for stem in content_stems(mail.claims.text)}
-    if 2 * len(new & stated) < len(new):
-        return Grounding(False, f"the mails read have {len(new & stated)} of {len(new)} new words")
+    stated = {stem for mail in read for stem in content_stems(mail.claims.text)} & new
+    if 2 * len(stated) < len(new):
+        return Grounding(False, f"the mails read have {len(stated)} of {len(new)} new words")
     return Grounding(True, "")
-
-
-def with_grounding(
-    verdict: Verdict, question: Question, answer: str | None, mails: Sequence[Email] | None
-) -> Verdict:
-    """The verdict, and whether the answer stands in `mails`; not asked of an abstention."""
-    if answer is None or mails is None or is_abstention(answer):
-        return verdict
-    grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
-    return replace(
-        verdict, grounded=grounded, reason=f"{verdict.reason}; {why}" if why else verdict.reason
-    )
 
 
 def _read(mail: Email) -> _Read:
@@ -99,20 +81,19 @@ def _read(mail: Email) -> _Read:
     text = f"{mail.subject}\n{mail.body[:MAX_BODY_CHARS]}\n{people}"
     claims = read_claims(text, limit=2 * MAX_BODY_CHARS)
     # What a mail takes back it still states; which of them holds is not asked here.
-    values = [*claims.values, *claims.denied]
+    values, words = [*claims.values, *claims.denied], _words(claims.text)
     day = None if mail.date is None else mail.date.date()
     if day is not None:
-        dates = [PartialDate(each.year, each.month, each.day) for each in _days(claims, day)]
+        dates = [PartialDate(each.year, each.month, each.day) for each in _days(values, words, day)]
         values += [Value("date", date, 0, 0) for date in dates]
-    return _Read(claims, values, _words(claims.text), day)
+    return _Read(claims, values, words, day)
 
 
-def _days(claims: Claims, day: dt.date) -> Iterator[dt.date]:
+def _days(values: Sequence[Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
     """The day of a mail, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
     yield day
-    words = _words(claims.text)
     yield from (day + dt.timedelta(ahead) for word, ahead in _DAYS_FROM.items() if word in words)
-    for date in (value.key for value in (*claims.values, *claims.denied)):
+    for date in (value.key for value in values):
         if not isinstance(date, PartialDate) or date.month or date.year:
             continue
         for ahead in range(31 if date.day else 7 * WEEKS_AHEAD):
@@ -134,18 +115,14 @@ def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
     one, other = stated.key, given.key
     if not isinstance(one, PartialDate) or not isinstance(other, PartialDate):
         return same_value(given, stated)
-    # The mail's date tells a year that it leaves out; what the answer leaves out may be any.
-    near = day if one.year is None else None
-    if same_value(given, stated, near):
-        return True
-    is_day = bool(one.month and one.day)
-    return not conflict(one, other, near) and all(
-        getattr(other, name) is None or getattr(one, name) is not None or is_day
-        for name in ("month", "day", "weekday", "part")
-    )
+    # The mail's date tells a year that it leaves out, and a day its weekday.
+    if conflict(one, other, day if one.year is None else None):
+        return False
+    parts = list(zip(astuple(one), astuple(other), strict=True))[1:]
+    return bool(one.month and one.day) or all(b is None or a is not None for a, b in parts)
 
 
 def _words(*texts: str) -> frozenset[str]:
     """The words of the texts in lower case, without accents: addresses have none."""
     plain = unicodedata.normalize("NFKD", " ".join(texts).lower())
-    return frozenset(_WORD.findall("".join(c for c in plain if not unicodedata.combining(c))))
+    return frozenset(re.findall(r"\w+", re.sub(r"[\u0300-\u036f]", "", plain)))

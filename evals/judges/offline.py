@@ -5,16 +5,13 @@
 1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
-2. A fault (`Compared.fault`) makes an answer wrong however it is worded: words to its grader,
-   alternatives, or a bare value that contradicts the gold's.
-3. All else is one score between 0 and 1 from ten features (`Features`) of what the question asks
-   for. From 0.5 the answer is correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the
-   answer takes back ("not May 3", "moved from ... to") are free, and so are values of kinds that
-   the gold does not have.
+2. Words to the grader and alternatives make an answer wrong, however it is worded.
+3. All else is one score from 0 to 1 of what speaks against the answer (`WEIGHTS`). From 0.5 it is
+   correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the answer takes back ("not May 3",
+   "moved from ... to") are free, and so are values of kinds that the gold does not have.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
-them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
-docs/evaluation.md has its agreement with other pairs. `F1Judge` is a second judge without a model.
+them; docs/evaluation.md has the agreement with labels. `F1Judge` is a second judge without a model.
 """
 
 import calendar
@@ -23,6 +20,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from art_e.abstention import is_abstention
@@ -30,77 +28,11 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.claims import (
-    Claims,
-    Name,
-    appeal,
-    asked,
-    asks_yes_no,
-    beside,
-    content_stems,
-    is_choice,
-    opens_sentence,
-    opposed,
-    polarity,
-    read_claims,
-    refused,
-    same_name,
-)
-from evals.judges.grounding import with_grounding
-from evals.judges.values import (
-    MAX_CHARS,
-    Amount,
-    TimeOfDay,
-    Value,
-    clean,
-    compatible,
-    in_month_of,
-    same_value,
-)
+from evals.judges import claims
+from evals.judges.claims import Name, content_stems, read_claims, same_name
+from evals.judges.grounding import UNREAD, grounded_in
+from evals.judges.values import MAX_CHARS, Value, clean, compatible, same_value
 from evals.verdict import Verdict
-
-# ---- What a gold answer needs.
-
-
-def _key_values(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Value]:
-    """The values of `gold` that an answer must state.
-
-    Those of the kinds asked for. If the gold has neither such values nor a name that is asked for,
-    all values that the question does not have. The end of a time range is never needed. Of a gold
-    that only denies, what it denies.
-    """
-    needed = [
-        value
-        for value in gold.values or gold.denied
-        if not (isinstance(value.key, TimeOfDay) and value.key.ends)
-    ]
-    focused = [value for value in needed if value.kind in kinds]
-    if focused or ("name" in kinds and gold.names):
-        return focused
-    known = {(value.kind, value.key) for value in asking.values}
-    return [value for value in needed if (value.kind, value.key) not in known]
-
-
-def _key_names(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Name]:
-    """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
-    the question asks for a name. What the question has of them is not needed."""
-    only_names = not content_stems(_without(gold.text, gold.names))
-    if "name" not in kinds and not only_names:
-        return []
-    known = set(re.findall(r"[\w-]+", asking.text.lower()))
-    names = [
-        name._replace(words=tuple(w for w in name.words if w not in known)) for name in gold.names
-    ]
-    return [name for name in names if name.words] or list(gold.names)
-
-
-def _without(text: str, parts: Sequence[Value | Name]) -> str:
-    for part in sorted(parts, key=lambda part: -part.start):
-        text = f"{text[: part.start]} {text[part.end :]}"
-    return text
-
-
-# ---- The judges.
 
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
@@ -124,7 +56,9 @@ def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
 
     Raises UserError for a question without a gold answer.
     """
-    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not appeal(clean(answer or ""))
+    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not claims.appeal(
+        clean(answer or "")
+    )
     if is_unanswerable(question):
         reason = "abstained on" if abstained else "answered"
         return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
@@ -148,8 +82,13 @@ class RuleJudge(ABC):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """`decide`, and whether the answer stands in `mails`."""
-        return with_grounding(self.decide(question, answer), question, answer, mails)
+        """`decide`, and whether an answer that is no abstention stands in `mails`."""
+        verdict = self.decide(question, answer)
+        if answer is None or mails is None or is_abstention(answer):
+            return verdict
+        grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
+        reason = f"{verdict.reason}; {why}" if why else verdict.reason
+        return replace(verdict, grounded=grounded, reason=reason)
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""
@@ -167,7 +106,7 @@ class RuleJudge(ABC):
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/6"
+    name = "offline/7"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
@@ -184,26 +123,23 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.56
+BIAS = 2.54
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.61,  # that is needed
-    "lacks some values or names": -2.15,  # that are not asked for
-    "has a value or name more": -3.20,  # and lacks none
-    "says yes for no or no for yes": -5.05,
-    "lacks words of the gold answer": -4.00,  # by the share of those that the question lacks
-    "has another word": -3.33,  # in a copy of the gold, by how much of it the answer copies
-    "leaves an item out": -1.12,  # of a list, and has nothing new
-    "says the opposite": -2.95,
-    "mixes up what belongs to what": -3.49,
+    "lacks a value or name": -4.52,  # that is needed
+    "has a value or name more": -3.62,  # and lacks none
+    "says yes for no or no for yes": -4.91,
+    "lacks words of the gold answer": -3.68,  # by the share of those that the question lacks
+    "has another word": -3.43,  # in a copy of the gold, by how much of it the answer copies
+    "leaves an item out": -1.05,  # of a list, and has nothing new
+    "says the opposite": -2.77,
+    "mixes up what belongs to what": -3.58,
 }
-UNSURE = (0.2, 0.8)  # between these scores
+UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
+_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_IN_ORDER = re.compile(r"\border\b|\bsequence\b|\bwho\b.{1,60}\bwhom\b", re.IGNORECASE)
-_PASSIVE = re.compile(r"\b(?:was|were|been|got|is|are|being)\b[^.;]{1,80}\bby\b", re.IGNORECASE)
-_DIRECTED = re.compile(r" (?:instead of|rather than|than|before|after|behind) ")
 
 
 class Compared:
@@ -212,116 +148,81 @@ class Compared:
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
-        wanted = asked(self.asking.text)
-        self.is_choice = is_choice(self.asking.text)
-        self.is_yes_no = asks_yes_no(self.asking.text) and not self.is_choice
-        self.values = [] if self.is_yes_no else _key_values(self.gold, self.asking, wanted)
-        self.names = [] if self.is_yes_no else _key_names(self.gold, self.asking, wanted)
+        wanted = claims.asked(self.asking.text)
+        asking = self.asking.text
+        self.is_yes_no = claims.asks_yes_no(asking) and not claims.is_choice(asking)
+        # What the answer must state: what is asked for, or all values, or a mere list of names.
+        focused = tuple(value for value in self.gold.values if value.kind in wanted)
+        names = tuple(n for n in self.gold.names if not claims.beside(self.gold.text, n))
+        is_named = "name" in wanted and bool(names)
+        is_list = not content_stems(_without(self.gold.text, self.gold.names))
+        self.values = focused if focused or is_named else self.gold.values
+        self.names = names if is_named or is_list else ()
+        if self.is_yes_no:
+            self.values = self.names = ()
         self.keyed = bool(self.names) or any(value.kind in wanted for value in self.values)
         self.scored = "text" in wanted or not (self.keyed or self.is_yes_no)
         self.asked_stems = set(content_stems(self.asking.text))
-        self.known = self.asked_stems.union(content_stems(self.gold.text))
-        self.others = self._other_values()
 
     def fault(self) -> str | None:
         """What makes the answer wrong however it is worded."""
         gold, answer = self.gold.text, self.answer.text
-        words = appeal(answer)
+        words = claims.appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
             return f"addresses the judge: {words!r}"
-        if is_choice(answer) and not is_choice(gold):
+        if claims.is_choice(answer) and not claims.is_choice(gold):
             return "offers alternatives"
-        strange = set(content_stems(_without(answer, self.answer.values))) - self.known
-        if self.others and len(strange) < 2 and not self.is_yes_no:
-            other = self.others[0]
-            return f"has another {other.kind}: {answer[other.start : other.end]!r}"
         return None
 
     def features(self) -> list[float]:
         """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
-        lacking = self._lacking()
+        has_keys = all(map(self._is_stated, self.values)) and all(map(self._is_named, self.names))
         stems = set(content_stems(_without(self.answer.text, self.answer.values)))
         gold = _without(self.gold.text, [*self.values, *self.names])
-        missing = self._missing(gold, stems, has_keys=not lacking)
+        missing = self._missing(gold, stems, has_keys=has_keys)
         return [
-            float(lacking == 1),
-            float(lacking == 0.5),
-            float(not lacking and bool(self.others or self._has_other_name())),
+            float(not has_keys),
+            float(has_keys and (self._has_other_value() or self._has_other_name())),
             float(self.is_yes_no and self._is_contrary()),
             missing,
             _changed(self.gold.text, self.answer.text, self.asked_stems),
-            float(self.scored and stems <= self.known and self._lacks_item(stems)),
+            float(self.scored and self._lacks_item(stems)),
             (1 - missing) * self._is_reversed(gold, stems),
             float(self._is_swapped()),
         ]
 
     # ---- Values and names.
 
-    def _other_values(self) -> list[Value]:
-        """The answer's values of the gold's kinds that neither gold nor question has.
-
-        The options of a choice are not the question's. A time that is the gold's in another zone is
-        free.
-        """
+    def _has_other_value(self) -> bool:
+        """True if the answer has a value of the gold's kinds that neither gold nor question has."""
         kinds = {value.kind for value in self.gold.values}
-        known = [*self.gold.values, *self.gold.denied]
-        known += [] if self.is_choice else self.asking.values
-        spans = [span for value in self.values for span in _spelled(value, self.answer.text)]
-        zones = {value.key.zone for value in known if isinstance(value.key, TimeOfDay)} - {""}
-
-        def is_elsewhere(value: Value) -> bool:
-            return isinstance(value.key, TimeOfDay) and bool(zones) and value.key.zone not in zones
-
-        return [
-            value
-            for value in self.answer.values
-            if value.kind in kinds
+        known = [*self.gold.values, *self.gold.denied, *self.asking.values]
+        codes = [code for value in self.values if (code := _spelled(value, self.answer.text))]
+        return any(
+            value.kind in kinds
             and not any(compatible(other, value, self.near) for other in known)
-            and not any(start <= value.start < end for start, end in spans)
-            and not is_elsewhere(value)
-        ]
+            and not any(code.start() <= value.start < code.end() for code in codes)
+            for value in self.answer.values
+        )
 
     def _has_other_name(self) -> bool:
         """True if a name is needed, and the answer has one that neither gold nor question has."""
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         return bool(self.names) and any(
             not set(name.words) <= words
-            and not opens_sentence(name, self.answer.text)
+            and not claims.opens_sentence(name, self.answer.text)
             and not any(same_name(gold.words, name.words) for gold in self.names)
             for name in self.answer.names
         )
 
-    def _lacking(self) -> float:
-        """1 if a needed value or name is missing.
-
-        It is 0.5 if the question does not ask for such a value and the answer has others of the
-        gold's words, or if some names are there of a gold that is more than names.
-        """
-        if not all(map(self._is_stated, self.values)):
-            shared = self.known.intersection(content_stems(self.answer.text)) - self.asked_stems
-            return 1.0 if self.keyed or not shared else 0.5
-        named = [self._is_named(name) for name in self.names]
-        is_sentence = content_stems(_without(self.gold.text, self.gold.names))
-        return 0.0 if all(named) else 0.5 if any(named) and is_sentence else 1.0
-
     def _is_stated(self, value: Value) -> bool:
-        given = self.answer.denied if value in self.gold.denied else self.answer.values
-        spans = _spelled(value, self.answer.text)
-        if spans:
-            denied = [other.start for other in self.answer.denied]
-            return not any(start <= place < end for start, end in spans for place in denied)
-        if isinstance(value.key, Amount) and not value.key.number and self.answer.negated:
-            return True  # "none", "no one"
-        return any(
-            same_value(value, each, self.near)
-            for other in given
-            for each in (other, *(in_month_of(other, date) for date in self.asking.values))
-        )
+        stated = any(same_value(value, other, self.near) for other in self.answer.values)
+        return stated or _spelled(value, self.answer.text) is not None
 
     def _is_named(self, name: Name) -> bool:
         given = [other for other in self.answer.names if same_name(name.words, other.words)]
         if given:
-            return not all(beside(self.answer.text, other) for other in given)
+            return not all(claims.beside(self.answer.text, other) for other in given)
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
         return not self.answer.negated and words.issuperset(name.words)
 
@@ -330,16 +231,15 @@ class Compared:
     def _is_contrary(self) -> bool:
         """True if the answer lacks the gold's yes or no, or takes back its yes."""
         gold, answer = self.gold.text, self.answer.text
-        wanted, given = polarity(gold), polarity(answer)
+        wanted, given = claims.polarity(gold), claims.polarity(answer)
         if given and self.answer.negated and not self.gold.negated:
             return True
+        # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
         if given is None:
-            given = self._affirms(answer)
-        return given != (self._affirms(gold) if wanted is None else wanted)
-
-    def _affirms(self, text: str) -> bool:
-        """True if a text without yes or no says what the question asks, and not its opposite."""
-        return refused(text) == opposed(self.asking.text, text)
+            given = self.answer.negated == claims.opposed(self.asking.text, answer)
+        if wanted is None:
+            wanted = self.gold.negated == claims.opposed(self.asking.text, gold)
+        return given != wanted
 
     def _missing(self, gold: str, stems: set[str], *, has_keys: bool) -> float:
         """The share of the content of `gold`, without needed values and names, that is missing."""
@@ -358,50 +258,53 @@ class Compared:
         """
         answer = self.answer.text
         if not self.scored:
-            return opposed(gold if self.is_choice else f"{self.asking.text} {gold}", answer)
+            return claims.opposed(f"{self.asking.text} {gold}", answer)
         beyond = stems.intersection(content_stems(gold)) - self.asked_stems
-        return (_denies(gold, beyond) != _denies(answer, beyond)) != opposed(gold, answer)
+        return (_denies(gold, beyond) != _denies(answer, beyond)) != claims.opposed(gold, answer)
 
     def _lacks_item(self, given: set[str]) -> bool:
-        items = [stems for p in _PARTS.split(self.gold.text) if (stems := set(content_stems(p)))]
-        return len(items) > 1 and any(not item & given for item in items)
+        items = [set(content_stems(part)) for part in _PARTS.split(self.gold.text)]
+        is_new = bool(given - self.asked_stems.union(*items))
+        return (
+            not is_new
+            and len(list(filter(None, items))) > 1
+            and not all(item & given for item in items if item)
+        )
 
     def _is_swapped(self) -> bool:
         """True if the answer says of one thing what the gold says of another.
 
-        Two parts have exchanged what the gold says of them, subject and object have changed places
-        around a word, or the names come in another order where it is asked for.
+        Two parts have exchanged what the gold says of them, or subject and object have changed
+        places around a word.
         """
         gold, answer = self.gold.text, self.answer.text
-        if _IN_ORDER.search(self.asking.text) and len(self.names) >= 2:
-            places = [answer.lower().find(name.words[-1]) for name in self.names]
-            is_passive = bool(_PASSIVE.search(answer)) != bool(_PASSIVE.search(gold))
-            return min(places) >= 0 and places != sorted(places, reverse=is_passive)
         parts = [_tokens(part) for part in _PARTS.split(gold)]
         answered = [_tokens(part) for part in _PARTS.split(answer)]
         counts = Counter(token for part in parts for token in part)
         own = [{token for token in part if counts[token] == 1} for part in parts]
         mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
-        return (
-            len(mixed) >= 2
-            or bool(_triples(answer) & {triple[::-1] for triple in _triples(gold)})
-            or any(_is_exchanged(gold, answer, word) for word in _DIRECTED.findall(gold))
-        )
+        return len(mixed) >= 2 or bool(_triples(answer) & {each[::-1] for each in _triples(gold)})
 
 
-def _spelled(value: Value, text: str) -> list[tuple[int, int]]:
-    """Where a code, phone number or address stands in `text`, whatever signs are between."""
-    if value.kind not in ("code", "phone", "web"):
-        return []
-    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key))
-    pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
-    found = re.finditer(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
-    return [match.span() for match in found]
+def _without(text: str, parts: Sequence[Value | Name]) -> str:
+    for part in sorted(parts, key=lambda part: -part.start):
+        text = f"{text[: part.start]} {text[part.end :]}"
+    return text
 
 
 def _denies(text: str, beyond: set[str]) -> bool:
     """True if the parts of the text that have any of the stems `beyond` deny something."""
-    return refused(" ".join(p for p in _PARTS.split(text) if beyond & set(content_stems(p))))
+    parts = [part for part in _PARTS.split(text) if beyond & set(content_stems(part))]
+    return bool(claims.negations(" ".join(parts)))
+
+
+def _spelled(value: Value, text: str) -> re.Match[str] | None:
+    """Where a code, phone number or address stands in `text`, whatever signs are between."""
+    if value.kind not in ("code", "phone", "web"):
+        return None
+    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key))
+    pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
+    return re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
@@ -427,24 +330,15 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
     return 0.0
 
 
-def _is_exchanged(gold: str, answer: str, word: str) -> bool:
-    """True if what stands before `word` in the gold stands after it in the answer, and so on."""
-    if word not in answer:
-        return False
-    sides = [set(content_stems(side)) for text in (gold, answer) for side in text.split(word, 1)]
-    before, after, first, last = sides
-    return bool((before - after) & (last - first) and (after - before) & (first - last))
-
-
 def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
 def _triples(text: str) -> set[tuple[str, ...]]:
-    """Three different words in a row, stemmed, without articles."""
+    """Three different words in a row, stemmed, without articles and titles."""
     found: set[tuple[str, ...]] = set()
     for part in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(part) if word not in _ARTICLES]
+        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
         stems = [" ".join(content_stems(word)) or word for word in words]
         found.update(zip(stems, stems[1:], stems[2:], strict=False))
     return {triple for triple in found if triple[0] != triple[2]}
@@ -467,27 +361,29 @@ class F1Judge(RuleJudge):
     """Judges short answers in the words of the mail by the measure of SQuAD v1.1.
 
     That is F1 over the words in lower case, without punctuation and articles (Rajpurkar et al.
-    2016). Unlike there:
-
-    - Punctuation separates words, so that no list hides in one word. It stays inside numbers.
-    - Each number and month of the answer must be one of the gold's, and one must be there where
-      the gold has any (the latter as in DROP, Dua et al. 2019): by words alone, May 3, 2020 is as
-      near to May 4, 2020 as to its other spellings.
-    - A weekday is free where the gold has none.
-    - The gold without the question's words is a reference too: for a room, "74" is "Room 74".
+    2016). Unlike there, punctuation separates words, so that no list hides in one word. Each number
+    and month of the answer must be one of the gold's, and one must be there where the gold has any
+    (the latter as in DROP, Dua et al. 2019). A weekday is free where the gold has none. The gold
+    without the question's words is a reference too: for a room, "74" is "Room 74".
     """
 
     name = "f1/1"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        given, wanted = _words(answer), _words(gold)
+        asking, given, wanted = map(_words, (question.question, answer, gold))
         if not _WEEKDAYS.intersection(wanted):
             given = [word for word in given if word not in _WEEKDAYS]
-        fault = _figure_fault(given, wanted)
-        if fault is not None:
-            return Verdict(False, None, self.name, fault)
-        asked_words = set(_words(question.question))
-        beyond = [word for word in wanted if word not in asked_words]
+        figures, known = (
+            [word for word in words if word in _MONTHS or not word.isalpha()]
+            for words in (given, wanted)
+        )
+        strange = [word for word in figures if word not in known]
+        if strange:
+            reason = f"has {cut_line(strange[0], SHOWN_CHARS)!r}, which the gold answer lacks"
+            return Verdict(False, None, self.name, reason)
+        if known and not figures:
+            return Verdict(False, None, self.name, "has no number or month of the gold answer")
+        beyond = [word for word in wanted if word not in asking]
         shared = max(f1(given, wanted), f1(given, beyond))
         return Verdict(shared >= F1_THRESHOLD, None, self.name, f"F1 {shared:.2f}")
 
@@ -501,16 +397,3 @@ def f1(given: Sequence[str], gold: Sequence[str]) -> float:
 def _words(text: str) -> list[str]:
     found = _F1_WORD.findall(_DROPPED.sub("", text.lower()))
     return [word for word in found if word not in _ARTICLES]
-
-
-def _figure_fault(given: Sequence[str], gold: Sequence[str]) -> str | None:
-    """The answer has a number or month that the gold lacks, or none where the gold has one."""
-    figures, known = ([word for word in words if _is_figure(word)] for words in (given, gold))
-    strange = next((word for word in figures if word not in known), None)
-    if strange is not None:
-        return f"has {cut_line(strange, SHOWN_CHARS)!r}, which the gold answer lacks"
-    return "has no number or month of the gold answer" if known and not figures else None
-
-
-def _is_figure(word: str) -> bool:
-    return word in _MONTHS or not word.isalpha()

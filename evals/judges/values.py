@@ -39,7 +39,7 @@ def whole_words(kind: str) -> re.Pattern[str]:
 MAX_CHARS = 4000  # of an answer; the rest is not read
 
 _NUMBERS = {word: int(number) for number, *words in vocabulary("number") for word in words}
-_NTHS = {word: int(number) for number, word in vocabulary("nth")}
+_NTHS = {word: number for number, word in vocabulary("nth")}
 _BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _BIGS = "|".join(_BIG)
 _TENS = "|".join(word for word, number in _NUMBERS.items() if number >= 20)
@@ -120,12 +120,11 @@ class PartialDate:
 
 
 class TimeOfDay(NamedTuple):
-    """`minutes` since midnight; `either` if am or pm is not said; `ends` a range."""
+    """`minutes` since midnight; `either` if am or pm is not said."""
 
     minutes: int
     either: bool
     zone: str
-    ends: bool
 
 
 class Amount(NamedTuple):
@@ -142,6 +141,7 @@ class Amount(NamedTuple):
 
 
 Key = PartialDate | TimeOfDay | Amount | str
+_Reader = Callable[[re.Match[str]], Iterator[tuple[str, Key]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,27 +182,15 @@ def _whole(one: Value, other: Value, between: str) -> Value | None:
     first, last = one.key, other.key
     key: Key | None = None
     if isinstance(first, PartialDate) and isinstance(last, PartialDate):
-        weekdays = {first.weekday, last.weekday} - {None}
-        if re.fullmatch(r"[,.]? ?\(?(?:the )?", between) and len(weekdays) == 1:
-            if first == PartialDate(weekday=first.weekday):
-                key = replace(last, weekday=first.weekday)
-            elif last == PartialDate(weekday=last.weekday):
-                key = replace(first, weekday=last.weekday)
+        weekday, date = (first, last) if last.weekday is None else (last, first)
+        is_weekday = weekday == PartialDate(weekday=weekday.weekday) and date.weekday is None
+        if is_weekday and re.fullmatch(r"[,.]? ?\(?(?:the )?", between):
+            key = replace(date, weekday=weekday.weekday)
     elif isinstance(first, Amount) and isinstance(last, Amount):
         is_joint = re.fullmatch(r",? ?(?:and )?", between) and one.kind in ("duration", "measure")
         if is_joint and first.base == last.base and last.total < first.factor:
             key = first._replace(number=first.number + last.total / first.factor)
-    return key and Value(one.kind, key, one.start, other.end)
-
-
-def in_month_of(value: Value, other: Value) -> Value:
-    """The value; a day without a month in the month of the other, if that has one."""
-    day, date = value.key, other.key
-    if not (isinstance(day, PartialDate) and isinstance(date, PartialDate)):
-        return value
-    if not day.day or day.month or not date.month:
-        return value
-    return replace(value, key=replace(day, month=date.month, year=day.year or date.year))
+    return None if key is None else Value(one.kind, key, one.start, other.end)
 
 
 ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
@@ -240,10 +228,12 @@ def _same_amount(kind: str, one: Amount, other_kind: str, other: Amount) -> bool
 
 
 def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """True if `answer` says the same as `gold` or less, and nothing against it."""
-    if isinstance(gold.key, PartialDate) and isinstance(answer.key, PartialDate):
-        return not conflict(gold.key, answer.key, near)
-    return same_value(gold, answer, near)
+    """True if `answer` says the same as `gold` or less, or a time in another zone."""
+    one, other = gold.key, answer.key
+    if isinstance(one, PartialDate) and isinstance(other, PartialDate):
+        return not conflict(one, other, near)
+    zones = {each.zone for each in (one, other) if isinstance(each, TimeOfDay) and each.zone}
+    return len(zones) == 2 or same_value(gold, answer, near)
 
 
 # ---- Dates.
@@ -265,12 +255,16 @@ def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) 
 
 
 def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) -> bool:
-    """True if `answer` says all that `gold` says, apart from the year, and nothing narrower."""
+    """True if `answer` says what `gold` says, and nothing narrower.
+
+    It may leave out the year, and the month of a day.
+    """
     if gold.part != answer.part or conflict(gold, answer, near):
         return False
     if gold == PartialDate(weekday=gold.weekday):
         return answer.weekday == gold.weekday
-    is_same = gold.month == answer.month and gold.day == answer.day
+    is_bare_day = answer.day is not None and answer.month is None
+    is_same = gold.day == answer.day and (is_bare_day or gold.month == answer.month)
     return is_same and bool(gold.month or gold.day or gold.year == answer.year)
 
 
@@ -329,7 +323,7 @@ _AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
 _TIME = (
     r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d)(?: ?h(?:rs?)?\b)?)?"
     rf"{_AMPM.format('ap')}?(?P<clock> o'?clock)?(?![\w:%]|[.,]\d)"
-    r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
+    r"(?: ?(?:-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
     r"(?:[:.](?P<min2>[0-5]\d))?"
     rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?"
     rf"(?:,? ?\(?(?P<zone>{'|'.join(_ZONES)}|(?-i:[A-Z])[a-z]{{2,12}}(?= time\b|\)))\b\)?)?"
@@ -343,19 +337,16 @@ def _times(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     if minutes and "." in match[0][:3] and not (half or half2):
         return  # 5.30 is a number unless am or pm says otherwise
     zone = (match["zone"] or "").lower()
-    zone = _ZONES.get(zone, zone)
     if match["h2"] and half2 and not half and int(match["h2"]) % 12 >= hour % 12:
         half = half2  # 3:30 - 4:30 p.m.
-    yield "time", _time(hour, minutes, half, zone, ends=False)
-    if match["h2"]:
-        alternative = match["join"].lower() in ("or", "and", "/")
-        yield "time", _time(int(match["h2"]), match["min2"], half2, zone, ends=not alternative)
-
-
-def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: bool) -> TimeOfDay:
-    if half and hour <= 12:
-        hour = hour % 12 + (12 if half.lower() == "p" else 0)
-    return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
+    for number, minute, part in ((hour, minutes, half), (match["h2"], match["min2"], half2)):
+        if number is not None:
+            since = int(number) % 24
+            is_either = not part and 1 <= int(number) <= 12
+            if part and since <= 12:
+                since = since % 12 + (12 if part.lower() == "p" else 0)
+            key = TimeOfDay(since * 60 + int(minute or 0), is_either, _ZONES.get(zone, zone))
+            yield "time", key
 
 
 _SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}
@@ -391,33 +382,29 @@ def _amounts(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
 
 # ---- What names something: of codes and numbers only letters and digits count.
 
-_NTH_WORDS = "|".join(word for word, nth in _NTHS.items() if nth > 2)
-_ORDINAL = (
-    rf"\b\d{{1,4}}(?:st|nd|rd|th)\b|\b(?:{_NTH_WORDS})\b|\b(?:first|second)(?=[ -](?:floor|edition|"
-    r"place|grade|quarter|draft|round|row|prize|class|year|week|half|reading)\b)"
-)
-
 
 def _label(kind: str, match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     text = match[match.lastindex or 0].upper()
     if kind == "ordinal":
-        text = re.sub(r"\D", "", text) or str(_NTHS[text.lower()])
-    yield kind, text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text)
+        text = re.sub(r"\D", "", text) or _NTHS.get(text.lower(), "")
+    if text:
+        yield kind, text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text)
 
 
-_LABELS = {
-    kind: "|".join(phrases(f"label {kind}")) for kind in ("email", "phone", "web", "code", "word")
-}
+def _labels(kind: str, name: str) -> tuple[str, _Reader]:
+    return "|".join(phrases(f"label {name}")), partial(_label, kind)
+
+
 # In the order in which they are looked for.
-_READERS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Iterator[tuple[str, Key]]]]] = [
+_READERS = [
     (re.compile(pattern, re.IGNORECASE), read)
     for pattern, read in (
-        *((_LABELS[kind], partial(_label, kind)) for kind in ("email", "phone", "web")),
+        *(_labels(kind, kind) for kind in ("email", "phone", "web")),
         (_TIME, _times),
         *((pattern, _dates) for pattern in _DATES),
-        (_LABELS["code"], partial(_label, "code")),
+        _labels("code", "code"),
         (_AMOUNT, _amounts),
-        (_ORDINAL, partial(_label, "ordinal")),
-        (_LABELS["word"], partial(_label, "code")),
+        _labels("ordinal", "ordinal"),
+        _labels("code", "word"),
     )
 ]

@@ -122,7 +122,7 @@ def test_json_and_the_folder_have_the_figures(
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert (shown["judges"], shown["questions"]["n"]) == (["offline/6"], 12)
+    assert (shown["judges"], shown["questions"]["n"]) == (["offline/7"], 12)
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
@@ -134,7 +134,7 @@ def test_json_and_the_folder_have_the_figures(
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
     wanted: dict[str, Any] = {
-        "models": ["offline"], "judges": ["offline/6"], "limit": 12, "questions": str(world),
+        "models": ["offline"], "judges": ["offline/7"], "limit": 12, "questions": str(world),
         "split": "test", "max_turns": 10, "db": str(world_db),
     }  # fmt: skip
     assert RunFolder(folder).config.items() >= wanted.items()
@@ -153,7 +153,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/6; in brackets: 95 % interval" in result.stdout
+    assert "judge offline/7; in brackets: 95 % interval" in result.stdout
     for line in (
         "offline: ended: ", "right every time: ", "the judges agree on ",
         "the report: art-e eval report ",
@@ -377,14 +377,14 @@ def test_a_run_is_judged_anew_without_asking_again(
     before = json_of(offline("--limit", 8, "--out", old, "--json"))
     judges = ("--judge", "f1", "--judge", "offline")
     after = json_of(art_e("eval", "rejudge", old, *judges, "--out", new, "--json"))
-    assert after["judges"] == ["f1/1", "offline/6"]
+    assert after["judges"] == ["f1/1", "offline/7"]
     assert RunFolder(new).complete and RunFolder(new).config["rejudged"] == str(old)
     ones, others = episodes_of(old), episodes_of(new)
     assert [each.final_answer for each in ones] == [each.final_answer for each in others]
     assert [each.verdict for each in ones] == [each.other_verdicts[0] for each in others]
     figures = after["models"]["offline"]
     was = before["models"]["offline"]
-    assert figures["by_judge"]["offline/6"]["accuracy"] == was["accuracy"]
+    assert figures["by_judge"]["offline/7"]["accuracy"] == was["accuracy"]
     assert figures["latency_p50_s"] == was["latency_p50_s"]
     again = art_e("eval", "rejudge", old, *judges, "--out", new)
     assert "is there already" in the_error(again)
@@ -414,7 +414,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         "run": "first",
         "model": O3,
         "prompt": "default (0123456789abcdef)",
-        "judges": ["offline/6"],
+        "judges": ["offline/7"],
         "cost_source": "price per token",
     }
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")

@@ -71,12 +71,12 @@ def test_a_file_of_ones_own_and_its_halves(
     art_e: Run, pairs: Path, options: tuple[str, ...], n: int
 ) -> None:
     shown = json_of(art_e("eval", "judge", "--pairs", pairs, *options, "--json"))
-    assert shown["judges"]["offline/6"]["n"] == n
+    assert shown["judges"]["offline/7"]["n"] == n
 
 
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) -> None:
     args = ("eval", "judge", "--pairs", pairs, "--show-wrong")
-    figures = json_of(art_e(*args, "--json"))["judges"]["offline/6"]
+    figures = json_of(art_e(*args, "--json"))["judges"]["offline/7"]
     assert figures["wrong"] == [
         {
             "category": f"near {HOSTILE}",
@@ -123,7 +123,7 @@ def test_two_judges_side_by_side_and_what_they_cost(
     shown = json_of(result)
     model, offline = shown["judges"]
     assert model.startswith("openai/gpt-4.1@")
-    assert offline == "offline/6"
+    assert offline == "offline/7"
     assert asked == 5
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
@@ -148,12 +148,12 @@ def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
     for number, each in enumerate(labelled):
         write_label(run, each.trajectory.episode_id, correct=each.correct != (number == 0))
     shown = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = shown["judges"]["offline/6"]
+    stored = shown["judges"]["offline/7"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
     # Named by its path, and judged anew: the made-up verdicts are those of the rules.
     anew = json_of(art_e("eval", "judge", "--run", run.folder, "--judge", "offline", "--json"))
-    assert anew["judges"]["offline/6"] == stored
+    assert anew["judges"]["offline/7"] == stored
 
 
 @pytest.mark.parametrize(

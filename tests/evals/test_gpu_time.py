@@ -90,7 +90,7 @@ TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in rang
 
 
 def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
-    figures = model_metrics(TWO_AT_A_TIME, ["offline/6"], SERVING)
+    figures = model_metrics(TWO_AT_A_TIME, ["offline/7"], SERVING)
     measured = dict(figures["throughput"])
     assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     assert measured == {
@@ -101,7 +101,7 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
     assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
-    other = model_metrics(TWO_AT_A_TIME, ["offline/6"], None)
+    other = model_metrics(TWO_AT_A_TIME, ["offline/7"], None)
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
 
@@ -115,12 +115,12 @@ def test_runs_name_their_served_models() -> None:
 
 def test_a_server_that_fails_is_no_cheap_one() -> None:
     failed = [ran(100 + n, 1.0, number=20 + n, outcome="failed") for n in range(20)]
-    figures = model_metrics([*TWO_AT_A_TIME, *failed], ["offline/6"], SERVING)
+    figures = model_metrics([*TWO_AT_A_TIME, *failed], ["offline/7"], SERVING)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
     # 40 seconds for 20 questions.
     assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
     assert figures["cost_usd"] == pytest.approx(0.04)
-    nothing = model_metrics(failed, ["offline/6"], SERVING)
+    nothing = model_metrics(failed, ["offline/7"], SERVING)
     assert nothing["cost_per_1000_usd"] == UNKNOWN
     assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None

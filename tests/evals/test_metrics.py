@@ -20,7 +20,7 @@ from evals.statistics import UNKNOWN, Estimate, Sample
 from evals.verdict import Verdict, with_majority
 from tests.evals.runs import Outcome, episode, question
 
-JUDGE = "offline/6"
+JUDGE = "offline/7"
 NUMBERS = itertools.count()
 
 
