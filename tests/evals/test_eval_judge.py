@@ -85,12 +85,12 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) ->
             "answer": "May 30",
             "label": True,
             "verdict": False,
-            "reason": "has another date: 'May 30'",
+            "reason": "lacks a value or name (score 0.12)",
         }
     ]
     printed = art_e(*args)
     assert printed.exit_code == 0
-    assert "has another date: 'May 30'" in printed.stdout
+    assert "lacks a value or name (score 0.12)" in printed.stdout
     assert "adversarial answers judged correct: 0 of 1" in printed.stdout
     rows = [line.split("│") for line in printed.stdout.splitlines() if "│" in line]
     [row] = [each for each in rows if each[1].strip() == "all"]
