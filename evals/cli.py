@@ -224,10 +224,13 @@ def run(
     judges = list(
         dict.fromkeys(judge or ["offline" if preset is None else benchmark.PUBLISHED_JUDGE])
     )
-    if preset is not None:
-        _check_preset(recipe, limit, max_turns, temperature)
-    if closed_book:
-        _check_closed_book(names, prompt)
+    decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
+    if preset and (twice := [name for name, value in decided.items() if value is not None]):
+        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
+    if closed_book and "offline" in names:
+        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
+    if closed_book and prompt is not None:
+        raise UserError("--closed-book has its own prompt; leave out --prompt")
     view = form.view if preset is None else benchmark.PUBLISHED_VIEW
     view = replace(view, closed_book=closed_book)
     chosen_prompt = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
@@ -332,25 +335,6 @@ def _note_models(
         left = episodes - sum(each.trajectory.model == name for each in done)
         if name != "offline" and left:
             note(f"estimate: {benchmark.estimate(name, left)}")
-
-
-def _check_preset(
-    recipe: str | None, limit: int | None, max_turns: int | None, temperature: float | None
-) -> None:
-    """Raise `UserError` for an option that the preset decides."""
-    names = ("--recipe", "--limit", "--max-turns", "--temperature")
-    values = (recipe, limit, max_turns, temperature)
-    given = [name for name, value in zip(names, values, strict=True) if value is not None]
-    if given:
-        raise UserError(f"--preset decides {' and '.join(given)} too; leave one of them out")
-
-
-def _check_closed_book(models: Sequence[str], prompt: Path | None) -> None:
-    """Raise `UserError` for a model that knows nothing by heart, or another prompt."""
-    if "offline" in models:
-        raise UserError("offline knows nothing without mail; leave out --closed-book or the model")
-    if prompt is not None:
-        raise UserError("--closed-book has its own prompt; leave out --prompt")
 
 
 def _questions(given: str | None) -> str:
