@@ -339,14 +339,14 @@ def realism(question: Question, facts: Facts) -> Check:
 # Errors of the row come before matters of taste.
 Rule = Callable[[Question, Facts], Check]
 RULES: tuple[Rule, ...] = (
-    answer, sources, ids, instructions, leak, yes_no, day_asked, language, wording, realism,
+    instructions, answer, sources, ids, leak, yes_no, day_asked, language, wording, realism,
 )  # fmt: skip
 
 
 def answer_fault(question: Question) -> Check | None:
     """The first rule about the answer that the question fails."""
     facts = Facts(0.0, None, None, {})
-    found = (rule(question, facts) for rule in (answer, ids, instructions, leak, day_asked))
+    found = (rule(question, facts) for rule in (instructions, answer, ids, leak, day_asked))
     return next((each for each in found if each.passed is False), None)
 
 
