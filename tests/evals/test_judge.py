@@ -253,11 +253,8 @@ def planted() -> Iterator[tuple[Question, str, list[str]]]:
         for question, gold, words in group:
             wanted = str(question.answer).lower().split()
             others = {text for _, other, text in group if other != gold}
-            yield (
-                question,
-                words,
-                sorted(others, key=lambda text: (-f1(text.lower().split(), wanted), text)),
-            )
+            likest = sorted(others, key=lambda text: (-f1(text.lower().split(), wanted), text))
+            yield question, words, likest
 
 
 def test_f1_agrees_with_a_world_and_takes_no_list_of_its_answers() -> None:
