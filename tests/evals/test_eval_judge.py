@@ -64,14 +64,10 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Run) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "n"), [((), 5), (("--half", "tuning"), 1), (("--half", "all"), 6)]
-)
-def test_a_file_of_ones_own_and_its_halves(
-    art_e: Run, pairs: Path, options: tuple[str, ...], n: int
-) -> None:
-    shown = json_of(art_e("eval", "judge", "--pairs", pairs, *options, "--json"))
-    assert shown["judges"]["offline/7"]["n"] == n
+def test_a_file_of_ones_own_and_its_halves(art_e: Run, pairs: Path) -> None:
+    for options, n in (((), 5), (("--half", "tuning"), 1), (("--half", "all"), 6)):
+        shown = json_of(art_e("eval", "judge", "--pairs", pairs, *options, "--json"))
+        assert shown["judges"]["offline/7"]["n"] == n
 
 
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) -> None:

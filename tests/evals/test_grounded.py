@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from evals.judges.grounding import grounded_in
+from evals.judges.labels import Case
 from evals.judges.offline import OfflineJudge
-from tests.evals.fit_judge import Pair, table
+from tests.evals.fit_judge import invented
 
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
 FRIDAY = dt.datetime(2001, 3, 9, 10, tzinfo=dt.UTC)
 
 
-def mail(body: str, *, subject: str = "News", date: dt.datetime | None = FRIDAY) -> Email:
-    return Email("<1@t>", date, BOB, (ANN,), (), (), subject, body)
+def mail(body: str, date: dt.datetime | None = FRIDAY) -> Email:
+    return Email("<1@t>", date, BOB, (ANN,), (), (), "News", body)
 
 
 LEASE = mail("The warehouse lease ends on March 31, 2002. The rent is $12,400 a month.")
@@ -27,74 +28,58 @@ PLANS = mail(
     "Call Dora Dahl at 713-555-0142. The move was put off because the landlord lost the papers.\n"
     "The launch moved from May 3 to May 10."
 )
-READ = [LEASE, PLANS]
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
+    ("question", "answer", "lacking"),
     [
-        ("When does the lease end?", "31 March 2002"),
-        ("When does the lease end?", "It ends on 3/31/2002, a Sunday."),
-        ("When does the lease end?", "In March 2002"),
-        ("What is the rent?", "12.4k a month"),
-        ("When do we meet?", "On March 10 at 3pm"),
-        ("When is the board?", "Friday, March 16"),
-        ("When is the audit?", "March 20, 2001"),
-        ("When was the mail on the lease sent?", "March 9, 2001"),
-        ("Whom do I call?", "Dora Dahl, 713-555-0142"),
-        ("Who wrote about the lease?", "Robert Berg"),
-        ("Why was the move put off?", "The landlord lost the papers."),
-        # What was taken back stands in a mail too; which of both is right is not asked here.
-        ("When was the launch to be?", "May 3"),
-        ("When is the launch?", "May 10"),
-        # What the question states needs no support.
-        ("Does the rent of $9,000 hold?", "No, it is $12,400, not $9,000."),
-        # Of two mails, each may state a part.
-        ("When does the lease end, and when is the audit?", "March 31, 2002, and March 20."),
-    ],
-)
-def test_grounded(question: str, answer: str) -> None:
-    found = grounded_in(question, answer, READ)
-    assert found.grounded is True, found
-    assert found.reason == ""
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "words"),
-    [
+        ("When does the lease end?", "It ends on 3/31/2002, a Sunday.", ""),
+        ("When does the lease end?", "In March 2002", ""),
         ("When does the lease end?", "March 30, 2002", "the date 'March 30, 2002'"),
         ("When does the lease end?", "March 31, 2003", "2003"),
+        ("What is the rent?", "12.4k a month", ""),
         ("What is the rent?", "$12,500", "$12,500"),
+        ("When do we meet?", "On March 10 at 3pm", ""),
         ("When do we meet?", "March 10 at 4 pm", "4 pm"),
+        ("When is the board?", "Friday, March 16", ""),
+        ("When is the audit?", "March 20, 2001", ""),
         ("When is the audit?", "March 21", "March 21"),
+        ("When was the mail on the lease sent?", "March 9, 2001", ""),
+        ("Whom do I call?", "Dora Dahl, 713-555-0142", ""),
         ("Whom do I call?", "Dora Dahl, 713-555-0143", "phone"),
         ("Whom do I call?", "Emil Ek", "emil ek"),
+        ("Who wrote about the lease?", "Robert Berg", ""),
+        ("Why was the move put off?", "The landlord lost the papers.", ""),
         ("Why was the move put off?", "A storm flooded the basement.", "new words"),
+        # What was taken back stands in a mail too; which of both is right is not asked here.
+        ("When was the launch to be?", "May 3", ""),
+        # What the question states needs no support.
+        ("Does the rent of $9,000 hold?", "No, it is $12,400, not $9,000.", ""),
+        # Of two mails, each may state a part.
+        ("When does the lease end, and when is the audit?", "March 31, 2002, and March 20.", ""),
     ],
 )
-def test_not_grounded(question: str, answer: str, words: str) -> None:
-    found = grounded_in(question, answer, READ)
-    assert found.grounded is False
-    assert words in found.reason and "\n" not in found.reason
+def test_what_the_mails_lack_is_named(question: str, answer: str, lacking: str) -> None:
+    found = grounded_in(question, answer, [LEASE, PLANS])
+    assert found.grounded is not bool(lacking)
+    assert lacking in found.reason and "\n" not in found.reason
+    assert bool(found.reason) is bool(lacking)
 
 
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
+def test_nothing_to_look_up() -> None:
+    for question, answer in (
         ("Has the lease ended?", "Yes."),
         ("How many mails are about the lease?", "3"),
         ("Does the lease end?", "The lease ends."),
-    ],
-)
-def test_nothing_to_look_up(question: str, answer: str) -> None:
-    assert grounded_in(question, answer, READ).grounded is None
+    ):
+        assert grounded_in(question, answer, [LEASE, PLANS]).grounded is None
 
 
 def test_a_day_is_counted_from_the_mail_that_names_it() -> None:
-    later = mail("We meet tomorrow.", date=FRIDAY + dt.timedelta(30))
+    later = mail("We meet tomorrow.", FRIDAY + dt.timedelta(30))
     assert grounded_in("When do we meet?", "April 9", [later]).grounded
     assert grounded_in("When do we meet?", "March 10", [later]).grounded is False
-    undated = mail("We meet tomorrow.", date=None)
+    undated = mail("We meet tomorrow.", None)
     assert grounded_in("When do we meet?", "April 9", [undated]).grounded is False
 
 
@@ -114,31 +99,26 @@ def test_a_long_mail_is_read_as_far_as_the_model_was_shown_it(before: int) -> No
 def test_the_offline_judge_says_both() -> None:
     asked = Question("q", "When does the lease end?", "ann@test.example", None, "March 31, 2002")
 
-    def judged(
-        answer: str | None, *mails: Email, in_episode: bool = True
-    ) -> tuple[bool | None, bool | None, str]:
-        read = mails if in_episode else None
-        verdict = asyncio.run(OfflineJudge().judge(asked, answer, read))
-        return verdict.correct, verdict.grounded, verdict.reason
-
-    assert judged("3/31/2002", LEASE)[:2] == (True, True)
-    correct, grounded, reason = judged("3/31/2002", PLANS)
-    assert (correct, grounded) == (True, False)
-    assert "; no mail read has the date" in reason
-    assert judged("May 3, 2001", *READ)[:2] == (False, True)
-    # An episode that read nothing has no support, an answer outside an episode is not looked up.
-    assert judged("3/31/2002")[:2] == (True, False)
-    assert judged("3/31/2002")[2].endswith("; no mail was read")
-    assert judged("3/31/2002", in_episode=False)[:2] == (True, None)
-    assert judged("I don't know")[:2] == (False, None)
-    assert judged("I don't know", LEASE)[:2] == (False, None)
-    assert judged(None, LEASE)[:2] == (False, None)
+    for answer, mails, correct, grounded, reason in (
+        ("3/31/2002", [LEASE], True, True, ""),
+        ("3/31/2002", [PLANS], True, False, "; no mail read has the date"),
+        ("May 3, 2001", [LEASE, PLANS], False, True, ""),
+        # An episode that read nothing has no support, an answer outside one is not looked up.
+        ("3/31/2002", [], True, False, "; no mail was read"),
+        ("3/31/2002", None, True, None, ""),
+        ("I don't know", [], False, None, ""),
+        ("I don't know", [LEASE], False, None, ""),
+        (None, [LEASE], False, None, ""),
+    ):
+        verdict = asyncio.run(OfflineJudge().judge(asked, answer, mails))
+        assert (verdict.correct, verdict.grounded) == (correct, grounded), (answer, mails)
+        assert reason in verdict.reason
 
 
-@given(st.sampled_from(table()), st.text(max_size=200))
-def test_an_answer_stands_in_a_mail_that_holds_it(pair: Pair, around: str) -> None:
-    question, answer = pair.question.question, pair.answer
-    assert grounded_in(question, answer, [mail(answer, date=None)]).grounded is not False
+@given(st.sampled_from(invented()), st.text(max_size=200))
+def test_an_answer_stands_in_a_mail_that_holds_it(case: Case, around: str) -> None:
+    question, answer = case.question.question, case.answer or ""
+    assert grounded_in(question, answer, [mail(answer, None)]).grounded is not False
     # Whatever the text, it is read without failing, and twice the same.
     other = [mail(around)]
     assert grounded_in(question, answer, other) == grounded_in(question, answer, other)

@@ -101,44 +101,36 @@ def test_three_verdicts(
     assert json.loads(request.messages[1]["content"])["gold_answer"] == gold
 
 
-@pytest.mark.parametrize(("question", "correct"), [(QUESTION, False), (UNANSWERABLE, True)])
-def test_null_and_the_gold_answer_cost_no_call(
-    make: Make, question: Question, correct: bool
-) -> None:
+def test_null_and_the_gold_answer_cost_no_call(make: Make) -> None:
     with Provider([]) as provider:
         judge = make(provider)
         assert judged(judge, "on may 31. ").correct is True
-        verdict = judged(judge, None, question=question)
-    assert (verdict.correct, verdict.attempted, judge.spent.calls) == (correct, False, 0)
+        for question, correct in ((QUESTION, False), (UNANSWERABLE, True)):
+            verdict = judged(judge, None, question=question)
+            assert (verdict.correct, verdict.attempted) == (correct, False)
+    assert judge.spent.calls == 0
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "reason"),
     [
-        "The answer is correct.",
-        '{"reason": "same day", "verdict": "correct"',
-        '{"reason": "same day", "verdict": "probably"}',
-        "x" * 5_000,
+        (says("The answer is correct."), "unparseable: "),
+        (says('{"reason": "same day", "verdict": "correct"'), "unparseable: "),
+        (finds("probably"), "unparseable: "),
+        (says("x\n" * 5_000), "unparseable: "),
+        (broken(), "failed: provider: "),
+        (rate_limited("0"), "failed: rate-limit: "),
+        (refuses(401, KEY), "failed: auth: "),
     ],
 )
-def test_what_cant_be_read_is_no_verdict(make: Make, reply: str) -> None:
-    with Provider([says(reply)]) as provider:
-        verdict = judged(make(provider), "May 31")
-    assert verdict.correct is None
-    assert verdict.reason.startswith("unparseable: ") and len(verdict.reason) < 250
-    assert "\n" not in verdict.reason
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [(broken(), "provider"), (rate_limited("0"), "rate-limit"), (refuses(401, KEY), "auth")],
-)
-def test_a_failure_is_no_verdict_and_shows_no_key(make: Make, reply: Reply, kind: str) -> None:
+def test_without_a_verdict_it_says_why_and_shows_no_key(
+    make: Make, reply: Reply, reason: str
+) -> None:
     with Provider(lambda _: reply) as provider:
         verdict = judged(make(provider), "May 31")
     assert verdict.correct is None
-    assert verdict.reason.startswith(f"failed: {kind}: ")
-    assert KEY not in verdict.reason
+    assert verdict.reason.startswith(reason) and len(verdict.reason) < 250
+    assert "\n" not in verdict.reason and KEY not in verdict.reason
 
 
 HOSTILE = (
@@ -216,26 +208,13 @@ class Colour(BaseModel):
     name: Literal["red", "green"]
 
 
-RED = '{"name": "red"}'
-
-
-@pytest.fixture
-def make_model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., StructuredModel]:
-    def model(provider: Provider, name: str = "openai/gpt-4.1", **options: Any) -> StructuredModel:
+def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Provider([says('{"name": "red"}')] * 2) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        return StructuredModel(name, **{"retries": QUICK, **options})
-
-    return model
-
-
-def colour(model: StructuredModel) -> str:
-    return asyncio.run(model.ask("What colour?", {"thing": "apple"}, Colour)).name
-
-
-def test_what_is_sent(make_model: Callable[..., StructuredModel]) -> None:
-    with Provider([says(RED)] * 2) as provider:
-        assert colour(make_model(provider)) == "red"
-        colour(make_model(provider, "openai/o3"))
+        for name in ("openai/gpt-4.1", "openai/o3"):
+            model = StructuredModel(name, retries=QUICK)
+            made = asyncio.run(model.ask("What colour?", {"thing": "apple"}, Colour))
+            assert made.name == "red"
         gpt, o3 = (each.body for each in provider.requests)
     form = gpt.pop("response_format")
     assert form["type"] == "json_schema"
