@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from art_e.message import ToolCall
 from art_e.tools import (
     ARGUMENTS,
     MAX_BODY_CHARS,
+    MAX_FILTER_CHARS,
+    MAX_LINE_CHARS,
     MAX_RECIPIENTS,
     MAX_WORDS,
     CallError,
@@ -22,7 +25,7 @@ from art_e.tools import (
     schemas,
 )
 from tests import builders as episodes
-from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, read, run, search
+from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, make_inbox, raw, read, run, search
 from training.recipe import SpacedView
 
 
@@ -113,6 +116,17 @@ def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
     assert sorted(hit["missing"]) == ["price", "zeppelin"]
 
 
+def test_people_bound_a_search(tools: Tools) -> None:
+    everybody = {hit["from"] for hit in searched(tools)["hits"]}
+    for name in ("Ann Alder", "ann@test.example"):
+        senders = {hit["from"] for hit in searched(tools, from_addr=name)["hits"]}
+        assert senders == {"Ann Alder <ann@test.example>"} < everybody
+    nobody = "x" * MAX_FILTER_CHARS
+    assert searched(tools, to_addr=nobody)["hits"] == []
+    with pytest.raises(CallError, match="at most 320 characters"):
+        parse_call(search("crane", to_addr=f"{nobody}x"))
+
+
 @pytest.mark.parametrize(
     ("wanted", "got"), [(1, 1), (2, 2), ("2", 2), (0, 1), (-5, 1), (11, 8), (10**30, 8), (None, 8)]
 )
@@ -161,6 +175,19 @@ def test_huge_subjects_and_names_are_cut(tools: Tools) -> None:
     for shown in (read_mail(tools, episodes.HUGE_LINES), searched(tools, "quayside")["hits"][0]):
         assert re.fullmatch(r"S{300} \[cut\]", shown["subject"])
         assert re.fullmatch(r"N{300} \[cut\]", shown["from"])
+
+
+def test_what_is_just_as_long_as_allowed_is_shown_whole(tmp_path: Path) -> None:
+    db, body, subject = tmp_path / "inbox.duckdb", "b" * MAX_BODY_CHARS, "s" * MAX_LINE_CHARS
+    long = raw("<1@t>", subject=subject, body=body)
+    make_inbox(db, [long, raw("<2@t>", body="Two words.", date=None)])
+    with InboxFile(db) as file:
+        inbox = file.open_inbox("bob@test.example")
+        mail = read_mail(Tools(inbox), "<1@t>")
+        assert (mail["subject"], mail["body"]) == (subject, body)
+        small = Tools(inbox, View(snippet_chars=len("Two words."), utc=True))
+        [hit] = searched(small, "words")["hits"]
+        assert (hit["snippet"], hit["date"]) == ("Two words.", "unknown")
 
 
 def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
