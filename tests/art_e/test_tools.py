@@ -179,12 +179,13 @@ def test_huge_subjects_and_names_are_cut(tools: Tools) -> None:
 
 def test_what_is_just_as_long_as_allowed_is_shown_whole(tmp_path: Path) -> None:
     db, body, subject = tmp_path / "inbox.duckdb", "b" * MAX_BODY_CHARS, "s" * MAX_LINE_CHARS
-    long = raw("<1@t>", subject=subject, body=body)
+    crowd = ["bob@test.example", *(f"p{n}@test.example" for n in range(1, MAX_RECIPIENTS))]
+    long = raw("<1@t>", subject=subject, body=body, to=", ".join(crowd))
     make_inbox(db, [long, raw("<2@t>", body="Two words.", date=None)])
     with InboxFile(db) as file:
         inbox = file.open_inbox("bob@test.example")
         mail = read_mail(Tools(inbox), "<1@t>")
-        assert (mail["subject"], mail["body"]) == (subject, body)
+        assert (mail["subject"], mail["body"], mail["to"]) == (subject, body, crowd)
         small = Tools(inbox, View(snippet_chars=len("Two words."), utc=True))
         [hit] = searched(small, "words")["hits"]
         assert (hit["snippet"], hit["date"]) == ("Two words.", "unknown")
