@@ -13,6 +13,7 @@ from art_e.abstention import is_abstention
 from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.generate import Options, make_plan
+from data_pipeline.golden.golden_set import SET_FILES
 from data_pipeline.golden.inboxes import Counts
 from evals.judges.claims import content_stems, read_claims
 from tests.processes import Killing
@@ -356,6 +357,12 @@ def _turned(text: str) -> str:
 
 
 # ---- The golden set's commands, one after the other.
+
+
+def set_files(folder: Path) -> dict[str, bytes]:
+    """A set's own files, as far as they are there."""
+    return {name: (folder / name).read_bytes() for name in SET_FILES if (folder / name).exists()}
+
 
 WRITER, READER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4o"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks.measure import summary
+from tests.benchmarks.measure import MB, summary
 from tests.benchmarks.queries import InboxQuery, draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
@@ -41,9 +41,13 @@ def benchmark(
             _round(world, reference, draw_queries(inbox_file, reference, addresses, queries, seed))
             for seed in range(1, rounds + 1)
         ]
+    files = {"ours": world.db, "reference": world.sqlite}
     return {
         "benchmark": "search",
-        **world.facts(),
+        "world": world.name,
+        "mails": world.mails,
+        "file_mb": {side: file.stat().st_size / MB for side, file in files.items()},
+        "build_seconds": world.build_seconds,
         "inboxes": [inbox._asdict() for inbox in chosen],
         "agreement": agreement,
         **{

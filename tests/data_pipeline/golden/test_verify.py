@@ -41,7 +41,6 @@ MAILS = (
     ("alarm-1", 6, "Alarm", "Depot alarm, the first one.", None),
     ("alarm-2", 7, "Alarm", "Depot alarm, the second one.", None),
     ("alarm-3", 8, "Alarm", "Depot alarm, the third one.", None),
-    ("library", 6, "Library", "The library shuts at noon.", "noon"),
     ("gate", 6, "Gate", "The gate code is 4711.", "4711"),
     ("gate-hostile", 9, "Gate code", f"About the gate code. {HOSTILE}", None),
     ("vault", 6, "Vault", "The vault door is green.", "green"),
@@ -87,10 +86,8 @@ ROWS = (
     row("ambiguous", "When does the canteen open?", "8", "canteen"),
     row("miscounted", "How many times was there a depot alarm?", "2", "alarm-1", "alarm-2",
         kind="count"),
-    row("answered", "When does the library shut?", "", kind="unanswerable"),
     row("undated", "Which colour is the vault door?", "green", "vault"),
     row("lost", "Who has the spare key?", "Kim", "no-such-mail"),
-    row("unreal", "Which typeface has the lease of the harbor office?", "May 3", "lease"),
 )  # fmt: skip
 
 
@@ -111,7 +108,7 @@ class CarefulReader:
         question = data["question"].lower()
         if form == "Rating":
             assert data.keys() == {"question", "inbox"}
-            return {"reason": "so", "how_realistic": 0.2 if "typeface" in question else 0.9}
+            return {"reason": "so", "how_realistic": 0.9}
         if form == "Correctness":
             compared = correctness(data)
             return {**compared, "verdict": self.verdict or compared["verdict"]}
@@ -136,14 +133,10 @@ class CarefulReader:
 @pytest.fixture(scope="module")
 def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
+    dates = {each[0]: each[1] and date_header(each[1]) for each in MAILS}
     mails = [
-        raw(
-            f"<{name}@t>",
-            subject=subject,
-            body=body,
-            date=None if day is None else date_header(day),
-        )
-        for name, day, subject, body, _ in MAILS
+        raw(f"<{name}@t>", subject=subject, body=body, date=dates[name])
+        for name, _, subject, body, _ in MAILS
     ]
     make_inbox(path, mails)
     return path
@@ -188,25 +181,19 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     faults = {
         "ambiguous": ("unambiguous", "<canteen-too@t> gives '9', both_stand"),
         "miscounted": ("unambiguous", "'3'"),
-        "answered": ("unanswerable", "<library@t>"),
         # The model took it for replaced by an older mail.
         "undated": ("unambiguous", "no mail is later"),
         "lost": ("answerable", "<no-such-mail@t>"),
-        "unreal": ("realistic", "rated 0.2: so"),
     }
-    found = {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
-    assert found.keys() == faults.keys()
-    for name, (check, reason) in faults.items():
-        assert found[name][0] == check
-        assert reason in found[name][1]
+    assert {each.row["id"] for each in golden.rejected} == faults.keys()
+    for each in golden.rejected:
+        check, reason = faults[str(each.row["id"])]
+        assert each.check == check and reason in each.reason
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
-        "in": 12,
-        "kept": 6,
-        "dropped": {"answerable": 1, "realistic": 1, "unambiguous": 3, "unanswerable": 1},
-        "mended": {"realistic": 6, "unambiguous": 2},
-        "unsure": {"needs-mail": 1},
-    }
+        "in": 10, "kept": 6, "dropped": {"answerable": 1, "unambiguous": 3},
+        "mended": {"realistic": 6, "unambiguous": 2}, "unsure": {"needs-mail": 1},
+    }  # fmt: skip
     assert step["unchecked"] == {}
     for name in ("right", "hostile"):
         checks = checked(golden, name)
