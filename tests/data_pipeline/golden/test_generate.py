@@ -271,30 +271,6 @@ def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> No
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "fix"),
-    [
-        (("-m", "offline"), "art-e golden import"),
-        (("-m", "local:checkpoint"), "art-e serve"),
-        (("-m", "nobody/nothing"), "unknown model"),
-        (("--inbox", "nobody@nowhere.example"), "nearest"),
-        (("--min-mails", "100000"), "lower --min-mails"),
-        (("--train", "0", "--test", "0"), "above 0"),
-        (("-m", "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
-    ],
-)
-def test_refused_with_the_fix(
-    command: Command,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: tuple[str, ...],
-    fix: str,
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert fix in the_error(command(*options))
-    assert not (folder / "manifest.json").exists()
-
-
 def test_the_form_is_plain_enough_for_any_provider() -> None:
     schema = json.dumps(GeneratedItems.model_json_schema())
     assert not any(f'"{name}"' in schema for name in ("minimum", "maximum", "minLength", "pattern"))

@@ -17,8 +17,8 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.model_checks import ModelChecks
 from data_pipeline.golden.verify import verify
 from evals.judges.llm import LlmJudge
-from tests.builders import BOB, QUICK, date_header, files_of, make_inbox, raw
-from tests.command_line import Run, json_of, the_error
+from tests.builders import BOB, QUICK, date_header, make_inbox, raw
+from tests.command_line import Run, json_of
 from tests.golden import JUDGE, READER, WRITER, correctness, data_of, form_of
 from tests.provider import KEY, Provider, Reply, Request, refuses, says
 
@@ -275,33 +275,28 @@ def test_orders_in_mail_stay_data(run: Verified) -> None:
         assert "\n" not in request.messages[1]["content"]
 
 
-@pytest.fixture
-def command(art_e: Run, inbox: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Runs the command on a set of `ROWS`."""
-    GoldenSet(list(ROWS)).save(tmp_path / "golden")
-    where = ("--db", inbox, "--out", tmp_path / "golden")
-    return lambda *options: art_e("golden", "verify", *where, "--json", *options)
-
-
-MODELS = ("--model", READER, "--judge", JUDGE)
-
-
 def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
-    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Run, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    GoldenSet(list(ROWS)).save(tmp_path / "golden")
+
+    def command(*options: object) -> Result:
+        where = ("--db", inbox, "--out", tmp_path / "golden", "--json")
+        return art_e("golden", "verify", *where, "--model", READER, "--judge", JUDGE, *options)
+
     with Provider(CarefulReader()) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        limited = command(*MODELS, "--max-cost", 0.05, "--concurrency", 1)
+        limited = command("--max-cost", 0.05, "--concurrency", 1)
         assert limited.exit_code == 0, limited.output
         assert "not checked: " in limited.stderr and "budget" in limited.stderr
         assert "the same command with a higher --max-cost" in limited.stderr
         assert "the same command again" not in limited.stderr
         assert 0 < float(limited.stderr.partition("cost so far: $")[2].split()[0]) <= 0.05
         some = len(provider.requests)
-        result = command(*MODELS, "--max-cost", 5)
+        result = command("--max-cost", 5)
         requests = len(provider.requests)
         assert requests > some
-        again = command(*MODELS)
+        again = command()
         assert len(provider.requests) == requests
     shown = json_of(result)
     assert (shown["step"], shown["sums"]["in"]) == ("verify", len(ROWS))
@@ -318,20 +313,3 @@ def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
     assert f"cost so far: ${paid:.4f}\n" in result.stderr
     assert f"cost so far: ${paid:.4f}\n" in again.stderr
     assert KEY not in result.output
-
-
-@pytest.mark.parametrize(
-    ("options", "fix"),
-    [
-        (["--model", WRITER], "name another --model"),
-        (["--model", "offline"], "art-e golden split"),
-        (["--model", "nobody/nothing"], "nobody/nothing"),
-        (["--model", "local:checkpoint"], "hosted_vllm/NAME"),
-    ],
-)
-def test_refusals_name_the_fix(
-    command: Callable[..., Result], tmp_path: Path, options: list[str], fix: str
-) -> None:
-    before = files_of(tmp_path / "golden") | {".lock": b""}
-    assert fix in the_error(command(*options))
-    assert files_of(tmp_path / "golden") | {".lock": b""} == before
