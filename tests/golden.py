@@ -258,9 +258,14 @@ def generated(data: Data) -> list[Data]:
 
 def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
     """The honest item of a passage, with the fault's change."""
-    honest = {"kind": "lookup", "question": _QUESTION, "answer": "{answer}", "mails": ["{mail}"]}
+    item: Data = {
+        "kind": "lookup",
+        "question": _QUESTION,
+        "answer": "{answer}",
+        "mails": ["{mail}"],
+    }
     change = _CHANGE[fault]
-    item = honest | ({"question": change} if isinstance(change, str) else change)
+    item |= {"question": change} if isinstance(change, str) else change
     longest = max(passage.cue.split(), key=len)
     words = {
         **passage._asdict(),

@@ -28,13 +28,8 @@ BATCHES = 5  # of each of two inboxes, as far as its mail suffices
 
 # ---- Replies of bad form. Each batch gets the next one, then replies are good.
 
-FRAMES = (
-    "JSON in a code fence",
-    "bare list",
-    "60 times as many items",
-    "cut off",
-    "prose, then JSON",
-)
+FRAMES = ("JSON in a code fence", "bare list", "60 times as many items", "cut off",
+          "prose, then JSON")  # fmt: skip
 
 
 class Careless(Player):

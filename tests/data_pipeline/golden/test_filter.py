@@ -116,7 +116,6 @@ ENGLISH = "Please remember that we meet the bank on Monday and that we have to b
     ("question", "bodies", "passed"),
     [
         ("When do we meet the bank?", (ENGLISH,), True),
-        ("Wann treffen wir die Bank?", (ENGLISH,), False),
         ("Wann treffen wir die Bank?", (GERMAN,), True),
         ("Wann treffen wir die Bank?", (ENGLISH, GERMAN), True),
         ("¿Cuándo es la reunión con el banco?", (GERMAN,), False),

@@ -133,7 +133,7 @@ class CarefulReader:
 @pytest.fixture(scope="module")
 def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
-    dates = {each[0]: each[1] and date_header(each[1]) for each in MAILS}
+    dates = {each[0]: date_header(each[1]) if each[1] else None for each in MAILS}
     mails = [
         raw(f"<{name}@t>", subject=subject, body=body, date=dates[name])
         for name, _, subject, body, _ in MAILS
