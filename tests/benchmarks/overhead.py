@@ -66,13 +66,11 @@ def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
     return {"benchmark": "ingest", "world": name, **sides, "ratios": ratios}
 
 
-EPISODES = 200
 SEARCHES = 4
-RUNS = 7
 ANSWER = message(answer("on Monday"))
 
 
-def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
+def episode(world: World, episodes: int = 200) -> dict[str, Any]:
     """Milliseconds a turn of both policies in the largest inbox."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         [largest] = inbox_file.inboxes(limit=1)
@@ -112,15 +110,14 @@ def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
     return [*script, ANSWER]
 
 
-def startup(world: World, runs: int = RUNS) -> dict[str, Any]:
+def startup(world: World, runs: int = 7) -> dict[str, Any]:
     """CPU and wall seconds of whole `art-e` processes over the world's file."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         [largest] = inbox_file.inboxes(limit=1)
         drawn = draw_queries(inbox_file, reference, [largest.address], 10)
     keywords = max((query.keywords for _, query in drawn), key=len)
     where = ["--inbox", largest.address, "--db", str(world.db)]
-    script = Path(sys.executable).with_name("art-e")
-    program = [str(script)] if script.exists() else [sys.executable, "-m", "art_e"]
+    program = [str(Path(sys.executable).with_name("art-e"))]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "art-e --help": [*program, "--help"],

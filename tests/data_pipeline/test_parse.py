@@ -417,15 +417,13 @@ def test_parts_are_read_to_a_fixed_depth(levels: int, is_read: bool) -> None:
     assert ("[Attachment: unnamed (message/rfc822" in body) is not is_read
 
 
-STRAY = (
-    "The first line of this mail is long enough to have been cut by the mailer=\n"
-    " and so it goes on here, with caf=C3=A9 and an equals sign: a=3Db, =\n"
-    "to the end of it.=20\nSee http://x.com/?id=27946744\n"
-)
-
-
 def test_stray_quoted_printable_is_decoded() -> None:
-    assert plain_text(STRAY) == (
+    stray = (
+        "The first line of this mail is long enough to have been cut by the mailer=\n"
+        " and so it goes on here, with caf=C3=A9 and an equals sign: a=3Db, =\n"
+        "to the end of it.=20\nSee http://x.com/?id=27946744\n"
+    )
+    assert plain_text(stray) == (
         "The first line of this mail is long enough to have been cut by the mailer"
         " and so it goes on here, with café and an equals sign: a=b, to the end of it.\n"
         "See http://x.com/?id=27946744"
