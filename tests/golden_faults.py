@@ -28,13 +28,8 @@ BATCHES = 5  # of each of two inboxes, as far as its mail suffices
 
 # ---- Replies of bad form. Each batch gets the next one, then replies are good.
 
-FRAMES = {
-    "JSON in a code fence": "Here they are:\n\n```json\n{}\n```\nDone.",
-    "bare list": "{}",
-    "60 times as many items": "{}",
-    "cut off": "{}",
-    "prose, then JSON": "{}",
-}
+FRAMES = ("JSON in a code fence", "bare list", "60 times as many items", "cut off",
+          "prose, then JSON")  # fmt: skip
 
 
 class Careless(Player):
@@ -56,12 +51,13 @@ class Careless(Player):
         frame = self._frames.get(batch, "")
         self._asked[batch] += 1
         shapes = {
+            "JSON in a code fence": f"Here they are:\n\n```json\n{text}\n```\nDone.",
             "bare list": batch,
             "60 times as many items": json.dumps({"items": items * 60}),
             "cut off": text[:-20],
             "prose, then JSON": text if self._asked[batch] > 1 else "I would gladly help!",
         }
-        return says(FRAMES.get(frame, "{}").replace("{}", shapes.get(frame, text)))
+        return says(shapes.get(frame, text))
 
 
 # ---- Gold mail of a training inbox that a test inbox holds.

@@ -22,7 +22,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage
 from art_e.question import Question
 from tests.benchmarks.measure import MB, run_process, summary
-from tests.benchmarks.queries import draw_queries, largest_inbox
+from tests.benchmarks.queries import draw_queries
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
 from tests.builders import Query, ScriptedPolicy, answer, message, read, search
@@ -66,16 +66,14 @@ def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
     return {"benchmark": "ingest", "world": name, **sides, "ratios": ratios}
 
 
-EPISODES = 200
 SEARCHES = 4
-RUNS = 7
 ANSWER = message(answer("on Monday"))
 
 
-def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
+def episode(world: World, episodes: int = 200) -> dict[str, Any]:
     """Milliseconds a turn of both policies in the largest inbox."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
-        largest = largest_inbox(inbox_file)
+        [largest] = inbox_file.inboxes(limit=1)
         drawn = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
         queries = [query for _, query in drawn]
         starts = range(0, len(queries), SEARCHES)
@@ -84,20 +82,16 @@ def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
             "search and read": [_search_and_read(queries[at : at + SEARCHES]) for at in starts],
         }
         inbox = inbox_file.open_inbox(largest.address)
-        policies = {
-            name: asyncio.run(_run_all(inbox, each, name)) for name, each in scripts.items()
-        }
+        policies = {name: asyncio.run(_run_all(inbox, each)) for name, each in scripts.items()}
     size = largest._asdict()
     return {"benchmark": "episode", "world": world.name, "inbox": size, "policies": policies}
 
 
-async def _run_all(
-    inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]], name: str
-) -> dict[str, float]:
+async def _run_all(inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]]) -> dict[str, float]:
     """A summary of the milliseconds a turn, and the number of turns."""
     milliseconds = []
-    for number, script in enumerate(scripts):
-        question = Question(f"{name}-{number}", "What is this about?", inbox.address)
+    question = Question("q", "What is this about?", inbox.address)
+    for script in scripts:
         started = time.perf_counter()
         played = Episode(inbox, question)
         trajectory = await run_episode(played, ScriptedPolicy(script), "benchmark")
@@ -116,15 +110,14 @@ def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
     return [*script, ANSWER]
 
 
-def startup(world: World, runs: int = RUNS) -> dict[str, Any]:
+def startup(world: World, runs: int = 7) -> dict[str, Any]:
     """CPU and wall seconds of whole `art-e` processes over the world's file."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
-        largest = largest_inbox(inbox_file)
+        [largest] = inbox_file.inboxes(limit=1)
         drawn = draw_queries(inbox_file, reference, [largest.address], 10)
     keywords = max((query.keywords for _, query in drawn), key=len)
     where = ["--inbox", largest.address, "--db", str(world.db)]
-    script = Path(sys.executable).with_name("art-e")
-    program = [str(script)] if script.exists() else [sys.executable, "-m", "art_e"]
+    program = [str(Path(sys.executable).with_name("art-e"))]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "art-e --help": [*program, "--help"],

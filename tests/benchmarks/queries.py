@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from art_e.inbox.file import InboxFile
+from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from tests.benchmarks.reference import ReferenceInbox
 from tests.builders import Query
@@ -27,13 +27,6 @@ class InboxQuery(NamedTuple):
     query: Query
 
 
-class InboxSize(NamedTuple):
-    """An inbox and how many mails it holds."""
-
-    address: str
-    emails: int
-
-
 class _Mail(NamedTuple):
     sent_at: dt.datetime | None
     sender: str
@@ -41,23 +34,13 @@ class _Mail(NamedTuple):
     words: list[str]
 
 
-def inbox_near(inbox_file: InboxFile, emails: int) -> InboxSize:
-    """The inbox whose size is nearest to `emails`."""
-    rows = inbox_file.execute(
-        "SELECT address, emails FROM addresses ORDER BY abs(emails - ?), address LIMIT 1", [emails]
-    ).fetchall()
-    return InboxSize(*rows[0])
-
-
-def largest_inbox(inbox_file: InboxFile) -> InboxSize:
-    """The largest inbox."""
-    return inbox_near(inbox_file, 10**9)
-
-
-def unequal_inboxes(inbox_file: InboxFile) -> list[InboxSize]:
+def unequal_inboxes(inbox_file: InboxFile) -> list[InboxSummary]:
     """The largest inbox, a medium one and a small one, without repetition."""
-    sizes = [inbox_near(inbox_file, emails) for emails in (MEDIUM, SMALL)]
-    return list(dict.fromkeys([largest_inbox(inbox_file), *sizes]))
+    inboxes = inbox_file.inboxes()
+    sizes = (inboxes[0].emails, MEDIUM, SMALL)
+    return list(
+        dict.fromkeys(min(inboxes, key=lambda each: abs(each.emails - size)) for size in sizes)
+    )
 
 
 def draw_queries(

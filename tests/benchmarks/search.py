@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks.measure import summary
+from tests.benchmarks.measure import MB, summary
 from tests.benchmarks.queries import InboxQuery, draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
@@ -23,8 +23,6 @@ from tests.builders import run_query
 THREADS = 8
 WARM_UP = 20
 TURN = 20
-# More than any inbox holds.
-ALL = 1_000_000
 
 Search = Callable[[InboxQuery], object]
 
@@ -41,9 +39,13 @@ def benchmark(
             _round(world, reference, draw_queries(inbox_file, reference, addresses, queries, seed))
             for seed in range(1, rounds + 1)
         ]
+    files = {"ours": world.db, "reference": world.sqlite}
     return {
         "benchmark": "search",
-        **world.facts(),
+        "world": world.name,
+        "mails": world.mails,
+        "file_mb": {side: file.stat().st_size / MB for side, file in files.items()},
+        "build_seconds": world.build_seconds,
         "inboxes": [inbox._asdict() for inbox in chosen],
         "agreement": agreement,
         **{
@@ -66,7 +68,7 @@ def compare(
         counts["queries"] += 1
         counts["ours_hits"] += len(run_query(inboxes[address], query))
         counts["reference_hits"] += len(reference.search(address, *query))
-        everything = query._replace(max_results=ALL)
+        everything = query._replace(max_results=1_000_000)
         hits = run_query(inboxes[address], everything)
         whole = {hit.message_id for hit in hits if not hit.missing}
         if lacking := set(reference.search(address, *everything)) - whole:

@@ -10,18 +10,16 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.benchmarks.measure import MB, run_process
+from tests.benchmarks.measure import run_process
 from tests.benchmarks.reference import ReferenceMail, build
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """One set of mails in both forms, and the seconds that each took to build.
 
     `art-e ingest` parses the source; the reference only copies and indexes the stored mails.
@@ -32,16 +30,6 @@ class World:
     sqlite: Path
     mails: int
     build_seconds: dict[str, float]
-
-    def facts(self) -> dict[str, Any]:
-        """The world as a result records it, without paths."""
-        sizes = {"ours": self.db.stat().st_size / MB, "reference": self.sqlite.stat().st_size / MB}
-        return {
-            "world": self.name,
-            "mails": self.mails,
-            "file_mb": sizes,
-            "build_seconds": self.build_seconds,
-        }
 
 
 def make_world(name: str, source: list[str], folder: Path) -> World:

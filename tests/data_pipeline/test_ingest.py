@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import get_args
+from typing import Any, get_args
 
 import filelock
 import pytest
@@ -46,49 +46,34 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "inbox.duckdb"
 
 
-def test_the_sums_balance_and_every_reason_is_listed(db: Path) -> None:
-    messages = [
-        raw("<1@t>"),
-        raw("<2@t>", subject="Long", body="word " * 200),
-        raw("<3@t>", subject="Many", to=", ".join(f"p{n}@test.example" for n in range(9))),
-        raw("<4@t>"),
-        RawMessage("mail/empty", b""),
-    ]
-    report = make_inbox(db, messages, Rules(max_body_chars=500, max_recipients=5, any_id=True))
-    filtered = {"long-body": 1, "many-recipients": 1}
-    assert report.counts == {
-        "read": 5, "stored": 1, "duplicates": 1, "filtered": filtered, "quarantined": {"empty": 1},
-        "junk": 0, "inboxes": 2,
-    }  # fmt: skip
-    with InboxFile(db) as file:
-        assert file.counts == report.counts
-        skipped = file.execute("SELECT source, stage, reason FROM skipped").fetchall()
-    assert skipped == [
-        ("mail/<2@t>", "filtered", "long-body"),
-        ("mail/<3@t>", "filtered", "many-recipients"),
-        ("mail/empty", "quarantined", "empty"),
-    ]
-
-
-def test_public_mail_is_bounded_as_the_reference_bounds_it(db: Path) -> None:
+def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: Path) -> None:
     to = [f"p{number}@test.example" for number in range(31)]
     messages = [
         raw("<30@t>", to=", ".join(to[:20]), cc=", ".join(to[20:30])),
         raw("<31@t>", to=", ".join(to[:20]), cc=", ".join(to[20:]), subject="More"),
         raw("<5000@t>", body="word " * 999 + "word."),
         raw("<5001@t>", body="word " * 999 + "words."),
+        raw("<copy@t>", body="word " * 999 + "word."),
+        RawMessage("mail/empty", b""),
     ]
-    make_inbox(db, messages, default_rules("enron"))
+    report = make_inbox(db, messages, default_rules("enron"))
+    filtered = {"long-body": 1, "many-recipients": 1}
+    assert report.counts == {
+        "read": 6, "stored": 2, "duplicates": 1, "filtered": filtered, "quarantined": {"empty": 1},
+        "junk": 0, "inboxes": 32,
+    }  # fmt: skip
     with InboxFile(db) as file:
+        assert file.counts == report.counts
         stored = {each for (each,) in file.execute("SELECT message_id FROM emails").fetchall()}
-        skipped = dict(file.execute("SELECT source, detail FROM skipped").fetchall())
+        skipped = file.execute("SELECT source, stage, reason, detail FROM skipped").fetchall()
     assert stored == {"<30@t>", "<5000@t>"}
-    assert skipped == {
-        "mail/<31@t>": "31 recipients, 30 allowed",
-        "mail/<5001@t>": "5001 characters, 5000 allowed",
-    }
-    # A user's own mail has no bounds.
-    assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 4
+    assert skipped[:2] == [
+        ("mail/<31@t>", "filtered", "many-recipients", "31 recipients, 30 allowed"),
+        ("mail/<5001@t>", "filtered", "long-body", "5001 characters, 5000 allowed"),
+    ]
+    assert [each[:3] for each in skipped[2:]] == [("mail/empty", "quarantined", "empty")]
+    # A user's own mail has no bounds, and a copy under another id stays.
+    assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 5
 
 
 def test_addresses_have_their_names_and_words_are_listed_once(db: Path) -> None:
@@ -441,18 +426,14 @@ def real_file(real_inbox: RealInbox) -> Iterator[InboxFile]:
         yield opened
 
 
-def hashes(db: Path) -> dict[str, tuple[int, int]]:
+def hashes(db: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Rows of each table, and a hash of them with their order."""
-    found = {}
+    hashed = (
+        "SELECT count(*), bit_xor(hash(t, place)) FROM (SELECT t, row_number() OVER () AS place"
+    )
     with InboxFile(db) as file:
-        for (name,) in file.execute("SHOW TABLES").fetchall():
-            row = file.execute(
-                f"SELECT count(*), coalesce(bit_xor(hash(t, place)), 0)"
-                f" FROM (SELECT t, row_number() OVER () AS place FROM {name} AS t)"
-            ).fetchone()
-            assert row is not None
-            found[name] = (int(row[0]), int(row[1]))
-    return found
+        tables = [name for (name,) in file.execute("SHOW TABLES").fetchall()]
+        return {name: file.execute(f"{hashed} FROM {name} AS t)").fetchall() for name in tables}
 
 
 def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
@@ -479,28 +460,16 @@ def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
     assert row == (copies, copies, copies)
 
 
-def test_nasty_real_messages_are_parsed_and_stored_or_listed_with_their_reason(
-    real_inbox: RealInbox, real_file: InboxFile
-) -> None:
+def test_nasty_real_messages_are_parsed(real_inbox: RealInbox) -> None:
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
     nasty = [each for each in read_enron(real_inbox.archive) if each.source in wanted]
     assert {each.source for each in nasty} == wanted
-    stored = real_file.execute(
-        "SELECT source FROM emails UNION SELECT source FROM aliases"
-    ).fetchall()
-    rows = real_file.execute("SELECT source, stage, reason, detail FROM skipped").fetchall()
-    skipped = {source: row for source, *row in rows}
     for message in nasty:
         email = parse_message(message)
         assert isinstance(email, ParsedEmail), email
         # Neither headers nor marks of an encoding are left in bodies.
         assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
-        if (message.source,) not in stored:
-            stage, reason, detail = skipped[message.source]
-            assert stage == "filtered"
-            assert reason in ("long-body", "many-recipients")
-            assert detail
 
 
 def test_any_order_of_real_mail_gives_the_same_file(real_inbox: RealInbox, tmp_path: Path) -> None:

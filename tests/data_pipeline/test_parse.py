@@ -84,7 +84,6 @@ def test_header_blocks_are_mended(data: bytes, subject: str, body: str, end: byt
 @pytest.mark.parametrize(
     ("value", "subject"),
     [
-        (b"=?utf-8?q?Caf=C3=A9?=", "Café"),
         (b"=?utf-8?b?Q2Fmw6k=?= at =?iso-8859-1?Q?=E9t=E9?=", "Café at été"),
         (b"=?utf-8?b?Q2Fmw6k?=", "Café"),  # no padding
         (b"=?utf-8?b?w?= =?utf-8?q?x?=", "=?utf-8?b?w?=x"),  # beyond repair: kept
@@ -160,7 +159,6 @@ def test_sender(lines: list[str], sender: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("date", "utc"),
     [
-        ("Fri, 12 Jan 2001 09:30:00 -0800 (PST)", "2001-01-12T17:30:00"),
         ("12 Jan 01 09:30 EST", "2001-01-12T14:30:00"),
         ("Fri, 12 Jan 2001 (the (12th)) 09:30:00", "2001-01-12T09:30:00"),
         ("2001-01-12T09:30:00.5+01:00", "2001-01-12T08:30:00"),
@@ -168,7 +166,6 @@ def test_sender(lines: list[str], sender: tuple[str, str]) -> None:
         ("Fri, 12 Jan 2001 09:30:00 +9900", "2001-01-12T09:30:00"),
         ("Fri, 12 Jan 2001 09:30:60 +0000", "2001-01-12T09:30:59"),
         ("fri, 12 jan 2001 09:30:60 +9900", "2001-01-12T09:30:59"),
-        ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1980-01-01T00:00:00"),
         ("", None),
         ("soon", None),
         ("Fri, 31 Feb 2001 09:30:00 -0800", None),
@@ -292,6 +289,10 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
         (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
         # A text that calls itself an attachment is the body if it is all there is.
         (b"Content-Disposition: attachment; filename=a.txt", b"words", "words"),
+        (
+            b"Content-Type: application/pdf; name*0*=utf-8''a%20; name*1=b.pdf", b"words",
+            "[Attachment: a b.pdf (application/pdf, 1 KB)]",
+        ),
         # A file name cannot break the line.
         (
             b"Content-Type: application/x; name==?utf-8?q?a=0A=5D_b=1B?=", b"words",
@@ -416,15 +417,13 @@ def test_parts_are_read_to_a_fixed_depth(levels: int, is_read: bool) -> None:
     assert ("[Attachment: unnamed (message/rfc822" in body) is not is_read
 
 
-STRAY = (
-    "The first line of this mail is long enough to have been cut by the mailer=\n"
-    " and so it goes on here, with caf=C3=A9 and an equals sign: a=3Db, =\n"
-    "to the end of it.=20\nSee http://x.com/?id=27946744\n"
-)
-
-
 def test_stray_quoted_printable_is_decoded() -> None:
-    assert plain_text(STRAY) == (
+    stray = (
+        "The first line of this mail is long enough to have been cut by the mailer=\n"
+        " and so it goes on here, with caf=C3=A9 and an equals sign: a=3Db, =\n"
+        "to the end of it.=20\nSee http://x.com/?id=27946744\n"
+    )
+    assert plain_text(stray) == (
         "The first line of this mail is long enough to have been cut by the mailer"
         " and so it goes on here, with café and an equals sign: a=b, to the end of it.\n"
         "See http://x.com/?id=27946744"

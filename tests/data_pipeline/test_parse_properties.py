@@ -5,11 +5,9 @@ Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz` to compare on all re
 
 import datetime as dt
 import itertools
-import os
 import random
 import re
 from email.utils import format_datetime, parsedate_to_datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,8 +24,8 @@ from data_pipeline.ingest.parse import (
 )
 from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
 from data_pipeline.ingest.sources import read_enron
+from tests.builders import real_data
 
-REAL_DATA = os.environ.get("ART_E_REAL_DATA")
 REASONS = {"empty", "not-mail", "too-large"}
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")
 
@@ -234,18 +232,6 @@ def test_dates_are_what_the_standard_library_says(
         assert found.utcoffset() == expected.utcoffset()
 
 
-def test_the_well_formed_message_itself() -> None:
-    email = parse_message(RawMessage("whole", WELL_FORMED))
-    assert isinstance(email, ParsedEmail)
-    assert email.subject == "Café tomorrow"
-    assert [box.name for box in email.to] == ["", "José"]
-    assert email.body == (
-        "café at noon\n\na  b\n\n[Attached message: inner]\nold\n\n"
-        "[Attachment: a b.pdf (application/pdf, 1 KB)]"
-    )
-
-
-@pytest.mark.skipif(REAL_DATA is None, reason="ART_E_REAL_DATA names no folder with real mail")
 def test_all_real_mail() -> None:
-    same = [check_same(raw.data) for raw in read_enron(Path(f"{REAL_DATA}/enron-maildir.tar.xz"))]
+    same = [check_same(raw.data) for raw in read_enron(real_data() / "enron-maildir.tar.xz")]
     assert sum(same) > 0.99 * len(same) > 0

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.golden_set import SET_FILES
 from tests.conftest import RealInbox
-from tests.golden import HONEST, MISSED, Chain, Player
+from tests.golden import HONEST, MISSED, Chain, Player, set_files
 from tests.golden_faults import BATCHES, Measured, made, measured, table
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request
@@ -43,20 +42,19 @@ class Whole(NamedTuple):
     filtered: Path
 
 
-# A chain in a folder, with so many batches of each inbox.
-Make = Callable[[Path, int], Chain]
+# A chain in a folder.
+Make = Callable[[Path], Chain]
 
 
 @pytest.fixture(scope="module")
-def make(world_db: Path) -> Make:
-    with InboxFile(world_db) as file:
-        inboxes = [each.address for each in file.inboxes(2)]
-    return lambda folder, batches: Chain(world_db, inboxes, batches, folder)
+def make(world_db: Path, world: InboxFile) -> Make:
+    inboxes = [each.address for each in world.inboxes(2)]
+    return lambda folder: Chain(world_db, inboxes, 2, folder)
 
 
 @pytest.fixture(scope="module")
 def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    chain = make(tmp_path_factory.mktemp("whole"), 2)
+    chain = make(tmp_path_factory.mktemp("whole"))
     filtered = chain.folder / "filtered"
     files: dict[str, dict[str, bytes]] = {}
     answered: dict[str, Counter[str]] = {}
@@ -67,12 +65,8 @@ def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
                 chain.done(provider, "filter")
                 shutil.copytree(chain.set, filtered)
             chain.done(provider, step, "--concurrency", 1)
-        files[step], answered[step] = contents(chain.set), rule.answered
+        files[step], answered[step] = set_files(chain.set), rule.answered
     return Whole(files, answered, filtered)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in SET_FILES}
 
 
 # The step, how far into its requests, and how many at once.
@@ -83,23 +77,19 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_killed_and_run_again_the_set_is_the_same(
     make: Make, whole: Whole, tmp_path: Path, step: str, into: float, at_once: int
 ) -> None:
-    chain = make(tmp_path, 2)
-    before: dict[str, bytes] = {}
+    chain = make(tmp_path)
     if step == "verify":
         shutil.copytree(whole.filtered, chain.set)
-        before = contents(chain.set)
+    before = set_files(chain.set)
     rule = Counting()
     killing = Killing(rule, round(into * (whole.answered[step].total() - 1)))
     options: tuple[Any, ...] = ("--concurrency", at_once)
     with Provider(killing) as provider:
         chain.killed(killing, provider, step, *options)
         # Replies are kept as they come; the set is as it was.
-        assert {name: (chain.set / name).exists() for name in SET_FILES} == dict.fromkeys(
-            SET_FILES, bool(before)
-        )
-        assert not before or contents(chain.set) == before
+        assert set_files(chain.set) == before
         chain.done(provider, step, *options)
-    assert contents(chain.set) == whole.files[step]
+    assert set_files(chain.set) == whole.files[step]
     if at_once == 1:
         assert rule.answered == whole.answered[step]
     else:
@@ -113,6 +103,7 @@ def test_killed_and_run_again_the_set_is_the_same(
 WRONGLY_DROPPED = 0.1
 # Of the faults of each kind. A search may miss the mail that has another answer.
 CAUGHT = 0.5
+MAY_DIFFER = (*HONEST, *MISSED, "repeated", "reworded", "superseded")
 
 
 def check_faults(found: Measured) -> None:
@@ -122,15 +113,8 @@ def check_faults(found: Measured) -> None:
     for each in found.lines:
         assert each.planted, each.kind
         searched = each.wanted is not None and each.wanted.step == "verify"
-        may_differ = searched or each.kind in (
-            *HONEST,
-            *MISSED,
-            "repeated",
-            "reworded",
-            "superseded",
-        )
-        least = CAUGHT if may_differ else 1
-        assert each.right >= least * each.planted, each
+        may_differ = searched or each.kind in MAY_DIFFER
+        assert each.right >= (CAUGHT if may_differ else 1) * each.planted, each
     assert found.wrongly.total() <= WRONGLY_DROPPED * found.honest
     # Rules never drop an honest row; it may ask what another one does.
     assert found.wrongly.keys() <= {"unambiguous", "duplicate", "leak-test-inbox", "contained"}

@@ -11,6 +11,8 @@ from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import files_of
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.golden import WRITER
+from tests.provider import KEY
 
 ROW: dict[str, Any] = {
     "id": "1",
@@ -20,6 +22,7 @@ ROW: dict[str, Any] = {
     "how_realistic": 0.9,
     "inbox_address": ANN,
     "query_date": "2001-03-31",
+    "provenance": {"model": WRITER},
 }
 
 
@@ -86,13 +89,17 @@ def test_steps_print_counts_and_what_comes_next(
         assert art_e("golden", "stats", golden).stdout == shown.stdout
 
 
+VERIFY = ("verify", "--out", "set", "--model")
+GENERATE = (
+    "generate", "--out", "new", "--db", "world", "--min-mails", 50, "--validation", 0, "-m",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         (("filter", "--out", "none"), "no golden set"),
-        (("verify", "--out", "none"), "no golden set"),
         (("stats", "rows.jsonl"), "no golden set"),
-        (("stats", "rows.jsonl/below"), "no golden set"),
         (("review", "none"), "no golden set"),
         (("review", "set", "--split", "test"), "no question of split test"),
         (("split", "--out", "set", "--train", 0, "--validation", 0, "--test", 0), "above 0"),
@@ -102,6 +109,17 @@ def test_steps_print_counts_and_what_comes_next(
         (("import", "other.jsonl", "--out", "set"), "name another --out"),
         (("import", "set/questions.jsonl", "--out", "set"), "another golden set"),
         (("import", "rows.jsonl", "--out", "mine"), "name a new folder"),
+        ((*VERIFY, WRITER), "name another --model"),
+        ((*VERIFY, "offline"), "art-e golden split"),
+        ((*VERIFY, "nobody/nothing"), "nobody/nothing"),
+        ((*VERIFY, "local:checkpoint"), "hosted_vllm/NAME"),
+        ((*GENERATE, "offline"), "art-e golden import"),
+        ((*GENERATE, "local:checkpoint"), "art-e serve"),
+        ((*GENERATE, "nobody/nothing"), "unknown model"),
+        ((*GENERATE, WRITER, "--inbox", "nobody@nowhere.example"), "nearest"),
+        ((*GENERATE, WRITER, "--min-mails", "100000"), "lower --min-mails"),
+        ((*GENERATE, WRITER, "--train", "0", "--test", "0"), "above 0"),
+        ((*GENERATE, "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
     ],
 )
 def test_a_user_error_is_one_line_and_changes_nothing(
@@ -115,14 +133,16 @@ def test_a_user_error_is_one_line_and_changes_nothing(
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     write(tmp_path / "other.jsonl", ROW)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "questions.jsonl").write_text("mine", "utf-8")
     (tmp_path / "world").symlink_to(world_db)
-    before = files_of(tmp_path) | {"mine/.lock": b""}
+    locks = {f"{folder}/.lock": b"" for folder in ("mine", "new", "set")}
+    before = files_of(tmp_path) | locks
     needs_db = command[0] != "stats" and "--db" not in command
     assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
-    assert files_of(tmp_path) | {"mine/.lock": b""} == before
+    assert files_of(tmp_path) | locks == before
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:

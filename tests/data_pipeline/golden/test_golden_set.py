@@ -114,7 +114,6 @@ MEND = {"step": "filter", "check": "sources", "was": {"x": 1}}
 @pytest.mark.parametrize(
     ("name", "fields", "words"),
     [
-        ("questions.jsonl", {"how_realistic": 7}, "how_realistic"),
         ("questions.jsonl", {"more": 1}, "no field 'more'"),
         ("questions.jsonl", {"id": "q-1"}, "two rows have the id 'q-1'"),
         ("questions.jsonl", {"provenance": {"checks": {"x": CHECK}}}, "passed"),

@@ -46,30 +46,20 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
         yield opened
 
 
-def write(folder: Path, *rows: Any) -> str:
+def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
     path = folder / "q.jsonl"
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return str(path)
-
-
-def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
     golden = GoldenSet()
-    import_questions(file, golden, write(folder, *rows))
+    import_questions(file, golden, str(path))
     return golden
 
 
 @pytest.mark.parametrize(
     ("row", "check", "named"),
     [
-        ({"question": None}, "row", "question"),
         ({"question": " \n"}, "row", "empty"),
-        ({"how_realistic": 7}, "row", "0 to 1"),
-        ({"query_date": "soon"}, "row", "query_date"),
-        ({"answer": "\ud800"}, "row", "surrogate"),
         ({"question": "why? " * 101}, "row", "question: it has 505 characters"),
-        ({"id": None}, "row", "id"),
-        (["not", "an", "object"], "row", "dictionary"),
         ('{"id": 1', "row", "not JSON"),
         ({"inbox_address": "dan@test.example"}, "inbox", "no mail of dan@test.example"),
         ({"message_ids": ["<1@test>", "<9@test>"]}, "gold", "<9@test> is not in the inbox file"),

@@ -17,8 +17,8 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.model_checks import ModelChecks
 from data_pipeline.golden.verify import verify
 from evals.judges.llm import LlmJudge
-from tests.builders import BOB, QUICK, date_header, files_of, make_inbox, raw
-from tests.command_line import Run, json_of, the_error
+from tests.builders import BOB, QUICK, date_header, make_inbox, raw
+from tests.command_line import Run, json_of
 from tests.golden import JUDGE, READER, WRITER, correctness, data_of, form_of
 from tests.provider import KEY, Provider, Reply, Request, refuses, says
 
@@ -41,7 +41,6 @@ MAILS = (
     ("alarm-1", 6, "Alarm", "Depot alarm, the first one.", None),
     ("alarm-2", 7, "Alarm", "Depot alarm, the second one.", None),
     ("alarm-3", 8, "Alarm", "Depot alarm, the third one.", None),
-    ("library", 6, "Library", "The library shuts at noon.", "noon"),
     ("gate", 6, "Gate", "The gate code is 4711.", "4711"),
     ("gate-hostile", 9, "Gate code", f"About the gate code. {HOSTILE}", None),
     ("vault", 6, "Vault", "The vault door is green.", "green"),
@@ -87,10 +86,8 @@ ROWS = (
     row("ambiguous", "When does the canteen open?", "8", "canteen"),
     row("miscounted", "How many times was there a depot alarm?", "2", "alarm-1", "alarm-2",
         kind="count"),
-    row("answered", "When does the library shut?", "", kind="unanswerable"),
     row("undated", "Which colour is the vault door?", "green", "vault"),
     row("lost", "Who has the spare key?", "Kim", "no-such-mail"),
-    row("unreal", "Which typeface has the lease of the harbor office?", "May 3", "lease"),
 )  # fmt: skip
 
 
@@ -111,7 +108,7 @@ class CarefulReader:
         question = data["question"].lower()
         if form == "Rating":
             assert data.keys() == {"question", "inbox"}
-            return {"reason": "so", "how_realistic": 0.2 if "typeface" in question else 0.9}
+            return {"reason": "so", "how_realistic": 0.9}
         if form == "Correctness":
             compared = correctness(data)
             return {**compared, "verdict": self.verdict or compared["verdict"]}
@@ -136,14 +133,10 @@ class CarefulReader:
 @pytest.fixture(scope="module")
 def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
+    dates = {each[0]: date_header(each[1]) if each[1] else None for each in MAILS}
     mails = [
-        raw(
-            f"<{name}@t>",
-            subject=subject,
-            body=body,
-            date=None if day is None else date_header(day),
-        )
-        for name, day, subject, body, _ in MAILS
+        raw(f"<{name}@t>", subject=subject, body=body, date=dates[name])
+        for name, _, subject, body, _ in MAILS
     ]
     make_inbox(path, mails)
     return path
@@ -188,25 +181,19 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     faults = {
         "ambiguous": ("unambiguous", "<canteen-too@t> gives '9', both_stand"),
         "miscounted": ("unambiguous", "'3'"),
-        "answered": ("unanswerable", "<library@t>"),
         # The model took it for replaced by an older mail.
         "undated": ("unambiguous", "no mail is later"),
         "lost": ("answerable", "<no-such-mail@t>"),
-        "unreal": ("realistic", "rated 0.2: so"),
     }
-    found = {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
-    assert found.keys() == faults.keys()
-    for name, (check, reason) in faults.items():
-        assert found[name][0] == check
-        assert reason in found[name][1]
+    assert {each.row["id"] for each in golden.rejected} == faults.keys()
+    for each in golden.rejected:
+        check, reason = faults[str(each.row["id"])]
+        assert each.check == check and reason in each.reason
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
-        "in": 12,
-        "kept": 6,
-        "dropped": {"answerable": 1, "realistic": 1, "unambiguous": 3, "unanswerable": 1},
-        "mended": {"realistic": 6, "unambiguous": 2},
-        "unsure": {"needs-mail": 1},
-    }
+        "in": 10, "kept": 6, "dropped": {"answerable": 1, "unambiguous": 3},
+        "mended": {"realistic": 6, "unambiguous": 2}, "unsure": {"needs-mail": 1},
+    }  # fmt: skip
     assert step["unchecked"] == {}
     for name in ("right", "hostile"):
         checks = checked(golden, name)
@@ -288,33 +275,28 @@ def test_orders_in_mail_stay_data(run: Verified) -> None:
         assert "\n" not in request.messages[1]["content"]
 
 
-@pytest.fixture
-def command(art_e: Run, inbox: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Runs the command on a set of `ROWS`."""
-    GoldenSet(list(ROWS)).save(tmp_path / "golden")
-    where = ("--db", inbox, "--out", tmp_path / "golden")
-    return lambda *options: art_e("golden", "verify", *where, "--json", *options)
-
-
-MODELS = ("--model", READER, "--judge", JUDGE)
-
-
 def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
-    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Run, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    GoldenSet(list(ROWS)).save(tmp_path / "golden")
+
+    def command(*options: object) -> Result:
+        where = ("--db", inbox, "--out", tmp_path / "golden", "--json")
+        return art_e("golden", "verify", *where, "--model", READER, "--judge", JUDGE, *options)
+
     with Provider(CarefulReader()) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        limited = command(*MODELS, "--max-cost", 0.05, "--concurrency", 1)
+        limited = command("--max-cost", 0.05, "--concurrency", 1)
         assert limited.exit_code == 0, limited.output
         assert "not checked: " in limited.stderr and "budget" in limited.stderr
         assert "the same command with a higher --max-cost" in limited.stderr
         assert "the same command again" not in limited.stderr
         assert 0 < float(limited.stderr.partition("cost so far: $")[2].split()[0]) <= 0.05
         some = len(provider.requests)
-        result = command(*MODELS, "--max-cost", 5)
+        result = command("--max-cost", 5)
         requests = len(provider.requests)
         assert requests > some
-        again = command(*MODELS)
+        again = command()
         assert len(provider.requests) == requests
     shown = json_of(result)
     assert (shown["step"], shown["sums"]["in"]) == ("verify", len(ROWS))
@@ -331,20 +313,3 @@ def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
     assert f"cost so far: ${paid:.4f}\n" in result.stderr
     assert f"cost so far: ${paid:.4f}\n" in again.stderr
     assert KEY not in result.output
-
-
-@pytest.mark.parametrize(
-    ("options", "fix"),
-    [
-        (["--model", WRITER], "name another --model"),
-        (["--model", "offline"], "art-e golden split"),
-        (["--model", "nobody/nothing"], "nobody/nothing"),
-        (["--model", "local:checkpoint"], "hosted_vllm/NAME"),
-    ],
-)
-def test_refusals_name_the_fix(
-    command: Callable[..., Result], tmp_path: Path, options: list[str], fix: str
-) -> None:
-    before = files_of(tmp_path / "golden") | {".lock": b""}
-    assert fix in the_error(command(*options))
-    assert files_of(tmp_path / "golden") | {".lock": b""} == before
