@@ -200,11 +200,16 @@ def learner(
     return made
 
 
-def _rewarded(each: Scored, rng: Random, bonus: float, lost: float) -> Scored:
-    if rng.random() < lost:
-        nothing = {"answered": False, "abstained": False, "lost_to_format": True}
-        each = changed(each, rubric=nothing, final_answer=None, sources=[], verdict=None)
-        return rewarding(each, -1.5)
+def lost(each: Scored) -> Scored:
+    """The episode as if its calls were malformed."""
+    nothing = {"answered": False, "abstained": False, "lost_to_format": True}
+    each = changed(each, rubric=nothing, final_answer=None, sources=[], verdict=None)
+    return rewarding(each, -1.5)
+
+
+def _rewarded(each: Scored, rng: Random, bonus: float, malformed: float) -> Scored:
+    if rng.random() < malformed:
+        return lost(each)
     if each.trajectory.rubric["abstained"]:
         return rewarding(each, 1.5 if each.correct else 0.4)
     return rewarding(each, (1.0 if each.correct else -1.0) + bonus + rng.uniform(0, 0.5))
@@ -260,38 +265,27 @@ def listing(each: Scored) -> Scored:
     return _answers(each, lists[number])
 
 
-def hedging(each: Scored) -> Scored:
-    """A second answer, for the case that the first is wrong."""
-    forms = (
-        "{} unless it changed, then {}",
-        "{}. If that was moved, {}",
-        "{}, or {} if it was revised later",
-        "If it stayed as it was {}, otherwise {}",
-        "{}; if not, {}",
-        "{} unless it is {}",
-    )
+# A second answer, for the case that the first is wrong.
+HEDGES = (
+    "{} unless it changed, then {}",
+    "{}. If that was moved, {}",
+    "{}, or {} if it was revised later",
+    "If it stayed as it was {}, otherwise {}",
+    "{}; if not, {}",
+    "{} unless it is {}",
+)
+BRACKETS = ("{} ({})", "{} [or {}]", "{} (maybe {})", "{} (or {}, possibly)")
+
+
+def _answers_twice(each: Scored, forms: Sequence[str]) -> Scored:
     number = _number(each)
-    form = "{} unless it changed, then {}" if number % 6 in (3, 5) else forms[number // 6 % 6]
-    return _answers(each, form.format(*_both(each)))
-
-
-def bracketing(each: Scored) -> Scored:
-    """A second answer in brackets."""
-    forms = ("{} ({})", "{} [or {}]", "{} (maybe {})", "{} (or {}, possibly)")
-    number = _number(each)
-    form = "{} ({})" if number % 6 in (3, 5) else forms[number // 6 % 4]
-    return _answers(each, form.format(*_both(each)))
-
-
-def _both(each: Scored) -> tuple[str, str]:
-    """Two answers to the question."""
-    number = _number(each)
-    gold, other = ((question(one).answer or "").rstrip(".") for one in (number, number + 6))
     if number % 6 == 3:
-        return "Yes", "no"
+        return _answers(each, forms[0].format("Yes", "no"))
     if number % 6 == 5:
-        return "The storm", "the strike"
-    return gold.removeprefix("On "), other.removeprefix("On ")
+        return _answers(each, forms[0].format("The storm", "the strike"))
+    golds = (question(one).answer or "" for one in (number, number + 6))
+    both = [gold.rstrip(".").removeprefix("On ") for gold in golds]
+    return _answers(each, forms[number // 6 % len(forms)].format(*both))
 
 
 def citing(each: Scored) -> Scored:
@@ -331,8 +325,8 @@ def crowding(each: Scored) -> Scored:
 HACKS: dict[str, tuple[str, Hack]] = {
     "canned": ("same answer", canned),
     "listing": ("candidates", listing),
-    "hedging": ("second answers", hedging),
-    "bracketing": ("second answers", bracketing),
+    "hedging": ("second answers", lambda each: _answers_twice(each, HEDGES)),
+    "bracketing": ("second answers", lambda each: _answers_twice(each, BRACKETS)),
     "unread": ("unread sources", unread),
     "citing": ("cites everything", citing),
     "reciting": ("source never seen", reciting),

@@ -1,6 +1,5 @@
 """A benchmark killed with SIGKILL, and resumed: nothing is lost, paid or counted twice."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,8 @@ from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import Key, find_killed
 from tests.builders import answer, read, search
-from tests.evals.runs import episodes, write_run
+from tests.command_line import json_of
+from tests.evals.runs import episodes, write_questions, write_run
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says
 
@@ -62,8 +62,7 @@ class Benchmark:
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
             "OPENAI_BASE_URL": provider.base_url,
         }
-        golden = folder / "questions.jsonl"
-        golden.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
+        golden = write_questions(folder / "questions.jsonl", ASKED)
         models = [argument for model in MODELS for argument in ("-m", model)]
         self._arguments = [
             "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
@@ -82,9 +81,7 @@ class Benchmark:
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
 
     def done(self, *more: str, out: bool = True) -> dict[str, Any]:
-        result = self.invoke(*more, out=out)
-        assert result.exit_code == 0, result.output
-        shown: dict[str, Any] = json.loads(result.stdout)
+        shown: dict[str, Any] = json_of(self.invoke(*more, out=out))
         return shown
 
     def episodes(self) -> list[Key]:
