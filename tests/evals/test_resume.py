@@ -1,4 +1,4 @@
-"""A benchmark killed with SIGKILL, and resumed: nothing is lost, paid or counted twice."""
+"""A benchmark is killed or interrupted, and resumed: nothing is lost, paid or counted twice."""
 
 import shutil
 from collections import Counter
@@ -56,7 +56,6 @@ class Benchmark:
 
     def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
-        self.stderr = ""
         self._environment = {
             "ART_E_HOME": str(folder / "home"),
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
@@ -68,12 +67,12 @@ class Benchmark:
             "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
         ]  # fmt: skip
 
-    def killed(self, killing: Killing, *more: str) -> list[Key]:
-        """Run it as a process until it is killed; the episodes that are on disk then."""
+    def killed(self, killing: Killing, *more: str) -> str:
+        """Run it as a process until it is killed; what it wrote to stderr."""
         arguments = [*self._arguments, "--out", str(self.out), *more]
-        self.stderr = killing.run(arguments, self._environment)
+        stderr = killing.run(arguments, self._environment)
         assert not (self.out / "COMPLETE").exists()
-        return self.episodes()
+        return stderr
 
     def invoke(self, *more: str, out: bool = True) -> Result:
         """In this process."""
@@ -107,20 +106,33 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         return lasting(Benchmark(provider, world_db, tmp_path_factory.mktemp("unkilled")).done())
 
 
-# Before the first answer; in a question of the second model; and with several questions under way.
-@pytest.mark.parametrize(("kill_at", "at_once"), [(0, 1), (TURNS * len(ASKED) + 1, 1), (7, 3)])
+# Before the first answer; by Ctrl-C; in a question of the second model; and with several questions
+# under way.
+@pytest.mark.parametrize(
+    ("kill_at", "interrupts", "at_once"),
+    [(0, False, 1), (TURNS + 1, True, 1), (TURNS * len(ASKED) + 1, False, 1), (7, False, 3)],
+)
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
-    world_db: Path, tmp_path: Path, unkilled: dict[str, Any], kill_at: int, at_once: int
+    world_db: Path,
+    tmp_path: Path,
+    unkilled: dict[str, Any],
+    kill_at: int,
+    interrupts: bool,
+    at_once: int,
 ) -> None:
     rule = Answering()
-    killing = Killing(rule, kill_at)
+    killing = Killing(rule, kill_at, interrupts=interrupts)
     options = ("--concurrency", str(at_once))
     with Provider(killing) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
-        survived = benchmark.killed(killing, *options)
+        stderr = benchmark.killed(killing, *options)
+        survived = benchmark.episodes()
         asked_before = len(rule.asked)
         resumed = benchmark.done("--resume", *options)
     assert lasting(resumed) == unkilled
+    if interrupts:
+        assert f"give the same command with --resume --out {benchmark.out}" in stderr
+        assert "Traceback" not in stderr
     # A question whose line was on disk is not asked again, and is counted once.
     assert not set(survived) & set(rule.asked[asked_before:])
     assert Counter(benchmark.episodes()) == Counter(EVERYTHING)
@@ -132,18 +144,6 @@ def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     else:
         assert set(rule.finished) == set(EVERYTHING)
         assert sum(rule.finished.values()) <= len(EVERYTHING) + at_once
-
-
-def test_ctrl_c_says_how_to_continue(
-    world_db: Path, tmp_path: Path, unkilled: dict[str, Any]
-) -> None:
-    killing = Killing(Answering(), TURNS + 1, interrupts=True)
-    with Provider(killing) as provider:
-        benchmark = Benchmark(provider, world_db, tmp_path)
-        benchmark.killed(killing, "--concurrency", "1")
-        assert f"give the same command with --resume --out {benchmark.out}" in benchmark.stderr
-        assert "Traceback" not in benchmark.stderr
-        assert lasting(benchmark.done("--resume")) == unkilled
 
 
 def killed_copy(whole: Run, name: str, episodes: int) -> Run:

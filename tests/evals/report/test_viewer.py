@@ -29,15 +29,6 @@ def only(data: dict[str, Any]) -> dict[str, Any]:
     return episode
 
 
-def results(data: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        each
-        for turn in only(data)["turns"]
-        for call in turn["calls"]
-        for each in (*call["results"], *turn["notes"])
-    ]
-
-
 def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
     script = [
         builders.message(builders.search("lease", "swimming"), text="Let me look."),
@@ -53,16 +44,10 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
     found, reads, wrong, answer = only(data)["turns"]
     assert shared[found["says"]] == "Let me look."
     [call] = found["calls"]
-    assert (call["tool"], call["arguments"]) == (
-        "search_emails",
-        {"keywords": ["lease", "swimming"]},
-    )
-    lease = next(
-        hit
-        for each in call["results"]
-        for hit in each["hits"]
-        if shared[hit["head"]]["id"] == builders.LEASE
-    )
+    assert call["tool"] == "search_emails"
+    assert call["arguments"] == {"keywords": ["lease", "swimming"]}
+    [lease, *_] = call["results"][0]["hits"]
+    assert shared[lease["head"]]["id"] == builders.LEASE
     assert (lease["handle"], lease["missing"]) == ("m1", ["swimming"])
     first, second = (each["results"] for each in reads["calls"])
     assert shared[first[0]["mail"]]["body"].startswith("The lease of the harbor office")
@@ -73,34 +58,32 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
     assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
 
 
-GONE = "<unseen@test.example>"
+GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
 
 
 @pytest.mark.parametrize(
     ("ended", "gold", "rubric", "facts"),
     [
-        ("right", (), {}, [(True, True, True)]),
-        ("not read", (), {}, [(True, False, False)]),
-        ("not found", (), {}, [(False, False, False)]),
+        ("right", (GOLD,), {}, [(True, True, True)]),
+        ("not read", (GOLD,), {}, [(True, False, False)]),
+        ("not found", (GOLD,), {}, [(False, False, False)]),
         # Of two gold mails each has its own facts.
         (
             "wrong",
-            ("<gold-0@test.example>", GONE),
+            (GOLD, GONE),
             {"found_gold": False, "read_gold": False, "sources_correct": False},
             [(True, True, True), (False, False, False)],
         ),
         # The id of another copy counts where the rubric says so.
-        ("right", (GONE,), {"found_gold": True, "read_gold": True}, [(True, True, False)]),
+        ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
     ],
 )
 def test_gold_mails_are_found_read_and_cited(
     ended: Outcome, gold: tuple[str, ...], rubric: dict[str, bool], facts: list[tuple[bool, ...]]
 ) -> None:
-    item = question(0, kind=None, **({"message_ids": gold} if gold else {}))
     made = episode(question(0), ended)
-    unseen = {"sources_correct": False} if GONE in gold else {}
-    made.rubric.update({**unseen, **rubric})
-    rows = only(viewer_data([Scored(item, made)]))["gold"]
+    made.rubric.update(rubric)
+    rows = only(viewer_data([Scored(question(0, message_ids=gold), made)]))["gold"]
     assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
@@ -142,5 +125,6 @@ def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) 
     observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
     data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, observation])))
     (turn,) = only(data)["turns"]
-    assert turn["calls"][0]["arguments"] == arguments
-    assert [data["shared"][each["text"]] for each in results(data)] == ["<html>502</html>"]
+    (call,) = turn["calls"]
+    assert (call["arguments"], turn["notes"]) == (arguments, [])
+    assert [data["shared"][each["text"]] for each in call["results"]] == ["<html>502</html>"]
