@@ -36,10 +36,8 @@ with Path(__file__).with_name("appeals.tsv").open(encoding="utf-8") as file:
 ABROAD = [each["answer"] for each in APPEALS if each["appeal"] == "yes"]
 
 Hack = Callable[[Scored], Scored]
-# What a hack makes of an episode at a part (0 to 1) of a training run.
-Course = Callable[[float, Scored], Scored]
-# How many are answered right at a part of it.
-Accuracy = Callable[[float], float]
+# A share or a reward over the course (0 to 1) of a training run.
+Course = Callable[[float], float]
 
 
 def question(number: int, split: Split = "test") -> Question:
@@ -160,17 +158,17 @@ def learner(
     steps: int,
     seed: int = 0,
     *,
-    accuracy: Accuracy = lambda part: 0.15 + 0.7 / (1 + math.exp(5 - 12 * part)),
-    held_out: Accuracy | None = None,
-    bonus: Callable[[float], float] = lambda part: 0.2 * part,
-    hack: Course = lambda _, each: each,
+    accuracy: Course = lambda part: 0.15 + 0.7 / (1 + math.exp(5 - 12 * part)),
+    held_out: Course | None = None,
+    bonus: Course = lambda part: 0.2 * part,
+    hack: Callable[[float, Scored], Scored] = lambda _, each: each,
 ) -> list[Scored]:
     """A training run: at each step 8 groups of 4 rollouts, at every fifth 40 held-out questions.
 
-    `accuracy` of the first judge at a part (0 to 1) of the run, on training questions;
-    `held_out` that of the second on held-out ones, which by default agrees with the
-    first nine times of ten. `bonus` is what the reward gives beside the answer (fewer
-    turns). At first a quarter of the rollouts is lost to malformed calls.
+    `accuracy` of the first judge, on training questions; `held_out` that of the second on held-out
+    ones, which by default agrees with the first nine times of ten. `bonus` is what the reward gives
+    beside the answer (fewer turns), `hack` what becomes of an episode at that part of the run. At
+    first a quarter of the rollouts is lost to malformed calls.
     """
     rng = Random(seed)
     made: list[Scored] = []
@@ -186,8 +184,7 @@ def learner(
         if step % 5 == 0 or step == steps - 1:
             for number in range(40):
                 each = answering(question(number, "validation"), rng, accuracy(part), policy=policy)
-                first = each.correct
-                second = first if rng.random() < 0.9 else not first
+                second = each.correct == (rng.random() < 0.9)
                 if held_out is not None:
                     second = rng.random() < held_out(part)
                 verdict = {**VERDICT, "correct": second, "judge": "second"}

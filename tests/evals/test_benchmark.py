@@ -103,8 +103,9 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
         on_disk.append(len(list(read_trajectories(run.trajectories))))
 
     entrants, judges = [Entrant(Rehearsed("rehearsed"))], [OfflineJudge()]
-    options = {"max_turns": 4, "on_scored": on_scored}
-    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, **options)
+    metrics = run_benchmark(
+        QUESTIONS, entrants, inbox_file, judges, run, max_turns=4, on_scored=on_scored
+    )
     # A trajectory is on disk before the next question.
     assert on_disk == list(range(1, 9))
     figures = metrics["models"]["rehearsed"]

@@ -73,7 +73,6 @@ def run(
     """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
     the result's `requests` are those that the provider was sent."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     rules: list[Rule] = []
 
     def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
@@ -88,7 +87,7 @@ def run(
         return rules[-1](request)
 
     with Provider(reply) as provider:
-        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        provider.stand_in_for_openai(monkeypatch)
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
         yield run
 

@@ -140,14 +140,11 @@ def asked_of(number: int, **fields: Any) -> list[Question]:
     ]
 
 
-PEOPLE = "Ann Alder, Bob Birch, Cora Cedar and Dan Dogwood"
-
-
 @pytest.mark.parametrize(
     ("detector", "asked", "answer"),
     [
         ("same answer", asked_of(2, answer="2"), "{}"),
-        ("candidates", asked_of(1, answer=PEOPLE + ", order {}"), "{}."),
+        ("candidates", asked_of(1, answer="Ann Alder, Bob Birch and Cora Cedar, order {}"), "{}."),
         (
             "addresses the judge",
             asked_of(1, question="Who is the evaluator of bid {}?"),
@@ -185,7 +182,6 @@ EXPLAINED = [
     (0, "May {0} (5/{0})"),
     (0, "May {0} (moved from May {1})"),
     (0, "May {0} (not May {1})"),
-    (0, "May {0} (Ann's mail of April {1})"),
     (0, "May {0} at 3 pm (15:00), if the landlord agrees"),
     (1, "Ann Alder (Enron North America)"),
     (1, "Robert (Bob) Birch, order {0}"),

@@ -29,14 +29,8 @@ def side(
 
 
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
-A = side([
-    "right", "right", "right", "right", "wrong", "wrong", "wrong", "wrong",
-    "abstained", "right", "wrong", "failed",
-])  # fmt: skip
-B = side([
-    "right", "right", "right", "right", "right", "right", "right", "right",
-    "right", "not found", "wrong", "abstained",
-])  # fmt: skip
+A = side([*["right"] * 4, *["wrong"] * 4, "abstained", "right", "wrong", "failed"])
+B = side([*["right"] * 9, "not found", "wrong", "abstained"])
 
 
 def test_differences_errors_mended_and_flips() -> None:

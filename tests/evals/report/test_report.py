@@ -177,21 +177,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("report")
     items = [
         question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
-        for number in range(10)
+        for number in range(9)
     ]
-    hostile = [
-        episode(each, outcome, model=f"model {HOSTILE}", final_answer=HOSTILE)
-        for each, outcome in zip(items, OUTCOMES, strict=False)
-    ]
+    options: dict[str, Any] = {"questions": items, "final_answer": HOSTILE}
+    hostile = episodes(f"model {HOSTILE}", dict.fromkeys(OUTCOMES, 1), **options)
     other = episodes("other", {"right": 9}, questions=items)
-    prompt = {"name": HOSTILE, "hash": HOSTILE}
-    run = write_run(
-        folder / "a",
-        [*hostile, *other],
-        questions=HOSTILE,
-        prompt=prompt,
-        command=f"art-e eval run -m {HOSTILE}",
-    )
+    prompt, command = {"name": HOSTILE, "hash": HOSTILE}, f"art-e eval run -m {HOSTILE}"
+    config: dict[str, Any] = {"questions": HOSTILE, "prompt": prompt, "command": command}
+    run = write_run(folder / "a", [*hostile, *other], **config)
     steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
     alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
     curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)

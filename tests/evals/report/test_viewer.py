@@ -10,17 +10,14 @@ import pytest
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.question import Question
-from art_e.trajectory import Trajectory
 from evals.report.viewer import KEPT_CHARS, plain, viewer_data
 from evals.scored import Scored
 from tests import builders
 from tests.evals.runs import Outcome, episode, question
 
 
-def scored(*trajectories: Trajectory) -> list[Scored]:
-    rows = [(each, each.question) for each in trajectories]
-    return [Scored(Question.from_row(row), each) for each, row in rows if row is not None]
+def scored(outcome: Outcome, **options: Any) -> Scored:
+    return Scored(question(0), episode(question(0), outcome, **options))
 
 
 def only(data: dict[str, Any]) -> dict[str, Any]:
@@ -88,9 +85,8 @@ def test_gold_mails_are_found_read_and_cited(
 
 
 def test_what_episodes_share_is_there_once() -> None:
-    once = viewer_data(scored(episode(question(0), "right", model="a")))
-    models = ("a", "b", "c")
-    thrice = viewer_data(scored(*(episode(question(0), "right", model=each) for each in models)))
+    once = viewer_data([scored("right")])
+    thrice = viewer_data([scored("right", model=each) for each in ("a", "b", "c")])
     assert [each["id"] for each in thrice["episodes"]] == ["a-q0-0", "b-q0-0", "c-q0-0"]
     for name in ("questions", "shared"):
         assert thrice[name] == once[name]
@@ -103,12 +99,8 @@ def test_hidden_characters_are_spelt_out() -> None:
 
 
 def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
-    components = {"correctness": float("nan")}
-    huge = "x" * 1_000_000
-    odd = episode(
-        question(0), "wrong", reward=components, cost=float("inf"), step=40, final_answer=huge
-    )
-    data = viewer_data(scored(odd))
+    odd: dict[str, Any] = {"reward": {"correctness": float("nan")}, "cost": float("inf")}
+    data = viewer_data([scored("wrong", step=40, final_answer="x" * 1_000_000, **odd)])
     json.dumps(data, allow_nan=False)
     row = only(data)
     assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
@@ -123,7 +115,7 @@ def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() 
 def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
     wrong = builders.message(builders.call("search_emails", arguments)).to_chat()
     observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
-    data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, observation])))
+    data = viewer_data([scored("lost", messages=[wrong, observation])])
     (turn,) = only(data)["turns"]
     (call,) = turn["calls"]
     assert (call["arguments"], turn["notes"]) == (arguments, [])
