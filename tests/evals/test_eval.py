@@ -93,8 +93,7 @@ def run(
 
 
 def figures_of(result: Result, model: str = O3) -> dict[str, Any]:
-    figures: dict[str, Any] = json_of(result)["models"][model]
-    return figures
+    return dict(json_of(result)["models"][model])
 
 
 def episodes_of(folder: Path) -> list[Trajectory]:

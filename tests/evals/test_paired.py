@@ -29,8 +29,10 @@ def side(
 
 
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
-A = side([*["right"] * 4, *["wrong"] * 4, "abstained", "right", "wrong", "failed"])
-B = side([*["right"] * 9, "not found", "wrong", "abstained"])
+FOUR_RIGHT: list[Outcome] = ["right"] * 4
+FOUR_WRONG: list[Outcome] = ["wrong"] * 4
+A = side([*FOUR_RIGHT, *FOUR_WRONG, "abstained", "right", "wrong", "failed"])
+B = side([*FOUR_RIGHT, *FOUR_RIGHT, "right", "not found", "wrong", "abstained"])
 
 
 def test_differences_errors_mended_and_flips() -> None:

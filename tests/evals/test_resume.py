@@ -78,8 +78,7 @@ class Benchmark:
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
 
     def done(self, *more: str, out: bool = True) -> dict[str, Any]:
-        shown: dict[str, Any] = json_of(self.invoke(*more, out=out))
-        return shown
+        return dict(json_of(self.invoke(*more, out=out)))
 
     def episodes(self) -> list[Key]:
         path = self.out / "trajectories.jsonl"

@@ -21,9 +21,8 @@ def scored(outcome: Outcome, **options: Any) -> Scored:
 
 
 def only(data: dict[str, Any]) -> dict[str, Any]:
-    (episode,) = data["episodes"]
-    assert isinstance(episode, dict)
-    return episode
+    [episode] = data["episodes"]
+    return dict(episode)
 
 
 def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
