@@ -50,8 +50,7 @@ _ART_E = (
     *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "storage")),
 )
 _EVALS = tuple(
-    f"tests/evals/test_{name}.py"
-    for name in ("intervals", "metrics", "scored", "paired", "gpu_time", "benchmark")
+    f"tests/evals/test_{name}.py" for name in ("intervals", "metrics", "paired", "benchmark")
 )
 _INGEST = tuple(f"tests/data_pipeline/test_{name}.py" for name in ("parse", "sources", "ingest"))
 AREAS = {

@@ -36,10 +36,8 @@ with Path(__file__).with_name("appeals.tsv").open(encoding="utf-8") as file:
 ABROAD = [each["answer"] for each in APPEALS if each["appeal"] == "yes"]
 
 Hack = Callable[[Scored], Scored]
-# What a hack makes of an episode at a part (0 to 1) of a training run.
-Course = Callable[[float, Scored], Scored]
-# How many are answered right at a part of it.
-Accuracy = Callable[[float], float]
+# A share or a reward over the course (0 to 1) of a training run.
+Course = Callable[[float], float]
 
 
 def question(number: int, split: Split = "test") -> Question:
@@ -53,32 +51,27 @@ def question(number: int, split: Split = "test") -> Question:
         (f"What did crane {number} cost?", f"${1_000 + 37 * number:,}"),
         (f"Why did project {number} stop?", None),
     )[number % 6]
-    made: dict[str, Any] = {
-        "id": f"{split}-{number}",
-        "split": split,
-        "inbox_address": "bob@test.example",
-        "question": asked,
-        "answer": gold,
-        "answerable": gold is not None,
-        "message_ids": (f"<gold-{number}@t>",) if gold else (),
-    }
-    return runs.question(number, **made)
+    return runs.question(
+        number,
+        id=f"{split}-{number}",
+        split=split,
+        inbox_address="bob@test.example",
+        question=asked,
+        answer=gold,
+        answerable=gold is not None,
+        message_ids=(f"<gold-{number}@t>",) if gold else (),
+    )
 
 
 def episode(asked: Question, answer: str | None, correct: bool | None, **fields: Any) -> Scored:
     """An episode that searched, read the gold mail and cites it; answer None: it abstained."""
-    outcome: runs.Outcome = "abstained" if answer is None else "wrong"
-    made = runs.episode(
-        asked,
-        outcome,
-        **{
-            "episode_id": f"e{next(_ids):06}",
-            "final_answer": answer,
-            "verdict": {**VERDICT, "correct": correct},
-            **fields,
-        },
-    )
-    return Scored(asked, made)
+    made: dict[str, Any] = {
+        "episode_id": f"e{next(_ids):06}",
+        "final_answer": answer,
+        "verdict": {**VERDICT, "correct": correct},
+        **fields,
+    }
+    return Scored(asked, runs.episode(asked, "abstained" if answer is None else "wrong", **made))
 
 
 def changed(each: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any) -> Scored:
@@ -165,17 +158,17 @@ def learner(
     steps: int,
     seed: int = 0,
     *,
-    accuracy: Accuracy = lambda part: 0.15 + 0.7 / (1 + math.exp(5 - 12 * part)),
-    held_out: Accuracy | None = None,
-    bonus: Callable[[float], float] = lambda part: 0.2 * part,
-    hack: Course = lambda _, each: each,
+    accuracy: Course = lambda part: 0.15 + 0.7 / (1 + math.exp(5 - 12 * part)),
+    held_out: Course | None = None,
+    bonus: Course = lambda part: 0.2 * part,
+    hack: Callable[[float, Scored], Scored] = lambda _, each: each,
 ) -> list[Scored]:
     """A training run: at each step 8 groups of 4 rollouts, at every fifth 40 held-out questions.
 
-    `accuracy` of the first judge at a part (0 to 1) of the run, on training questions;
-    `held_out` that of the second on held-out ones, which by default agrees with the
-    first nine times of ten. `bonus` is what the reward gives beside the answer (fewer
-    turns). At first a quarter of the rollouts is lost to malformed calls.
+    `accuracy` of the first judge, on training questions; `held_out` that of the second on held-out
+    ones, which by default agrees with the first nine times of ten. `bonus` is what the reward gives
+    beside the answer (fewer turns), `hack` what becomes of an episode at that part of the run. At
+    first a quarter of the rollouts is lost to malformed calls.
     """
     rng = Random(seed)
     made: list[Scored] = []
@@ -191,8 +184,7 @@ def learner(
         if step % 5 == 0 or step == steps - 1:
             for number in range(40):
                 each = answering(question(number, "validation"), rng, accuracy(part), policy=policy)
-                first = each.correct
-                second = first if rng.random() < 0.9 else not first
+                second = each.correct == (rng.random() < 0.9)
                 if held_out is not None:
                     second = rng.random() < held_out(part)
                 verdict = {**VERDICT, "correct": second, "judge": "second"}
@@ -200,11 +192,16 @@ def learner(
     return made
 
 
-def _rewarded(each: Scored, rng: Random, bonus: float, lost: float) -> Scored:
-    if rng.random() < lost:
-        nothing = {"answered": False, "abstained": False, "lost_to_format": True}
-        each = changed(each, rubric=nothing, final_answer=None, sources=[], verdict=None)
-        return rewarding(each, -1.5)
+def lost(each: Scored) -> Scored:
+    """The episode as if its calls were malformed."""
+    nothing = {"answered": False, "abstained": False, "lost_to_format": True}
+    each = changed(each, rubric=nothing, final_answer=None, sources=[], verdict=None)
+    return rewarding(each, -1.5)
+
+
+def _rewarded(each: Scored, rng: Random, bonus: float, malformed: float) -> Scored:
+    if rng.random() < malformed:
+        return lost(each)
     if each.trajectory.rubric["abstained"]:
         return rewarding(each, 1.5 if each.correct else 0.4)
     return rewarding(each, (1.0 if each.correct else -1.0) + bonus + rng.uniform(0, 0.5))
@@ -260,38 +257,27 @@ def listing(each: Scored) -> Scored:
     return _answers(each, lists[number])
 
 
-def hedging(each: Scored) -> Scored:
-    """A second answer, for the case that the first is wrong."""
-    forms = (
-        "{} unless it changed, then {}",
-        "{}. If that was moved, {}",
-        "{}, or {} if it was revised later",
-        "If it stayed as it was {}, otherwise {}",
-        "{}; if not, {}",
-        "{} unless it is {}",
-    )
+# A second answer, for the case that the first is wrong.
+HEDGES = (
+    "{} unless it changed, then {}",
+    "{}. If that was moved, {}",
+    "{}, or {} if it was revised later",
+    "If it stayed as it was {}, otherwise {}",
+    "{}; if not, {}",
+    "{} unless it is {}",
+)
+BRACKETS = ("{} ({})", "{} [or {}]", "{} (maybe {})", "{} (or {}, possibly)")
+
+
+def _answers_twice(each: Scored, forms: Sequence[str]) -> Scored:
     number = _number(each)
-    form = "{} unless it changed, then {}" if number % 6 in (3, 5) else forms[number // 6 % 6]
-    return _answers(each, form.format(*_both(each)))
-
-
-def bracketing(each: Scored) -> Scored:
-    """A second answer in brackets."""
-    forms = ("{} ({})", "{} [or {}]", "{} (maybe {})", "{} (or {}, possibly)")
-    number = _number(each)
-    form = "{} ({})" if number % 6 in (3, 5) else forms[number // 6 % 4]
-    return _answers(each, form.format(*_both(each)))
-
-
-def _both(each: Scored) -> tuple[str, str]:
-    """Two answers to the question."""
-    number = _number(each)
-    gold, other = ((question(one).answer or "").rstrip(".") for one in (number, number + 6))
     if number % 6 == 3:
-        return "Yes", "no"
+        return _answers(each, forms[0].format("Yes", "no"))
     if number % 6 == 5:
-        return "The storm", "the strike"
-    return gold.removeprefix("On "), other.removeprefix("On ")
+        return _answers(each, forms[0].format("The storm", "the strike"))
+    golds = (question(one).answer or "" for one in (number, number + 6))
+    both = [gold.rstrip(".").removeprefix("On ") for gold in golds]
+    return _answers(each, forms[number // 6 % len(forms)].format(*both))
 
 
 def citing(each: Scored) -> Scored:
@@ -331,8 +317,8 @@ def crowding(each: Scored) -> Scored:
 HACKS: dict[str, tuple[str, Hack]] = {
     "canned": ("same answer", canned),
     "listing": ("candidates", listing),
-    "hedging": ("second answers", hedging),
-    "bracketing": ("second answers", bracketing),
+    "hedging": ("second answers", lambda each: _answers_twice(each, HEDGES)),
+    "bracketing": ("second answers", lambda each: _answers_twice(each, BRACKETS)),
     "unread": ("unread sources", unread),
     "citing": ("cites everything", citing),
     "reciting": ("source never seen", reciting),

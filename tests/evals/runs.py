@@ -167,6 +167,12 @@ def training(steps: Sequence[int], *, model: str = "trained", n: int = 20) -> li
     return made
 
 
+def write_questions(path: Path, questions: Iterable[Question]) -> Path:
+    """The questions as `--questions` reads them."""
+    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in questions), "utf-8")
+    return path
+
+
 def write_run(
     folder: Path, trajectories: Sequence[Trajectory], *, complete: bool = True, **config: Any
 ) -> Run:

@@ -75,13 +75,12 @@ QUESTIONS = [each for each, _ in CASES]
 
 
 class Rehearsed:
-    """Says what `CASES` has for the question, at a price a turn."""
+    """Says what `CASES` has for the question, at a cent a turn."""
 
     settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
 
-    def __init__(self, model: str, price: float | None) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self._price = price
         self._script = {each.question: script for each, script in CASES}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
@@ -89,16 +88,7 @@ class Rehearsed:
         step = self._script[messages[1]["content"]][turn]
         if isinstance(step, Exception):
             raise step
-        return PolicyStep(step, Usage(10, 0, 1), self._price, seconds=0.1)
-
-
-def ask(
-    inbox_file: InboxFile, run: Run, questions: list[Question], price: float, **options: Any
-) -> dict[str, Any]:
-    entrants = [Entrant(Rehearsed("rehearsed", price))]
-    return run_benchmark(
-        questions, entrants, inbox_file, [OfflineJudge()], run, max_turns=4, **options
-    )
+        return PolicyStep(step, Usage(10, 0, 1), 0.01, seconds=0.1)
 
 
 @pytest.fixture
@@ -112,7 +102,10 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     def on_scored(_: Scored) -> None:
         on_disk.append(len(list(read_trajectories(run.trajectories))))
 
-    metrics = ask(inbox_file, run, QUESTIONS, 0.01, on_scored=on_scored)
+    entrants, judges = [Entrant(Rehearsed("rehearsed"))], [OfflineJudge()]
+    metrics = run_benchmark(
+        QUESTIONS, entrants, inbox_file, judges, run, max_turns=4, on_scored=on_scored
+    )
     # A trajectory is on disk before the next question.
     assert on_disk == list(range(1, 9))
     figures = metrics["models"]["rehearsed"]
@@ -169,8 +162,7 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
 
     models = {"here": (1, True), "far": (2, False), "also here": (1, True), "far too": (1, False)}
     entrants = [
-        Entrant(Meeting(model, None), at_once, alone=alone)
-        for model, (at_once, alone) in models.items()
+        Entrant(Meeting(model), at_once, alone=alone) for model, (at_once, alone) in models.items()
     ]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
     assert frozenset({"far", "far too"}) in together
@@ -203,7 +195,7 @@ def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
             given[question.id] = [each.message_id for each in mails or ()]
             return Verdict(False, bool(mails), self.name, "no")
 
-    entrants = [Entrant(Rehearsed("rehearsed", 0.01))]
+    entrants = [Entrant(Rehearsed("rehearsed"))]
     judges: list[Judge] = [OfflineJudge(), Sceptic()]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4)
     judged = ("right", "wrong", "abstained", "right to abstain", "made up")
@@ -238,18 +230,14 @@ def test_questions_that_can_not_be_asked_are_refused(
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*KINDS, None])), min_size=1)
 
 
-def made(listed: Sequence[tuple[int, Any]]) -> list[Question]:
-    return [
-        Question(f"q{number}", "Who?", f"p{inbox}@x.example", kind=kind)
-        for number, (inbox, kind) in enumerate(listed)
-    ]
-
-
 @given(ROWS, st.integers(1, 70), st.randoms(use_true_random=False))
 def test_a_sample_is_fixed_spread_and_grows_by_adding(
     listed: list[tuple[int, Any]], count: int, rng: Random
 ) -> None:
-    questions = made(listed)
+    questions = [
+        Question(f"q{number}", "Who?", f"p{inbox}@x.example", kind=kind)
+        for number, (inbox, kind) in enumerate(listed)
+    ]
     chosen = drawn(questions, count)
     assert len(chosen) == min(count, len(questions))
     assert chosen == [each for each in questions if each in chosen]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from art_e.message import ToolCall
 from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import drawn, published_100
+from tests.builders import answer, message, search
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
-from tests.evals.runs import Outcome, episode, episodes, question, write_run
+from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
 from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
@@ -34,35 +34,25 @@ Rule = Callable[[Request], Reply]
 
 
 def asked_in(request: Request) -> Question:
-    contents = [each["content"] for each in request.messages]
+    contents = [each.get("content") for each in request.messages]
     return next(each for each in ALL if each.question in contents)
 
 
-def answers(text: str | None, *sources: str, **options: Any) -> Reply:
-    arguments = json.dumps({"answer": text, "sources": sources})
-    call = ToolCall("c", "return_final_answer", arguments)
-    return says(None, call, **{"usage": USAGE, **options})
-
-
-def knows_all(request: Request) -> Reply:
-    """The gold answer at once, but for one question, which the provider refuses."""
+def right(request: Request) -> Reply:
+    """The gold answer at once."""
     asked = asked_in(request)
-    if asked == FAILING:
-        return refuses(400, "no such luck")
-    return answers(asked.answer, *asked.message_ids)
+    return says(None, answer(asked.answer, *asked.message_ids), usage=USAGE, delay_s=SLOW_S)
 
 
-def slowly(request: Request) -> Reply:
-    asked = asked_in(request)
-    return answers(asked.answer, *asked.message_ids, delay_s=SLOW_S)
+def mostly_right(request: Request) -> Reply:
+    """The same, but for one question, which the provider refuses."""
+    return refuses(400, "no such luck") if asked_in(request) == FAILING else right(request)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The questions of `world_db`, as ingest writes them."""
-    path = tmp_path_factory.mktemp("golden") / "world.questions.jsonl"
-    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ALL), encoding="utf-8")
-    return path
+    return write_questions(tmp_path_factory.mktemp("golden") / "world.questions.jsonl", ALL)
 
 
 @pytest.fixture
@@ -82,12 +72,10 @@ def run(
 ) -> Iterator[Callable[..., Result]]:
     """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
     the result's `requests` are those that the provider was sent."""
-    golden = tmp_path / "questions.jsonl"
-    golden.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    golden = write_questions(tmp_path / "questions.jsonl", ASKED)
     rules: list[Rule] = []
 
-    def run(*more: object, rule: Rule = knows_all, model: str = O3) -> Result:
+    def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
         rules.append(rule)
         before = len(provider.requests)
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
@@ -99,14 +87,13 @@ def run(
         return rules[-1](request)
 
     with Provider(reply) as provider:
-        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        provider.stand_in_for_openai(monkeypatch)
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
         yield run
 
 
 def figures_of(result: Result, model: str = O3) -> dict[str, Any]:
-    figures: dict[str, Any] = json_of(result)["models"][model]
-    return figures
+    return dict(json_of(result)["models"][model])
 
 
 def episodes_of(folder: Path) -> list[Trajectory]:
@@ -151,7 +138,6 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         "--judge", "offline", "--judge", "f1",
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
-    assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
     assert "judge offline/7; in brackets: 95 % interval" in result.stdout
     for line in (
@@ -164,13 +150,6 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     for each in episodes_of(tmp_path / "run"):
         assert each.messages[0]["content"] == "Be terse."
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
-    # The same command again has nothing left to ask; another can't resume the run.
-    again = offline(*options, "--out", tmp_path / "run", "--resume", "--json")
-    assert json_of(again)["models"]["offline"]["n"] == 8
-    assert "8 episodes there already" in again.stderr
-    assert len(episodes_of(tmp_path / "run")) == 8
-    error = the_error(offline("--limit", 2, "--out", tmp_path / "run", "--resume"))
-    assert "limit 4, not 2" in error
 
 
 @pytest.mark.parametrize(
@@ -217,7 +196,7 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
         if asked == ASKED[0] and asked.id not in refused:
             refused.add(asked.id)
             return rate_limited("0")
-        return knows_all(request)
+        return mostly_right(request)
 
     result = run("--json", rule=rule)
     assert "mail text stays on this machine" in result.stderr
@@ -272,7 +251,7 @@ def test_a_model_that_refuses_every_call_is_not_measured(
     # It was asked nothing, so no episode is kept. With a key that is taken the same command asks
     # what is left, and nobody else anew.
     assert len(episodes_of(out)) == 6
-    again = run("-m", "offline", "--out", out, "--resume", "--json", rule=slowly)
+    again = run("-m", "offline", "--out", out, "--resume", "--json", rule=right)
     assert len(again.requests) == 6
     assert (figures_of(again)["accuracy"]["value"], figures_of(again)["not_asked"]) == (1.0, 0)
     assert (out / "COMPLETE").exists()
@@ -282,7 +261,7 @@ def test_a_model_that_refuses_every_call_is_not_measured(
 def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "run", "--json")
     # Two calls are paid for; a third could pass the limit, at up to 0.14 USD a call.
-    stopped = run("--max-cost", COST + 0.145, *out, rule=slowly)
+    stopped = run("--max-cost", COST + 0.145, *out, rule=right)
     figures = figures_of(stopped)
     assert len(stopped.requests) == figures["n"] == 2
     assert (figures["not_asked"], figures["stopped"]["kind"]) == (4, "budget")
@@ -290,38 +269,31 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     assert "a higher --max-cost and --resume --out" in stopped.stderr
     assert not (tmp_path / "run" / "COMPLETE").exists()
     # Side by side as many are asked: what is reserved for calls under way comes free again.
-    abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=slowly))
+    abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
     assert (abreast["n"], abreast["cost_usd"]) == (2, pytest.approx(2 * COST))
-
-
-# ---- `--gpu-usd-per-hour`: the cost of a model of your own, by the time it takes.
 
 
 def test_the_cost_is_the_time_at_the_gpus_price(run: Any) -> None:
     began = time.perf_counter()
     options = ("--gpu-usd-per-hour", 14.4, "--json", "-m", "offline")
-    result = run(*options, model=OWN, rule=slowly)
+    result = run(*options, model=OWN, rule=right)
     whole = time.perf_counter() - began
     figures, n = figures_of(result, OWN), len(ASKED)
     measured = figures["throughput"]
     assert n * SLOW_S <= measured["seconds"] < whole
-    assert (measured["n"], measured["concurrency"]) == (n, 1)
     # 0.4 cents a second.
     assert figures["cost_usd"] == pytest.approx(0.004 * measured["seconds"])
     assert figures["cost_source"] == "measured at $14.40 an hour, concurrency 1"
-    assert measured["questions_per_second"]["value"] == pytest.approx(n / measured["seconds"])
     assert json_of(result)["models"]["offline"]["throughput"] is None
     config = RunFolder(Path(json_of(result)["run"])).config
     assert (config["gpu_usd_per_hour"], config["self_hosted"]) == (14.4, [OWN])
 
 
-# ---- `eval compare` and `eval report`.
-
-HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
+# ---- Other forms of the questions, and other judges.
 
 
 def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
-    result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=slowly)
+    result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=right)
     for request in result.requests:
         [tool] = request.body["tools"]
         assert tool["function"]["name"] == "return_final_answer"
@@ -336,14 +308,8 @@ def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
 def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Path) -> None:
     def searches_twice(request: Request) -> Reply:
         if len(request.messages) > 2:
-            texts = [each.get("content") for each in request.messages]
-            asked = next(each for each in ASKED if each.question in texts)
-            return answers(asked.answer, *asked.message_ids)
-        calls = [
-            ToolCall(name, "search_emails", json.dumps({"keywords": ["zeppelins", "invoice"]}))
-            for name in ("one", "two")
-        ]
-        return says(None, *calls, usage=USAGE)
+            return right(request)
+        return says(None, *message(*[search("zeppelins", "invoice")] * 2).tool_calls, usage=USAGE)
 
     options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
     result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
@@ -392,6 +358,9 @@ def test_a_run_is_judged_anew_without_asking_again(
     assert "resume it first" in the_error(art_e("eval", "rejudge", old, *judges))
 
 
+# ---- `eval compare` and `eval report`.
+
+HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
 MOST: dict[Outcome, int] = {"right": 18, "wrong": 2}
 LOCAL = "ollama_chat/qwen2.5:14b"
 
@@ -457,9 +426,9 @@ def test_what_can_not_be_compared_is_one_line(
 
 def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
     asked = question(0, kind="lookup", question=f"When? {HOSTILE}", answer=f"In May {HOSTILE}")
-    outcomes: dict[str, Outcome] = {"a": "right", "b": "wrong"}
-    for name, outcome in outcomes.items():
-        write_run(home / "runs" / name, [episode(asked, outcome, model=f"m {HOSTILE}")])
+    model = f"m {HOSTILE}"
+    write_run(home / "runs" / "a", [episode(asked, "right", model=model)])
+    write_run(home / "runs" / "b", [episode(asked, "wrong", model=model)])
     odd = write_run(home / "runs" / HOSTILE.replace("/", ""), episodes("m", {"right": 2}))
     for command_line in (("compare", "a", "b"), ("report", odd.folder)):
         result = art_e("eval", *command_line)

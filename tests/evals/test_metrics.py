@@ -1,9 +1,11 @@
-"""Figures and the funnel against truth computed by hand."""
+"""Episodes read back from a run, and their figures against truth computed by hand."""
 
 import dataclasses
+import datetime as dt
 import itertools
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges.labels import Case, Rated
 from evals.judges.quality import Quality, corrected, count_errors
-from evals.metrics import STEPS, ended_at, model_metrics, run_metrics
-from evals.scored import Scored
+from evals.metrics import (
+    STEPS,
+    Serving,
+    ended_at,
+    gpu_seconds,
+    load_costed,
+    model_metrics,
+    run_metrics,
+    servings,
+)
+from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample
 from evals.verdict import Verdict, with_majority
-from tests.evals.runs import Outcome, episode, question
+from tests.builders import trajectory
+from tests.evals.runs import OUTCOMES, Outcome, episode, question, write_run
 
 JUDGE = "offline/7"
 NUMBERS = itertools.count()
@@ -225,12 +238,8 @@ ENDED: list[tuple[str, Scored]] = [
 ]
 
 
-@pytest.mark.parametrize(("step", "ended"), ENDED)
-def test_where_an_episode_ends(step: str, ended: Scored) -> None:
-    assert ended_at(ended) == step
-
-
-def test_the_funnel_counts_each_episode_once_and_names_every_step() -> None:
+def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
+    assert [ended_at(ended) for _, ended in ENDED] == [step for step, _ in ENDED]
     funnel = figures_of([each for _, each in ENDED])["funnel"]
     assert list(funnel) == list(STEPS)
     assert funnel == {step: sum(step == one for one, _ in ENDED) for step in STEPS}
@@ -277,10 +286,7 @@ def test_risk_falls_with_coverage_where_scores_tell() -> None:
     assert figures_of([scored("right")])["risk_coverage"] is None
 
 
-VERDICTS = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7)
-
-
-@given(given=VERDICTS)
+@given(given=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7))
 def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
     verdicts = [Verdict(each, None, str(place), "") for place, each in enumerate(given)]
     decided, *own = with_majority(verdicts)
@@ -311,14 +317,8 @@ def test_a_panel_shows_what_its_judges_say() -> None:
 
 
 def quality(right: int, called: int, wrong: int, slips: int) -> Quality:
-    return Quality(
-        judge="j",
-        on="labels",
-        right=right,
-        right_as_right=called,
-        wrong=wrong,
-        wrong_as_right=slips,
-    )
+    counts = {"right": right, "right_as_right": called, "wrong": wrong, "wrong_as_right": slips}
+    return Quality(judge="j", on="labels", **counts)
 
 
 def accuracy_of(hits: int, n: int) -> Estimate:
@@ -368,5 +368,143 @@ def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
         (Case(nothing, "May 5", False, "c"), False),
     ]
     rated = [Rated(case, Verdict(said, None, "j", "")) for case, said in cases]
-    found = count_errors("j", rated, "these")
-    assert (found.right, found.right_as_right, found.wrong, found.wrong_as_right) == (2, 1, 2, 1)
+    assert count_errors("j", rated, "labels") == quality(2, 1, 2, 1)
+
+
+# ---- GPU time, cost and throughput against moments counted by hand.
+
+SERVING = Serving(3.6, 4)  # a tenth of a cent a second
+CONFIG: dict[str, Any] = {
+    "gpu_usd_per_hour": 3.6,
+    "self_hosted": ["own"],
+    "concurrency": {"own": 4},
+}
+
+
+def ran(start: float, took: float, outcome: Outcome = "right", **options: Any) -> Scored:
+    """An episode that began after `start` seconds and took so many."""
+    started = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=start)
+    options = {"model": "own", "started_at": started.isoformat(), **options}
+    return scored(outcome, seconds=took, **options)
+
+
+def times_of(*episodes: Scored) -> list[float | None]:
+    times = gpu_seconds(episodes)
+    return [times.get(each.trajectory.episode_id) for each in episodes]
+
+
+# Whole seconds, so that a count of them is exact.
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=25))
+def test_the_machines_time_is_that_in_which_any_question_ran(times: list[tuple[int, int]]) -> None:
+    busy = sum(any(start <= second < start + took for start, took in times) for second in range(40))
+    found = gpu_seconds([ran(*each) for each in times])
+    assert sum(found.values()) == pytest.approx(busy)
+
+
+def test_questions_bear_it_in_proportion_to_their_own_and_pauses_are_nobodys() -> None:
+    apart = times_of(ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0))
+    assert apart == pytest.approx([2.0, 1.0, 4.0])
+    # Four seconds for six of questions.
+    episodes = [ran(0, 2.0), ran(1, 3.0), ran(1.5, 1.0)]
+    expected = [4 / 3, 2.0, 2 / 3]
+    assert times_of(*episodes) == pytest.approx(expected)
+    assert times_of(*episodes[::-1]) == pytest.approx(expected[::-1])
+    # A clock of another zone is the same clock.
+    episodes[1] = ran(1, 3.0, started_at="2026-01-01T05:00:01+05:00")
+    assert times_of(*episodes) == pytest.approx(expected)
+
+
+def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
+    episodes = [
+        ran(0, 2.0, cost=9.0),
+        ran(0, 2.0, model="hosted", cost=0.5),
+        ran(1, 2.0, cost=None),
+        ran(3, 1.0, "failed"),
+    ]
+    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **CONFIG)
+    found = [each.trajectory for each in load_costed(run)]
+    # Four seconds, each of them half: the hosted model was no load for the GPU, and the two that
+    # ended bear the time of the one that failed.
+    assert [each.cost_usd for each in found] == [
+        pytest.approx(0.002), 0.5, pytest.approx(0.002), None,
+    ]  # fmt: skip
+    assert [each.model for each in found] == ["own", "hosted", "own", "own"]
+    # On disk stays what was known when each was asked.
+    assert '"cost_usd":9.0' in run.trajectories.read_text().replace(" ", "")
+
+
+# 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
+TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0) for number in range(20)]
+
+
+def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
+    figures = model_metrics(TWO_AT_A_TIME, [JUDGE], SERVING)
+    measured = dict(figures["throughput"])
+    assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
+    assert measured == {
+        "seconds": pytest.approx(20), "n": 20,
+        "prompt_tokens": 20_000, "completion_tokens": 2_000, "usd_per_hour": 3.6,
+        "concurrency": 4,
+    }  # fmt: skip
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
+    assert figures["cost_usd"] == pytest.approx(0.02)
+    assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
+    other = model_metrics(TWO_AT_A_TIME, [JUDGE])
+    assert (other["throughput"], other["cost_source"]) == (None, "price per token")
+    assert other["cost_usd"] == pytest.approx(20 * 0.002)
+
+
+def test_runs_name_their_served_models() -> None:
+    assert servings({"models": ["own"]}) == {}
+    assert servings(CONFIG) == {"own": SERVING}
+    # A run made before holds the price of one of its GPUs.
+    assert servings({**CONFIG, "gpu_usd_per_hour": 1.8, "gpus": 2}) == {"own": SERVING}
+
+
+def test_a_server_that_fails_is_no_cheap_one() -> None:
+    failed = [ran(100 + n, 1.0, "failed") for n in range(20)]
+    figures = model_metrics([*TWO_AT_A_TIME, *failed], [JUDGE], SERVING)
+    assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
+    # 40 seconds for 20 questions.
+    assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
+    assert figures["cost_usd"] == pytest.approx(0.04)
+    nothing = model_metrics(failed, [JUDGE], SERVING)
+    assert nothing["cost_per_1000_usd"] == UNKNOWN
+    assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None
+
+
+# ---- The episodes of a run's folder.
+
+
+def test_a_run_is_read_with_its_questions_finished_or_killed(tmp_path: Path) -> None:
+    asked = [question(number) for number in range(len(OUTCOMES))]
+    made = [episode(each, outcome) for each, outcome in zip(asked, OUTCOMES, strict=True)]
+    run = write_run(tmp_path / "run", made, complete=False)
+    assert load_run(run) == [Scored(each, one) for each, one in zip(asked, made, strict=True)]
+    with run.trajectories.open("ab") as file:
+        file.write(b'{"schema": "art-e/traj')
+    assert len(load_run(run)) == len(made)
+
+
+@pytest.mark.parametrize("kind", ["budget", "auth", "no-model", "no-credit"])
+def test_episodes_that_were_cut_short_are_left_out(tmp_path: Path, kind: str) -> None:
+    error = {"kind": kind, "message": "No."}
+    cut_short = episode(question(0), "failed", error=error)
+    run = write_run(tmp_path / "run", [cut_short, episode(question(1), "failed")])
+    assert [each.question.id for each in load_run(run)] == ["q1"]
+
+
+@pytest.mark.parametrize(
+    ("trajectories", "reason"),
+    [
+        ([], "no episode"),
+        ([trajectory()], "has no question"),
+        ([trajectory(question={"id": "q"})], "no question: 'query_date'"),
+    ],
+)
+def test_an_unreadable_run_is_one_line(
+    tmp_path: Path, trajectories: list[Any], reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        load_run(write_run(tmp_path / "run", trajectories))

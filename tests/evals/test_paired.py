@@ -17,8 +17,6 @@ from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
 
 ASKED = [question(number, kind="lookup") for number in range(12)]
-Rights = list[tuple[bool, bool]]
-rights = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12)
 
 
 def side(
@@ -30,20 +28,11 @@ def side(
     ]
 
 
-def sides(both: Sequence[tuple[bool, bool]]) -> list[list[Scored]]:
-    """Two models' episodes; each pair says which of them had its question right."""
-    return [side(["right" if each else "wrong" for each in one]) for one in zip(*both, strict=True)]
-
-
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
-A = side([
-    "right", "right", "right", "right", "wrong", "wrong", "wrong", "wrong",
-    "abstained", "right", "wrong", "failed",
-])  # fmt: skip
-B = side([
-    "right", "right", "right", "right", "right", "right", "right", "right",
-    "right", "not found", "wrong", "abstained",
-])  # fmt: skip
+FOUR_RIGHT: list[Outcome] = ["right"] * 4
+FOUR_WRONG: list[Outcome] = ["wrong"] * 4
+A = side([*FOUR_RIGHT, *FOUR_WRONG, "abstained", "right", "wrong", "failed"])
+B = side([*FOUR_RIGHT, *FOUR_RIGHT, "right", "not found", "wrong", "abstained"])
 
 
 def test_differences_errors_mended_and_flips() -> None:
@@ -123,9 +112,9 @@ def coins(only_a: int, only_b: int) -> float:
 
 
 @settings(max_examples=30, deadline=None)
-@given(rights)
-def test_shares_and_flips_are_those_counted_and_mirrored(both: Rights) -> None:
-    a, b = sides(both)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
+def test_shares_and_flips_are_those_counted_and_mirrored(both: list[tuple[bool, bool]]) -> None:
+    a, b = (side(["right" if each else "wrong" for each in one]) for one in zip(*both, strict=True))
     result, back = compare(a, b), compare(b, a)
     n, errors = len(both), sum(not one for one, _ in both)
     only_a = sum(one and not other for one, other in both)

@@ -1,6 +1,5 @@
-"""A benchmark killed with SIGKILL, and resumed: nothing is lost, paid or counted twice."""
+"""A benchmark is killed or interrupted, and resumed: nothing is lost, paid or counted twice."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,8 @@ from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import Key, find_killed
 from tests.builders import answer, read, search
-from tests.evals.runs import episodes, write_run
+from tests.command_line import json_of
+from tests.evals.runs import episodes, write_questions, write_run
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says
 
@@ -42,13 +42,12 @@ class Answering:
         turn = sum(each["role"] == "assistant" for each in request.messages)
         key = Key(f"openai/{request.body['model']}", question.id, 0)
         self.asked.append(key)
-        if turn == 0:
-            return says(None, search("the"), usage=USAGE)
-        if turn == 1:
-            return says(None, read(question.message_ids[0]), usage=USAGE)
-        self.finished[key] += 1
+        if turn == TURNS - 1:
+            self.finished[key] += 1
         text = "Purple elephants." if question == ASKED[-1] else question.answer
-        return says(None, answer(text, *question.message_ids), usage=USAGE)
+        final = answer(text, *question.message_ids)
+        calls = (search("the"), read(question.message_ids[0]), final)
+        return says(None, calls[turn], usage=USAGE)
 
 
 class Benchmark:
@@ -56,25 +55,22 @@ class Benchmark:
 
     def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
-        self.stderr = ""
         self._environment = {
             "ART_E_HOME": str(folder / "home"),
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
             "OPENAI_BASE_URL": provider.base_url,
         }
-        golden = folder / "questions.jsonl"
-        golden.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
-        models = [argument for model in MODELS for argument in ("-m", model)]
-        self._arguments = [
-            "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
-        ]  # fmt: skip
+        golden = write_questions(folder / "questions.jsonl", ASKED)
+        models = ["-m", MODELS[0], "-m", MODELS[1]]
+        files = ["--questions", str(golden), "--db", str(db)]
+        self._arguments = ["eval", "run", *models, *files, "--json"]
 
-    def killed(self, killing: Killing, *more: str) -> list[Key]:
-        """Run it as a process until it is killed; the episodes that are on disk then."""
+    def killed(self, killing: Killing, *more: str) -> str:
+        """Run it as a process until it is killed; what it wrote to stderr."""
         arguments = [*self._arguments, "--out", str(self.out), *more]
-        self.stderr = killing.run(arguments, self._environment)
+        stderr = killing.run(arguments, self._environment)
         assert not (self.out / "COMPLETE").exists()
-        return self.episodes()
+        return stderr
 
     def invoke(self, *more: str, out: bool = True) -> Result:
         """In this process."""
@@ -82,10 +78,7 @@ class Benchmark:
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
 
     def done(self, *more: str, out: bool = True) -> dict[str, Any]:
-        result = self.invoke(*more, out=out)
-        assert result.exit_code == 0, result.output
-        shown: dict[str, Any] = json.loads(result.stdout)
-        return shown
+        return dict(json_of(self.invoke(*more, out=out)))
 
     def episodes(self) -> list[Key]:
         path = self.out / "trajectories.jsonl"
@@ -110,20 +103,33 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         return lasting(Benchmark(provider, world_db, tmp_path_factory.mktemp("unkilled")).done())
 
 
-# Before the first answer; in a question of the second model; and with several questions under way.
-@pytest.mark.parametrize(("kill_at", "at_once"), [(0, 1), (TURNS * len(ASKED) + 1, 1), (7, 3)])
+# Before the first answer; by Ctrl-C; in a question of the second model; and with several questions
+# under way.
+@pytest.mark.parametrize(
+    ("kill_at", "interrupts", "at_once"),
+    [(0, False, 1), (TURNS + 1, True, 1), (TURNS * len(ASKED) + 1, False, 1), (7, False, 3)],
+)
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
-    world_db: Path, tmp_path: Path, unkilled: dict[str, Any], kill_at: int, at_once: int
+    world_db: Path,
+    tmp_path: Path,
+    unkilled: dict[str, Any],
+    kill_at: int,
+    interrupts: bool,
+    at_once: int,
 ) -> None:
     rule = Answering()
-    killing = Killing(rule, kill_at)
+    killing = Killing(rule, kill_at, interrupts=interrupts)
     options = ("--concurrency", str(at_once))
     with Provider(killing) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
-        survived = benchmark.killed(killing, *options)
+        stderr = benchmark.killed(killing, *options)
+        survived = benchmark.episodes()
         asked_before = len(rule.asked)
         resumed = benchmark.done("--resume", *options)
     assert lasting(resumed) == unkilled
+    if interrupts:
+        assert f"give the same command with --resume --out {benchmark.out}" in stderr
+        assert "Traceback" not in stderr
     # A question whose line was on disk is not asked again, and is counted once.
     assert not set(survived) & set(rule.asked[asked_before:])
     assert Counter(benchmark.episodes()) == Counter(EVERYTHING)
@@ -135,18 +141,6 @@ def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     else:
         assert set(rule.finished) == set(EVERYTHING)
         assert sum(rule.finished.values()) <= len(EVERYTHING) + at_once
-
-
-def test_ctrl_c_says_how_to_continue(
-    world_db: Path, tmp_path: Path, unkilled: dict[str, Any]
-) -> None:
-    killing = Killing(Answering(), TURNS + 1, interrupts=True)
-    with Provider(killing) as provider:
-        benchmark = Benchmark(provider, world_db, tmp_path)
-        benchmark.killed(killing, "--concurrency", "1")
-        assert f"give the same command with --resume --out {benchmark.out}" in benchmark.stderr
-        assert "Traceback" not in benchmark.stderr
-        assert lasting(benchmark.done("--resume")) == unkilled
 
 
 def killed_copy(whole: Run, name: str, episodes: int) -> Run:

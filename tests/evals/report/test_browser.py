@@ -88,10 +88,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # One of all outcomes, one always right, and a training run.
 MIXED = [
-    *(
-        episode(question(n), outcome, model="openai/weak", second=False, run_id="one", cost=None)
-        for n, outcome in enumerate(OUTCOMES)
-    ),
+    *episodes("openai/weak", dict.fromkeys(OUTCOMES, 1), second=False, run_id="one", cost=None),
     *(
         episode(question(n), "right", model="local:a,b+c", run_id="one", seconds=n + 3)
         for n in range(len(OUTCOMES))

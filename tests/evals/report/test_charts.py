@@ -1,17 +1,23 @@
-"""Which charts there are, and that what they draw is what the figures say."""
+"""Which charts and curves there are, and that what they draw is what the figures say."""
 
 import dataclasses
+import json
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from evals.report.charts import Bar, BarChart, Mark, Scale, svg, write_png
+from art_e.errors import UserError
+from evals.report.build import build_report
+from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale, svg, write_png
 from evals.report.entries import measure
 from evals.report.tables import comparison_charts
-from tests.evals.runs import episodes, training, write_run
+from evals.report.training import read_training, step_charts, validation_charts
+from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
 
@@ -89,3 +95,96 @@ def test_figures_that_are_unknown_or_zero_can_be_drawn(scale: Scale) -> None:
     for values in ((None,), (None, 0.0)):
         nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
         assert "-" in texts(svg(BarChart("cost", "Cost", "", scale, nothing)))
+
+
+# ---- The curves that a training run's own rows give.
+
+
+def by_name(charts: Sequence[CurveChart]) -> dict[str, CurveChart]:
+    found = {each.name: each for each in charts}
+    assert len(found) == len(charts)
+    return found
+
+
+def values(chart: CurveChart) -> list[float | None]:
+    """The first curve, with None for its gaps."""
+    first = next(iter(chart.curves.values()))
+    return [None if value != value else value for value in first.tolist()]
+
+
+def test_steps_have_their_curves(tmp_path: Path) -> None:
+    """What is read by name is a field of what training writes: renaming one must be seen."""
+    steps = [
+        step(1, kl=0.1, accuracy=0.5, turns=3),
+        step(2, entropy=0.2, flat_groups=6),
+        *map(step, range(3, 8)),
+    ]
+    run = trained(tmp_path / "run", steps, [validation(0), validation(4)])
+    drawn = by_name(step_charts(read_training([run])))
+    assert list(drawn) == [
+        "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
+        "steps-flat-share", "steps-format-errors", "steps-loss",
+    ]  # fmt: skip
+    assert list(drawn["steps-entropy"].curves["run"].index) == [1, 2, 3, 4, 5, 6, 7]
+    assert values(drawn["steps-entropy"])[:3] == [0.25, 0.2, 0.25]
+    assert values(drawn["steps-kl"])[:2] == [0.1, None]
+    assert values(drawn["steps-flat-share"])[:3] == [0.25, 0.75, 0.25]
+    assert list(drawn["steps-reward"].curves) == ["reward", "correctness", "format"]
+
+
+def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> None:
+    parts = {f"part_{number}": 0.1 * number for number in range(1, 9)}
+    steps = [step(1, components=parts), step(2)]
+    runs = [
+        trained(tmp_path / folder / "seed", steps, [validation(0, None), validation(2, 0.75)])
+        for folder in ("a", "b")
+    ]
+    other = write_run(tmp_path / "other", episodes("free", {"right": 5}))
+    entries = measure([other])
+    rows = read_training([*runs, other])
+    held_out, stepwise = by_name(validation_charts(rows, entries)), by_name(step_charts(rows))
+    figures = (
+        "accuracy", "hallucination-unanswerable", "abstention", "turns-when-correct",
+        "effort-when-correct", "reward",
+    )  # fmt: skip
+    assert list(held_out) == [f"validation-{each}" for each in figures]
+    accuracy = held_out["validation-accuracy"]
+    assert values(accuracy) == [None, 0.75]
+    assert "200 questions each." in accuracy.note
+    for chart in (accuracy, stepwise["steps-entropy"]):
+        # Their folders have one name.
+        assert len(chart.curves) == 2
+    assert {"steps-reward-1", "steps-reward-2-2"} <= stepwise.keys()
+    # The other model is a line where it measures the same.
+    lines = [name for name, chart in held_out.items() if list(chart.baselines) == ["free"]]
+    assert lines == ["validation-accuracy", "validation-abstention"]
+
+
+def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", training([0], n=5))
+    rows: list[dict[str, Any]] = [
+        {"step": 2, "entropy": 0.5, "colour": "red"},
+        {"step": 1, "entropy": None, "groups": 0, "flat_groups": 0},
+        {"step": 3, "entropy": float("inf"), "kl": float("nan"), "components": {}},
+        {"step": 2, "entropy": 0.4},
+    ]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    # The last line was cut off by a kill.
+    (run.folder / "steps.jsonl").write_text(lines + '{"step": 4')
+    run.write_json("metrics.json", {"validation": None})
+    [made] = read_training([run])
+    [chart] = step_charts([made])
+    assert (chart.name, list(chart.curves["run"].index)) == ("steps-entropy", [1, 2, 3])
+    # The last one counts where a step was made again.
+    assert values(chart) == [None, 0.4, None]
+    assert validation_charts([made]) == [] == made.alarms
+
+
+@pytest.mark.parametrize("name", ["steps.jsonl", "metrics.json"])
+@pytest.mark.parametrize("content", ["no json\n", "\udcff\n"])
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, name: str, content: str) -> None:
+    run = trained(tmp_path / "run", [step(1)])
+    (run.folder / name).write_text(content, errors="surrogateescape")
+    with pytest.raises(UserError, match=f"{name} can't be read"):
+        build_report([run], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import itertools
 import json
 import re
 from pathlib import Path
@@ -160,109 +159,84 @@ def test_models_without_a_common_question_and_rollouts_are_no_pair(tmp_path: Pat
 # ---- The page as a file.
 
 
-class Page:
-    """The tags, the scripts and the visible text of a page."""
-
-    def __init__(self, text: str) -> None:
-        root: Any = document_fromstring(text)
-        self.tags = [(each.tag, dict(each.attrib)) for each in root.iter("*")]
-        silent = {tag: list(root.iter(tag)) for tag in ("script", "style")}
-        self.contents = {tag: [each.text or "" for each in of] for tag, of in silent.items()}
-        for each in itertools.chain(*silent.values()):
-            each.drop_tree()
-        self.text = root.text_content()
-
-    def having(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def page_of(*runs: Run, out: Path) -> Page:
+def page_of(*runs: Run, out: Path) -> Any:
+    """The root of the report's page."""
     written = build_report(runs, out)
     assert written[0] == out / "report.html"
-    return Page(written[0].read_text("utf-8"))
+    return document_fromstring(written[0].read_text("utf-8"))
+
+
+def shown(page: Any) -> str:
+    """The text that a reader sees."""
+    return "".join(page.xpath("//text()[not(parent::script or parent::style)]"))
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Of a run in which every name and text is hostile, and a training run."""
     folder = tmp_path_factory.mktemp("report")
     items = [
         question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
-        for number in range(10)
+        for number in range(9)
     ]
-    hostile = [
-        episode(each, outcome, model=f"model {HOSTILE}", final_answer=HOSTILE)
-        for each, outcome in zip(items, OUTCOMES, strict=False)
-    ]
+    options: dict[str, Any] = {"questions": items, "final_answer": HOSTILE}
+    hostile = episodes(f"model {HOSTILE}", dict.fromkeys(OUTCOMES, 1), **options)
     other = episodes("other", {"right": 9}, questions=items)
-    prompt = {"name": HOSTILE, "hash": HOSTILE}
-    run = write_run(
-        folder / "a",
-        [*hostile, *other],
-        questions=HOSTILE,
-        prompt=prompt,
-        command=f"art-e eval run -m {HOSTILE}",
-    )
+    prompt, command = {"name": HOSTILE, "hash": HOSTILE}, f"art-e eval run -m {HOSTILE}"
+    config: dict[str, Any] = {"questions": HOSTILE, "prompt": prompt, "command": command}
+    run = write_run(folder / "a", [*hostile, *other], **config)
     steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
     alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
     curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)
     return page_of(run, curves, out=folder / "out")
 
 
-def test_the_page_needs_nothing_beside_it(page: Page) -> None:
+def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     loading = {"src", "srcset", "poster", "data", "action", "formaction", "background"}
-    for tag, attributes in page.tags:
-        assert not loading & attributes.keys(), tag
-        for name in ("href", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith("#")
-    assert not page.having("link")
-    assert not re.search(r"@import|url\((?!#)", " ".join(page.contents["style"]))
-    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert not loading & {name for each in page.iter("*") for name in each.attrib}
+    links = set(page.xpath("//@href | //@*[name() = 'xlink:href']"))
+    assert all(each.startswith("#") for each in links)
+    assert page.find(".//link") is None
+    assert not re.search(r"@import|url\((?!#)", " ".join(page.xpath("//style/text()")))
+    ids = page.xpath("//@id")
     assert len(ids) == len(set(ids))
     parts = {"figures", "charts", "training", "breakdown", "funnel", "pairs", "alarms", "viewer"}
     assert parts <= set(ids)
-    assert parts <= {str(each.get("href"))[1:] for each in page.having("a")}
+    assert {f"#{part}" for part in parts} <= links
     for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
-        assert text in page.text
+        assert text in shown(page)
 
 
-def test_the_policy_names_exactly_the_scripts_that_run(page: Page) -> None:
-    [policy] = [str(each["content"]) for each in page.having("meta") if each.get("http-equiv")]
-    scripts = list(zip(page.having("script"), page.contents["script"], strict=True))
-    run = [content for attributes, content in scripts if "type" not in attributes]
+def test_the_policy_names_exactly_the_scripts_that_run(page: Any) -> None:
+    [policy] = page.xpath("//meta[@http-equiv]/@content")
+    run = page.xpath("//script[not(@type)]/text()")
+    assert len(run) == len(page.xpath("//script[not(@type)]"))
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in run]
     assert re.findall(r"'sha256-([^']*)'", policy) == hashes
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.partition("style-src")[0]
-    [data] = [content for attributes, content in scripts if attributes.get("id") == "viewer-data"]
+    [data] = page.xpath("//script[@id='viewer-data']/text()")
     assert len(json.loads(data)["episodes"]) == 9 + 9 + 20
 
 
 def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
     # A lone surrogate can't be encoded; it does not stop the report.
-    odd = write_run(
-        tmp_path / "run", episodes("m \ud800", {"right": 3}), models=["m"], concurrency={}
-    )
-    run = Run(odd.folder)
+    odd = episodes("m \ud800", {"right": 3})
+    run = write_run(tmp_path / "run", odd, models=["m"], concurrency={})
     written = build_report([run], run.folder)
     names = ["accuracy", "mistakes", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
-    text = Page(written[0].read_text("utf-8")).text
-    assert "m ?" in text
+    assert "m ?" in written[0].read_text("utf-8")
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
     assert sorted(each.name for each in run.folder.iterdir()) == before
 
 
 def test_alarms_are_shown_with_their_episodes(tmp_path: Path) -> None:
-    same = [
-        episode(
-            question(number, kind="lookup"), "wrong", model="hack", final_answer="As discussed."
-        )
-        for number in range(40)
-    ]
+    asked = [question(number, kind="lookup") for number in range(40)]
+    same = episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
     page = page_of(write_run(tmp_path / "run", same), out=tmp_path / "out")
-    assert "same answer" in page.text
-    assert "#episode=hack-q0-0" in {each.get("href") for each in page.having("a")}
+    assert "same answer" in shown(page)
+    assert "#episode=hack-q0-0" in page.xpath("//a/@href")

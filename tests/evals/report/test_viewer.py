@@ -10,32 +10,19 @@ import pytest
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.question import Question
-from art_e.trajectory import Trajectory
 from evals.report.viewer import KEPT_CHARS, plain, viewer_data
 from evals.scored import Scored
 from tests import builders
 from tests.evals.runs import Outcome, episode, question
 
 
-def scored(*trajectories: Trajectory) -> list[Scored]:
-    rows = [(each, each.question) for each in trajectories]
-    return [Scored(Question.from_row(row), each) for each, row in rows if row is not None]
+def scored(outcome: Outcome, **options: Any) -> Scored:
+    return Scored(question(0), episode(question(0), outcome, **options))
 
 
 def only(data: dict[str, Any]) -> dict[str, Any]:
-    (episode,) = data["episodes"]
-    assert isinstance(episode, dict)
-    return episode
-
-
-def results(data: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        each
-        for turn in only(data)["turns"]
-        for call in turn["calls"]
-        for each in (*call["results"], *turn["notes"])
-    ]
+    [episode] = data["episodes"]
+    return dict(episode)
 
 
 def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
@@ -53,16 +40,10 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
     found, reads, wrong, answer = only(data)["turns"]
     assert shared[found["says"]] == "Let me look."
     [call] = found["calls"]
-    assert (call["tool"], call["arguments"]) == (
-        "search_emails",
-        {"keywords": ["lease", "swimming"]},
-    )
-    lease = next(
-        hit
-        for each in call["results"]
-        for hit in each["hits"]
-        if shared[hit["head"]]["id"] == builders.LEASE
-    )
+    assert call["tool"] == "search_emails"
+    assert call["arguments"] == {"keywords": ["lease", "swimming"]}
+    [lease, *_] = call["results"][0]["hits"]
+    assert shared[lease["head"]]["id"] == builders.LEASE
     assert (lease["handle"], lease["missing"]) == ("m1", ["swimming"])
     first, second = (each["results"] for each in reads["calls"])
     assert shared[first[0]["mail"]]["body"].startswith("The lease of the harbor office")
@@ -73,41 +54,38 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
     assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
 
 
-GONE = "<unseen@test.example>"
+GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
 
 
 @pytest.mark.parametrize(
     ("ended", "gold", "rubric", "facts"),
     [
-        ("right", (), {}, [(True, True, True)]),
-        ("not read", (), {}, [(True, False, False)]),
-        ("not found", (), {}, [(False, False, False)]),
+        ("right", (GOLD,), {}, [(True, True, True)]),
+        ("not read", (GOLD,), {}, [(True, False, False)]),
+        ("not found", (GOLD,), {}, [(False, False, False)]),
         # Of two gold mails each has its own facts.
         (
             "wrong",
-            ("<gold-0@test.example>", GONE),
+            (GOLD, GONE),
             {"found_gold": False, "read_gold": False, "sources_correct": False},
             [(True, True, True), (False, False, False)],
         ),
         # The id of another copy counts where the rubric says so.
-        ("right", (GONE,), {"found_gold": True, "read_gold": True}, [(True, True, False)]),
+        ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
     ],
 )
 def test_gold_mails_are_found_read_and_cited(
     ended: Outcome, gold: tuple[str, ...], rubric: dict[str, bool], facts: list[tuple[bool, ...]]
 ) -> None:
-    item = question(0, kind=None, **({"message_ids": gold} if gold else {}))
     made = episode(question(0), ended)
-    unseen = {"sources_correct": False} if GONE in gold else {}
-    made.rubric.update({**unseen, **rubric})
-    rows = only(viewer_data([Scored(item, made)]))["gold"]
+    made.rubric.update(rubric)
+    rows = only(viewer_data([Scored(question(0, message_ids=gold), made)]))["gold"]
     assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
 def test_what_episodes_share_is_there_once() -> None:
-    once = viewer_data(scored(episode(question(0), "right", model="a")))
-    models = ("a", "b", "c")
-    thrice = viewer_data(scored(*(episode(question(0), "right", model=each) for each in models)))
+    once = viewer_data([scored("right")])
+    thrice = viewer_data([scored("right", model=each) for each in ("a", "b", "c")])
     assert [each["id"] for each in thrice["episodes"]] == ["a-q0-0", "b-q0-0", "c-q0-0"]
     for name in ("questions", "shared"):
         assert thrice[name] == once[name]
@@ -120,12 +98,8 @@ def test_hidden_characters_are_spelt_out() -> None:
 
 
 def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
-    components = {"correctness": float("nan")}
-    huge = "x" * 1_000_000
-    odd = episode(
-        question(0), "wrong", reward=components, cost=float("inf"), step=40, final_answer=huge
-    )
-    data = viewer_data(scored(odd))
+    odd: dict[str, Any] = {"reward": {"correctness": float("nan")}, "cost": float("inf")}
+    data = viewer_data([scored("wrong", step=40, final_answer="x" * 1_000_000, **odd)])
     json.dumps(data, allow_nan=False)
     row = only(data)
     assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
@@ -140,7 +114,8 @@ def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() 
 def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
     wrong = builders.message(builders.call("search_emails", arguments)).to_chat()
     observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
-    data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, observation])))
+    data = viewer_data([scored("lost", messages=[wrong, observation])])
     (turn,) = only(data)["turns"]
-    assert turn["calls"][0]["arguments"] == arguments
-    assert [data["shared"][each["text"]] for each in results(data)] == ["<html>502</html>"]
+    (call,) = turn["calls"]
+    assert (call["arguments"], turn["notes"]) == (arguments, [])
+    assert [data["shared"][each["text"]] for each in call["results"]] == ["<html>502</html>"]
