@@ -1,7 +1,7 @@
 """Our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,10 +13,11 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
+from trl.trainer import utils
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Sampler, merged_weights
-from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of, packed
+from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of, own_tokens_scored, packed
 from training.processes import quiet
 from training.start import start_of
 
@@ -104,6 +105,15 @@ def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Toke
     assert config is not None
     assert config.eos_token_id == ends[0]
     assert [config.repetition_penalty, config.top_p, config.top_k] == [None] * 3
+
+
+def test_own_tokens_are_scored_on_a_cpu_too() -> None:
+    cpu, module = torch.device("cpu"), cast("Any", utils)
+    before = module._use_triton
+    assert not before(cpu)
+    with own_tokens_scored():
+        assert module._use_triton(cpu)
+    assert module._use_triton is before
 
 
 Rows = list[tuple[list[int], list[int]]]

@@ -35,7 +35,7 @@ from training.planning import (
     shape_of,
 )
 from training.progress import read_steps
-from training.recipe import load_recipe, recipe_names
+from training.recipe import Vllm, load_recipe, recipe_names
 from training.start import load_start
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
@@ -103,6 +103,17 @@ def test_published_shapes_have_the_weights_of_the_models_cards() -> None:
     billions = {"0.5B": 0.49, "1.5B": 1.54, "3B": 3.09, "7B": 7.61, "14B": 14.7, "32B": 32.5}
     shapes = {size: PUBLISHED[size].parameters / 1e9 for size in billions}
     assert shapes == pytest.approx(billions, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    # Billions of weights, from the models' cards.
+    ("size", "billions"),
+    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5)],
+)
+def test_published_shapes_have_the_weights_of_their_models(size: str, billions: float) -> None:
+    model = model_of(PUBLISHED[size])
+    assert sum(each.numel() for each in model.parameters()) == PUBLISHED[size].parameters
+    assert PUBLISHED[size].parameters / 1e9 == pytest.approx(billions, rel=0.01)
 
 
 def test_keys_and_values_of_a_real_cache() -> None:
@@ -174,6 +185,35 @@ def test_activations_are_what_autograd_keeps(
         # Gradients come one by one as activations go, and are planned apart.
         assert real.most - real.gradients <= 1.1 * size
         assert size <= (1 + off) * real.most
+
+
+def test_the_memory_of_the_talk() -> None:
+    talk = estimator()
+    memory = talk.gpu.memory
+    phase, room = talk.vllm_memory(48, 0.55, alone=False)
+    made = lines_of(phase)
+    # Its weights twice, and vLLM has its share and no more.
+    assert made["weights"] == made["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
+    share = sum(size for what, size in made.items() if what.startswith("vLLM"))
+    assert share == pytest.approx(0.55 * memory / 1e9, abs=0.01)
+    assert room == int(made["vLLM: keys and values"] * 1e9 // 196_608)
+    assert phase.left == memory - phase.bytes
+    vllm = Vllm(mode="colocate", memory=0.55)
+    asleep = talk.training_memory(1, 8_000, vllm)
+    learnt = lines_of(asleep)
+    adapter = learnt["adapter"] + learnt["gradients"] + learnt["AdamW"]
+    assert adapter == pytest.approx(1.10, abs=0.01)
+    assert asleep.left > 0
+    assert learnt["vLLM asleep"] < 2
+    awake = talk.training_memory(1, 8_000, vllm.model_copy(update={"sleep": False}))
+    assert lines_of(awake)["vLLM awake"] == pytest.approx(0.55 * memory / 1e9)
+    # A share without room has none, and the least that it needs is listed all the same.
+    phase, room = talk.vllm_memory(48, 0.3, alone=False)
+    assert room == 0
+    assert lines_of(phase)["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
+    phase, room = talk.vllm_memory(32, 0.9, alone=True)
+    assert phase.bytes == pytest.approx(0.9 * memory, rel=1e-6)
+    assert room > 200_000
 
 
 # Pace.
