@@ -153,8 +153,6 @@ def _apart(scratch: Path) -> None:
         "JUPYTER_RUNTIME_DIR": scratch / "jupyter",
         "JUPYTER_PLATFORM_DIRS": "1",
         "HF_HUB_OFFLINE": "1",
-        # So small a model gains little by a second core, which CI gives to the tests beside it.
-        "OMP_NUM_THREADS": "1",
         # `shown` and this checkout's packages.
         "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)]),
     }
