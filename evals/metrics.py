@@ -331,7 +331,9 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
     answerable = table[table["answerable"].astype(bool)]
     if not answerable["repeat"].any():
         return None
-    questions = answerable.groupby("question", as_index=False)[["inbox", "correct"]].min()
+    questions = answerable.groupby("question", as_index=False).agg(
+        {"inbox": "first", "correct": "all"}
+    )
     return table_sample(questions).share(questions["correct"].tolist())
 
 

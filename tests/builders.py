@@ -23,7 +23,7 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Hit
+from art_e.inbox.mail import Hit, in_zone
 from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
@@ -371,23 +371,21 @@ def run_query(inbox: Inbox, query: Query) -> list[Hit]:
 def run_sql(
     connection: duckdb.DuckDBPyConnection, address: str, as_of: dt.date | None, query: Query
 ) -> list[tuple[Any, ...]]:
-    """The same from the file's macro; its rows are those of `as_row`."""
-    return connection.execute(
+    """The same from the file's macro, in the form of `as_row`."""
+    rows = connection.execute(
         "SELECT * FROM search_inbox($inbox, $keywords, as_of := $as_of, from_addr := $from_addr,"
         " to_addr := $to_addr, sent_after := $sent_after, sent_before := $sent_before,"
         " max_results := $max_results)",
         {"inbox": address, "as_of": as_of, **query._asdict()},
     ).fetchall()
+    # Dates as text, because those of one moment are equal in any zone.
+    return [(name, str(in_zone(sent_at, zone)), *rest) for name, sent_at, zone, *rest in rows]
 
 
 def as_row(hit: Hit) -> tuple[Any, ...]:
     """A hit in the form of the macro's rows."""
-    sent_at = hit.date and hit.date.astimezone(dt.UTC).replace(tzinfo=None)
-    offset = hit.date and hit.date.utcoffset()
-    zone = int(offset.total_seconds()) // 60 if offset else 0
-    name, address = hit.sender.name, hit.sender.address
-    missing = sorted(hit.missing)
-    return hit.message_id, sent_at, zone, address, name, hit.subject, hit.score, missing
+    sender, missing, date = hit.sender, sorted(hit.missing), str(hit.date)
+    return hit.message_id, date, sender.address, sender.name, hit.subject, hit.score, missing
 
 
 # ---- A person at a terminal.

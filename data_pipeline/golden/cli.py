@@ -224,17 +224,18 @@ def generate_command(
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-        found = [0]
+        written = 0
 
         def status() -> str:
             costs = asker.spent.cost_usd, plan.estimate.usd
             cost, expected = (shown_usd(each, 2) for each in costs)
-            return f"{plural(sum(found), 'question')}, {cost} of about {expected}"
+            return f"{plural(written, 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
 
             def on_reply(reply: generate.Reply) -> None:
-                found.append(reply.questions)
+                nonlocal written
+                written += reply.questions
                 show()
 
             lost = generate.generate(file, golden, asker, plan, concurrency, on_reply)
@@ -381,8 +382,15 @@ def verify_command(
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            options: dict[str, Any] = {"strict": strict, "concurrency": concurrency, "on_row": show}
-            verify.verify(file, golden, checks.examine, checks.settings(), **options)
+            verify.verify(
+                file,
+                golden,
+                checks.examine,
+                checks.settings(),
+                strict=strict,
+                concurrency=concurrency,
+                on_row=show,
+            )
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

@@ -11,7 +11,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -203,9 +203,14 @@ def _full_name(text: str) -> FullName | None:
 # ---- The language of a text.
 
 _LAST_LATIN = "\u024f"
-# The function words of each language: a line of the file has its code, then words.
-_LINES = resources.files("data_pipeline.golden").joinpath("languages.txt").read_text("utf-8")
-_FUNCTION_WORDS = {code: frozenset(own) for code, *own in map(str.split, _LINES.splitlines())}
+
+
+@cache
+def _function_words() -> dict[str, frozenset[str]]:
+    """The function words of each language; a line of the file has its code, then words."""
+    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
+    lines = file.read_text("utf-8").splitlines()
+    return {code: frozenset(own) for code, *own in map(str.split, lines)}
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +224,7 @@ def language_of(text: str) -> str | None:
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in _WORDS.findall(text)]
-    hits = {code: sum(word in own for word in words) for code, own in _FUNCTION_WORDS.items()}
+    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
     enough = max(2, 2 * hits[second], len(words) // 10)

@@ -47,8 +47,8 @@ class ParsedEmail:
 
     `message_id` has its angle brackets; it is derived from the content where the message has
     none. `sent_at` is naive UTC, None without a plausible date; `utc_offset` is its own zone's, in
-    minutes. An address stands once in `to`,
-    `cc` or `bcc`. `body` has "\\n" line ends. `junk`: its owner has it in spam or trash.
+    minutes. An address stands once in `to`, `cc` or `bcc`. `body` has "\\n" line ends. `junk`: its
+    owner has it in spam or trash.
     """
 
     source: str

@@ -9,6 +9,7 @@ import math
 import re
 import textwrap
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(ABC):
     """What charts have in common; `name` is a file's name without its ending."""
 
     name: str
@@ -80,9 +81,9 @@ class Chart:
     note: str
     scale: Scale
 
+    @abstractmethod
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
