@@ -228,8 +228,7 @@ def run_benchmark(
 
     The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
     concurrency. The questions must have passed `check_questions`. `view` limits what the tools show
-    to all models. The first judge decides, of three and more the majority. If the run's
-    configuration says that a cache may have answered, no latency is reported. `on_scored` is called
+    to all models. The first judge decides, of three and more the majority. `on_scored` is called
     for episodes on disk too. A model that refuses every call, or that a cost limit stops, is asked
     no further, and the run stays incomplete. Raises `UserError` if another process works on it.
     """

@@ -13,7 +13,6 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli.model_options import (
-    CacheOption,
     EffortOption,
     MaxCostOption,
     RecipeOption,
@@ -197,7 +196,6 @@ def run(
     temperature: TemperatureOption = None,
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
-    cache: CacheOption = False,
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
@@ -265,9 +263,8 @@ def run(
             "temperature": temperature,
             "max_cost_usd": max_cost,
             "tool_calls": tool_calls,
-            "cache": cache,
             "gpu_usd_per_hour": gpu_usd_per_hour,
-            "self_hosted": _self_hosted(gpu_usd_per_hour, names, cache=cache),
+            "self_hosted": _self_hosted(gpu_usd_per_hour, names),
             "db": str(inbox_file.path),
             "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
@@ -283,7 +280,6 @@ def run(
                 temperature if preset is None else benchmark.published_temperature(name),
                 None if max_cost is None else max(0.0, max_cost - spent),
                 tool_calls,
-                cache,
                 at_once[name],
                 form.turn_tokens_of(name),
             )
@@ -350,9 +346,9 @@ def _questions(given: str | None) -> str:
     return str(default)
 
 
-def _self_hosted(price: float | None, models: Sequence[str], *, cache: bool) -> list[str] | None:
+def _self_hosted(price: float | None, models: Sequence[str]) -> list[str] | None:
     """The models whose cost is measured, None without a price. Raises `UserError` if there is no
-    such model, or if a cache would answer in no time."""
+    such model."""
     if price is None:
         return None
     self_hosted = [each for each in models if Model(each).self_hosted]
@@ -360,10 +356,6 @@ def _self_hosted(price: float | None, models: Sequence[str], *, cache: bool) -> 
         raise UserError(
             "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
-        )
-    if cache:
-        raise UserError(
-            "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
         )
     return self_hosted
 
@@ -432,7 +424,7 @@ def compare(
     if facts_a["judges"] != facts_b["judges"]:
         judges = (", ".join(facts["judges"]) for facts in (facts_a, facts_b))
         note("A was judged by {}, B by {}".format(*judges))
-    found = paired.compare(a.scored, b.scored, timed=a.timed and b.timed)
+    found = paired.compare(a.scored, b.scored)
     if json_output:
         print_json({"a": facts_a, "b": facts_b, **found})
         return

@@ -6,7 +6,7 @@
         "always_right":   answerable questions right in every repeat; null without repeats
         "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
         "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
-        "cost_usd":       of all episodes, null if a price is unknown or a cache answered
+        "cost_usd":       of all episodes, null if a price is unknown
         "cost_source":    "price per token", or how it was measured; null if it is unknown
         "throughput":     of a model whose cost is measured, if a question ended, else null:
                           {"seconds": the machine's time, "n": questions that ended,
@@ -108,7 +108,6 @@ _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reason
 def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     """One row an episode, by the verdicts of the judge of that number; None if unknown."""
     asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
-    costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
     texts = {
         "question": [each.id for each in asked],
         "inbox": [each.inbox_address for each in asked],
@@ -132,7 +131,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
         "score": pd.Series([each.score for each in ran], dtype=float),
-        "cost": pd.Series(costs, dtype=float),
+        "cost": pd.Series([each.cost_usd for each in ran], dtype=float),
         **{name: [each.rubric[name] for each in ran] for name in _FACTS},
         **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
         **{name: [each.seconds[name] for each in ran] for name in ("total", "model", "tools")},
@@ -271,21 +270,16 @@ def run_metrics(
 
 
 def model_metrics(
-    episodes: Iterable[Scored],
-    judges: Sequence[str],
-    serving: Serving | None = None,
-    *,
-    timed: bool = True,
+    episodes: Iterable[Scored], judges: Sequence[str], serving: Serving | None = None
 ) -> dict[str, Any]:
     """All figures of one model's episodes; their order makes no difference.
 
-    `judges` are the judges' names. `serving` has the cost measured. With `timed` false latencies
-    are left out.
+    `judges` are the judges' names. `serving` has the cost measured.
     """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
-    steps = table["ended_at"].value_counts()
-    clocked = table if timed else table[:0]
+    steps, sample = table["ended_at"].value_counts(), table_sample(table)
+    seconds = table["total"].tolist()
     priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table),
@@ -299,9 +293,9 @@ def model_metrics(
         "cost_usd": float(table["cost"].sum()) if priced else None,
         "cost_source": "price per token" if priced else None,
         "throughput": None,
-        "latency_p50_s": table_sample(clocked).percentile(clocked["total"].tolist(), 50),
-        "latency_p95_s": table_sample(clocked).percentile(clocked["total"].tolist(), 95),
-        "latency_parts_s": _figures(clocked, ("model", "tools", "rest")),
+        "latency_p50_s": sample.percentile(seconds, 50),
+        "latency_p95_s": sample.percentile(seconds, 95),
+        "latency_parts_s": _figures(table, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
         "errors": int(table["error"].count()),
         "errors_by_kind": table["error"].value_counts().sort_index().to_dict(),

@@ -22,17 +22,16 @@ class Pair(NamedTuple):
 
 
 LEVEL = 0.05
-LATENCY = "latency_mean_s"
 # Each figure's column of `evals.metrics.episode_table`, and the column of those it is over.
 _FIGURES = {
     **{name: SHARES[name] for name in HEADLINE},
     **{name: MEANS[name] for name in ("turns", "effort")},
     "cost_per_1000_usd": ("cost_per_1000_usd", None),
-    LATENCY: ("total", None),
+    "latency_mean_s": ("total", None),
 }
 
 
-def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> dict[str, Any]:
+def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """The paired figures of two models' episodes, B against A:
 
         {"n": pairs, "left_out": {"a", "b"},
@@ -44,10 +43,10 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
                       "episodes": [id of A's, id of B's]}]}
 
-    A figure that is unknown for a pair is left out, as is latency unless `timed`. `p` is the larger
-    of McNemar's exact p, which takes a repeated question as right if most of its repeats are, and
-    that of the t over inboxes: the first is right where few questions differ, the second where
-    inboxes do. Raises `UserError` if no question was asked of both.
+    A figure that is unknown for a pair is left out. `p` is the larger of McNemar's exact p, which
+    takes a repeated question as right if most of its repeats are, and that of the t over inboxes:
+    the first is right where few questions differ, the second where inboxes do. Raises `UserError`
+    if no question was asked of both.
     """
     pairs = paired(a, b)
     if not pairs:
@@ -66,11 +65,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
     return {
         "n": len(pairs),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
-        "figures": {
-            name: row
-            for name in _FIGURES
-            if (timed or name != LATENCY) and (row := _row(name, one, other)) is not None
-        },
+        "figures": {name: row for name in _FIGURES if (row := _row(name, one, other)) is not None},
         "p": max(mcnemar, table_sample(one[answerable]).p_of_no_mean(gains)),
         "only_a": only_a,
         "only_b": only_b,

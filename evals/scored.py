@@ -85,12 +85,6 @@ class Scored:
         step = self.trajectory.policy.get("step")
         return step if isinstance(step, int) else None
 
-    @property
-    def cached(self) -> bool:
-        """Whether the cache gave some of its responses."""
-        asked_a_model = self.trajectory.usage["prompt_tokens"] > 0
-        return asked_a_model and None in self.trajectory.call_seconds
-
     def correct_by(self, judge: int) -> bool:
         """Whether the judge of that number found it right."""
         return self.verdict_of(judge) is True
@@ -114,9 +108,12 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Leaves out episodes that were cut short. Raises `UserError` without episodes, and for an
-    invalid line.
+    Leaves out episodes that were cut short. Raises `UserError` without episodes, for an invalid
+    line, and for a run whose responses came from a cache.
     """
+    if run.config.get("cache"):
+        what = f"{run.folder} is an older run with --cache, so its times and costs mean nothing"
+        raise UserError(f"{what}; make the run again")
     scored = []
     try:
         for trajectory in read_trajectories(run.trajectories):

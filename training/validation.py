@@ -79,7 +79,7 @@ class Examiner(NamedTuple):
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     """Estimates of the figures of a test, by the judge of validations."""
     decided = [by_second(each) for each in scored]
-    figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"], timed=False)
+    figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"])
     right = [each for each in decided if each.question.answerable and each.correct]
     unanswerable = [each for each in decided if not each.question.answerable]
     invented = [each.answered_by(0) for each in unanswerable]

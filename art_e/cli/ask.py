@@ -12,7 +12,6 @@ from typer import Argument, Option
 from art_e.agent import run_episode
 from art_e.cli.model_options import (
     DEFAULT_FORM,
-    CacheOption,
     EffortOption,
     Form,
     MaxCostOption,
@@ -77,15 +76,13 @@ class Passage(NamedTuple):
 class Answered(NamedTuple):
     """An episode that has ended: what happened, the mails it cites, and its file.
 
-    `passages` are the best ones of the inbox, best first, if no model answered. `timed` is false
-    if responses may come from the cache, so that seconds say nothing.
+    `passages` are the best ones of the inbox, best first, if no model answered.
     """
 
     question: str
     trajectory: Trajectory
     sources: list[Email]
     path: Path
-    timed: bool = True
     passages: tuple[Passage, ...] = ()
 
     @property
@@ -100,7 +97,7 @@ class Answered(NamedTuple):
 
         `kind` says what `answer` is: an answer, without a model the best of the `passages`, or
         nothing ("none"). `seconds` is wall time, `call_seconds` the time of each call to the
-        model; both are None if time is not measured.
+        model.
         """
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
@@ -114,10 +111,10 @@ class Answered(NamedTuple):
             "sources": [_cited(email) for email in self.sources],
             "passages": [{"text": each.text, **_cited(each.email)} for each in self.passages],
             "turns": trajectory.rubric["turns"],
-            "seconds": seconds["total"] if self.timed else None,
-            "model_seconds": seconds["model"] if self.timed else None,
+            "seconds": seconds["total"],
+            "model_seconds": seconds["model"],
             "tools_seconds": seconds["tools"],
-            "call_seconds": trajectory.call_seconds if self.timed else None,
+            "call_seconds": trajectory.call_seconds,
             "usage": trajectory.usage,
             "retries": trajectory.retries,
             "cost_usd": trajectory.cost_usd,
@@ -162,7 +159,6 @@ def ask(
     temperature: TemperatureOption = None,
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
-    cache: CacheOption = False,
     db: DbOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -173,7 +169,7 @@ def ask(
     today = parse_day(as_of, "--as-of")
     form = chosen_form(recipe, max_turns)
     turn_tokens = form.turn_tokens_of(model)
-    options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
+    options = model_options(effort, temperature, max_cost, tool_calls, 1, turn_tokens)
     policy = ready_policy(Model(model), options)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
@@ -185,7 +181,6 @@ def ask(
             note(notice)
         screen = console(to_stderr=as_json) if trace else None
         answered = answer_question(opened, own, policy, run, form, screen)
-    answered = answered._replace(timed=not cache)
     if as_json:
         print_json(answered.to_json())
     else:
@@ -291,7 +286,7 @@ def show_answer(answered: Answered) -> None:
         if passage.email.message_id not in cited:
             screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
             screen.print(_source_line(passage.email), soft_wrap=True)
-    screen.print(text((_what_it_took(trajectory, answered.timed), "dim")), soft_wrap=True)
+    screen.print(text((_what_it_took(trajectory), "dim")), soft_wrap=True)
 
 
 def _source_line(email: Email) -> "Text":
@@ -313,22 +308,19 @@ def _cited(email: Email) -> dict[str, Any]:
     }
 
 
-def _what_it_took(trajectory: Trajectory, timed: bool) -> str:
+def _what_it_took(trajectory: Trajectory) -> str:
     """Turns, seconds, tokens and cost in one line."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
     parts = [plural(trajectory.rubric["turns"], "turn")]
-    if not timed:
-        parts.append("time not measured")
-    elif asked_a_model:
-        spent = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
-        parts.append(f"{seconds['total']:.2f} s ({spent})")
-    else:
-        parts.append(f"{seconds['total']:.2f} s")
+    took = f"{seconds['total']:.2f} s"
     if asked_a_model:
+        parts.append(f"{took} (model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s)")
         cached = usage["cached_prompt_tokens"]
         read = f"{usage['prompt_tokens']:,}" + (f" ({cached:,} cached)" if cached else "")
         parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
+    else:
+        parts.append(took)
     if trajectory.retries:
         parts.append(f"{trajectory.retries} retried")
     # A failed call may cost something, so a sum of 0 after an error is unknown.

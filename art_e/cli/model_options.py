@@ -15,7 +15,6 @@ from art_e.models.base import ModelOptions, Policy
 from art_e.models.model import Model
 from art_e.models.providers import warm_up
 from art_e.question import Question, Split
-from art_e.storage import home
 from art_e.tools import WHOLE_VIEW, View
 
 # ---- How it is called.
@@ -39,9 +38,6 @@ MaxCostOption = Annotated[
 ToolCallsOption = Annotated[
     ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
 ]
-CacheOption = Annotated[
-    bool, Option("--cache", help="Keep responses, and use those kept; time is not measured then.")
-]
 
 
 def model_options(
@@ -49,7 +45,6 @@ def model_options(
     temperature: float | None,
     max_cost: float | None,
     tool_calls: ToolCalls,
-    cache: bool,
     concurrency: int,
     turn_tokens: int | None = None,
 ) -> ModelOptions:
@@ -61,7 +56,6 @@ def model_options(
         tool_calls=tool_calls,
         concurrency=concurrency,
         max_cost_usd=max_cost,
-        cache=home() / "cache" / "responses" if cache else None,
     )
 
 
@@ -76,7 +70,7 @@ def ready_policy(model: Model, options: ModelOptions) -> Policy:
     """The model's policy. Raises `UserError` if its key or its address is missing."""
     host = model.host
     policy = model.policy(options)
-    if host is not None and options.cache is None:
+    if host is not None:
         # Else loading would count as part of the first question's time.
         warm_up()
     return policy

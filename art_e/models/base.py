@@ -1,7 +1,6 @@
 """The protocol of a policy, which chooses the next message of an episode."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from art_e.message import AssistantMessage, ChatMessage
@@ -32,9 +31,9 @@ class Usage:
 class PolicyStep:
     """The next message. `cost_usd` is None if the price is unknown.
 
-    `seconds` is how long the successful call took, None if there was none (no model, or a
-    cached response); `retries` counts the calls that failed before it. `score` is higher the surer
-    the policy is of a final answer; None for a policy that gives no score.
+    `seconds` is how long the successful call took, None without a model; `retries` counts the
+    calls that failed before it. `score` is higher the surer the policy is of a final answer; None
+    for a policy that gives no score.
     """
 
     message: AssistantMessage
@@ -107,7 +106,6 @@ class ModelOptions:
     else `MAX_OUTPUT_TOKENS`). `temperature` None is 0, or the model's own default if it accepts
     no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
     so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
-    `cache` is a folder that keeps responses.
     """
 
     temperature: float | None = None
@@ -117,4 +115,3 @@ class ModelOptions:
     concurrency: int = 16
     timeout_s: float = 120.0
     max_cost_usd: float | None = None
-    cache: Path | None = None

@@ -32,7 +32,6 @@ from art_e.models.providers import (
     receiving_host,
     warm_up,
 )
-from art_e.models.responses import Response, Responses, request_key
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact
 from art_e.text import encodable
@@ -452,7 +451,6 @@ class LitellmPolicy:
             frame_tokens=_FRAME_TOKENS,
             timeout_s=options.timeout_s,
         )
-        self._responses = None if options.cache is None else Responses(options.cache)
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     @property
@@ -473,20 +471,12 @@ class LitellmPolicy:
         """The model's next message. Raises `PolicyError` when the retries are used up.
 
         Kinds of errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection,
-        context, request, budget. A cached response costs nothing and has no seconds; its usage is
-        that of the call that was paid for.
+        context, request, budget.
         """
         request = self._request(messages, tools)
-        key = None
-        if self._responses is not None:
-            key = request_key({**request, "endpoint": self._takes.endpoint})
-            if (kept := self._responses.get(key)) is not None:
-                return PolicyStep(kept.message, kept.usage or Usage(), 0.0)
         made = await make(lambda: self._call(request), self._retries)
         called = made.result
         message = self._read(called.message, messages)
-        if self._responses is not None and key is not None:
-            self._responses.put(key, Response(message, called.usage))
         usage = called.usage or Usage()
         return PolicyStep(message, usage, called.cost_usd, called.seconds, made.retries)
 

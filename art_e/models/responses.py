@@ -1,7 +1,7 @@
-"""Keeps responses of models on disk, so that no request is paid for twice.
+"""Keeps replies of models on disk, so that no request of a judge or a writer is paid for twice.
 
-The folder has one file for each response, named by the SHA-256 of the whole request. A file holds
-the model's message and its usage, but not the request, which might contain keys.
+The folder has one file for each reply, named by the SHA-256 of the whole request. A file holds
+the reply's text and its usage, but not the request, which might contain keys.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
-from art_e.message import AssistantMessage, ToolCall, compact_json
+from art_e.message import compact_json
 from art_e.models.base import Usage
 
 _SCHEMA = "art-e/response/1"
@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 class Response(NamedTuple):
-    """A model's message; `usage` is None if the provider did not report it."""
+    """A model's text; `usage` is None if the provider did not report it."""
 
-    message: AssistantMessage
+    text: str
     usage: Usage | None
 
 
@@ -53,11 +53,8 @@ class Responses:
             row = json.loads(self._path(key).read_bytes())
             if row["schema"] != _SCHEMA:
                 return None
-            calls = tuple(ToolCall(**each) for each in row["message"]["tool_calls"])
             usage = None if row["usage"] is None else Usage(**row["usage"])
-            message = row["message"]
-            kept = AssistantMessage(message["content"], calls, message.get("thoughts"))
-            return Response(kept, usage)
+            return Response(row["message"]["content"] or "", usage)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -66,11 +63,8 @@ class Responses:
 
     def put(self, key: str, response: Response) -> None:
         """Keep a response. If the disk refuses, only the cache misses it."""
-        row = {
-            "schema": _SCHEMA,
-            "message": asdict(response.message),
-            "usage": None if response.usage is None else asdict(response.usage),
-        }
+        usage = None if response.usage is None else asdict(response.usage)
+        row = {"schema": _SCHEMA, "message": {"content": response.text}, "usage": usage}
         path = self._path(key)
         line = compact_json(row).encode("utf-8", "backslashreplace")  # lone surrogates
         torn = path.with_name(f"{uuid.uuid4().hex}.tmp")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
-from art_e.message import AssistantMessage, observation_json
+from art_e.message import observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, load_litellm, receiving_host
@@ -115,14 +115,13 @@ class StructuredModel:
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
-            return kept.message.content or ""
+            return kept.text
         made = await make(lambda: self._call(request, form), self._retries)
-        text = made.result.message.content or ""
         if only_readable:
-            parsed(text, form)
+            parsed(made.result.text, form)
         if self._responses is not None:
             self._responses.put(key, made.result)
-        return text
+        return made.result.text
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -140,7 +139,7 @@ class StructuredModel:
         called = await self._calls.make({**request, "response_format": form})
         self._answered += 1
         self._usage += called.usage or Usage()
-        return Response(AssistantMessage(called.message.content), called.usage)
+        return Response(called.message.content or "", called.usage)
 
 
 def parsed(text: str | None, form: type[Form]) -> Form:

@@ -96,12 +96,12 @@ def _kept(judge: str) -> Path:
 def figures_in(
     run: Run, model: str, scored: Sequence[Scored], judges: Sequence[str]
 ) -> dict[str, Any]:
-    """All figures of the episodes of a run's model; latencies are left out if a cache may have
-    answered. "corrected" is {"accuracy": estimate without the errors of the deciding judge,
-    "judge": its `Quality`}, None if nobody measured that judge."""
-    config = run.config
-    serving, timed = servings(config).get(model), not config.get("cache")
-    figures = model_metrics(scored, judges, serving, timed=timed)
+    """All figures of the episodes of a run's model.
+
+    "corrected" is {"accuracy": estimate without the errors of the deciding judge, "judge": its
+    `Quality`}, None if nobody measured that judge.
+    """
+    figures = model_metrics(scored, judges, servings(run.config).get(model))
     quality = quality_of(judges[0], run, scored) if judges else None
     if quality is None:
         return {**figures, "corrected": None}

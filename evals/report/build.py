@@ -73,7 +73,7 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     found = []
     for a, b in itertools.combinations(entries, 2):
         with suppress(UserError):  # no question in common, or several rollouts of one
-            found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
+            found.append((a, b, compare(a.scored, b.scored)))
     corrected = holm([compared["p"] for _, _, compared in found])
     return [_pairing(*each, p) for each, p in zip(found, corrected, strict=True)]
 

@@ -27,11 +27,6 @@ class Entry:
     judges: list[str]
     figures: dict[str, Any]
 
-    @property
-    def timed(self) -> bool:
-        """Whether its latencies count: no cache could answer."""
-        return not self.run.config.get("cache")
-
 
 def measure(runs: Sequence[Run]) -> list[Entry]:
     """The models of the runs with their figures, in the order given.

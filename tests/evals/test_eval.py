@@ -164,7 +164,6 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         (("--limit", 0), ["--limit"]),
         (("--prompt", "none.txt"), ["none.txt", "--prompt"]),
         (("--gpu-usd-per-hour", 2), ["-m hosted_vllm/NAME"]),
-        (("--gpu-usd-per-hour", 2, "--cache", "-m", OWN), ["measures time"]),
         (("--closed-book",), ["offline knows nothing"]),
         (("--preset", "published-100", "--limit", 3), ["--preset decides --limit"]),
         (("--preset", "published-1"), ["--preset", "published-100"]),
@@ -215,18 +214,6 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
     assert "retries 0, 1 at a time" in people and "failed: 1 (request 1)" in people
     # Only of models that were asked: offline has neither tokens nor a price.
     assert people.count("tokens a question") == 1
-
-
-def test_the_cache_pays_once_and_measures_nothing(run: Any) -> None:
-    first, second = run("--cache", "--json"), run("--cache", "--json")
-    # What failed is asked again; what was answered is not.
-    assert len(second.requests) == 1
-    before, after = figures_of(first), figures_of(second)
-    assert before["latency_p50_s"]["value"] is after["latency_p95_s"]["value"] is None
-    assert before["cost_per_1000_usd"]["value"] > 0
-    assert after["cost_per_1000_usd"]["value"] is None
-    assert before["accuracy"] == after["accuracy"]
-    assert "cost unknown" in run("--cache").stdout
 
 
 def test_a_model_that_refuses_every_call_is_not_measured(

@@ -76,14 +76,13 @@ def test_only_questions_of_both_are_compared() -> None:
             paired(one, other)
 
 
-def test_an_unknown_cost_is_left_out_and_so_is_time_from_a_cache() -> None:
+def test_an_unknown_cost_is_left_out() -> None:
     figures = compare(A, B)["figures"]
     assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
     assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
     unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
     assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
     assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
-    assert "latency_mean_s" not in compare(A, B, timed=False)["figures"]
 
 
 def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:

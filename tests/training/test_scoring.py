@@ -269,7 +269,7 @@ def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
     scored = score(LenientJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), F1Judge())
     found, estimates = validation_of(scored, 0), figures_of(scored)
     decided = [by_second(each) for each in scored]
-    figures: Any = model_metrics(decided, ["f1", "lenient"], timed=False)
+    figures: Any = model_metrics(decided, ["f1", "lenient"])
     for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
         assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
         # One question five times has no interval over questions.

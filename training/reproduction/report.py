@@ -101,11 +101,11 @@ def _pooled(
 
 
 def _means(scored: Sequence[Scored]) -> dict[str, Any]:
-    return model_metrics(scored, ["validation"], timed=False)
+    return model_metrics(scored, ["validation"])
 
 
 def _gains(start: Sequence[Scored], trained: Sequence[Scored]) -> dict[str, Estimate]:
-    rows = compare(start, trained, timed=False)["figures"]
+    rows = compare(start, trained)["figures"]
     return {name: rows[name]["difference"] if name in rows else UNKNOWN for name in MEASURES}
 
 
