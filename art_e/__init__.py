@@ -10,16 +10,4 @@
 The same `Episode` answers users, is measured by `evals`, and is trained on by `training`.
 """
 
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
-
-# What verifiers looks up in the module that its taskset id `art-e` names.
-__all__ = ["EpisodeHarness", "InboxEnv", "InboxTaskset"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("evals.verifiers_env"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,5 +5,4 @@ judges         rules, shared words, or a model; measured on answers that people 
 figures        scored.py (an episode and its verdicts), metrics.py, paired.py, statistics.py
 hacking.py     whether a score is earned by answering
 report         one page of all of it
-elsewhere      inspect_task.py and verifiers_env.py run the benchmark in other libraries
 """

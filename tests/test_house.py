@@ -23,14 +23,14 @@ from art_e.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 # Each may import itself and those before it.
-PACKAGES = ("art_e", "evals", "data_pipeline", "training")
+PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
 # Imported by name when their command runs.
 LAZY = frozenset(
     {module for module, _ in COMMANDS.values()}
     # Trainers load torch.
     | {"training.grpo", "training.sft"}
     # Inspect and verifiers.
-    | {"evals.inspect_task", "evals.verifiers_env"}
+    | {"art_e_env.inspect_task", "art_e_env.verifiers_env"}
 )
 MOST_LINES = 700
 
@@ -44,7 +44,7 @@ class Import(NamedTuple):
 
 @cache
 def files() -> Mapping[str, Path]:
-    """The modules of the four packages, by name."""
+    """The modules of the packages, by name."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -60,7 +60,7 @@ def tree(name: str) -> ast.Module:
 
 @cache
 def imports(name: str) -> tuple[Import, ...]:
-    """What a module imports of the four packages."""
+    """What a module imports of the packages."""
     return tuple(each for each in _imports(tree(name)) if each.module != name)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from art_e.models.base import PolicyError
 from evals.scored import Scored
-from tests.evals.interop import FAILING, POLICIES, command, contents, eval_run, run
+from tests.art_e_env.interop import FAILING, POLICIES, command, contents, eval_run, run
 from tests.provider import Provider, Reply, Request, refuses, says
 
 Episodes = dict[str, dict[str, Any]]
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     _, episodes = eval_run(folder)
     found: dict[str, Episodes] = {}
     with Provider(answers) as provider:
-        run(folder, "tests.evals.test_verifiers", provider.base_url)
+        run(folder, "tests.art_e_env.test_verifiers", provider.base_url)
         for model in episodes:
             lines = (folder / "out" / model / "traces.jsonl").read_text("utf-8").strip().split("\n")
             rows = map(json.loads, lines)
@@ -48,7 +48,7 @@ def main(url: str) -> None:
     client = ("--client.base-url", url, "--client.api-key-var", "ANY_KEY")
     for model in (each.model for each in POLICIES):
         named = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
-        command("vf-eval", "art-e", *taskset, *named, *client)
+        command("vf-eval", "art-e-env", *taskset, *named, *client)
 
 
 def test_rewards_are_the_verdicts_of_eval_run(runs: Runs) -> None:

@@ -1,7 +1,7 @@
 """The episode as an environment of verifiers (interface v1): its relayed model answers, `Episode`
 runs the tools and decides the end, and the judge of `art-e eval run` gives the reward.
 
-    vf-eval art-e --env.taskset.questions golden --env.taskset.db FILE \
+    vf-eval art-e-env --env.taskset.questions golden --env.taskset.db FILE \
         -m MODEL --client.base-url URL --client.api-key-var NAME
 
 The model's provider receives mail text, and traces hold it. verifiers uploads traces to Prime

@@ -10,7 +10,7 @@ import pytest
 from art_e.tools import ARGUMENTS
 from evals.metrics import HEADLINE
 from evals.scored import Scored
-from tests.evals.interop import FAILING, command, contents, eval_run, run, scripted
+from tests.art_e_env.interop import FAILING, command, contents, eval_run, run, scripted
 
 Logs = dict[str, dict[str, Any]]
 Runs = tuple[dict[str, Any], dict[str, dict[str, Scored]], Logs]
@@ -22,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The metrics and episodes of `eval run`, and Inspect's logs, by model."""
     folder = tmp_path_factory.mktemp("inspect")
     metrics, episodes = eval_run(folder)
-    run(folder, "tests.evals.test_inspect")
+    run(folder, "tests.art_e_env.test_inspect")
     logs = json.loads((folder / "logs.json").read_text("utf-8"))
     return metrics, episodes, logs
 
@@ -52,7 +52,7 @@ def main() -> None:
     task = ("eval", "art_e/inbox_questions", "--model", "none", "--log-dir", "logs")
     command("inspect", *task, "-T", "policy=offline", *given)
 
-    from evals.inspect_task import inbox_questions
+    from art_e_env.inspect_task import inbox_questions
 
     model = get_model("mockllm/scripted", custom_outputs=answers)
     task = inbox_questions(**OPTIONS)

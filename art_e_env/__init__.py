@@ -1,0 +1,16 @@
+"""The benchmark inside other libraries: a task of Inspect, and an environment of verifiers.
+
+Each needs its library (extras `inspect` and `verifiers`), so nothing is imported before it is asked
+for. verifiers looks its classes up in the module that the taskset id `art-e-env` names: this one.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["EpisodeHarness", "InboxEnv", "InboxTaskset"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("art_e_env.verifiers_env"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
