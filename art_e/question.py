@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from art_e.abstention import is_abstention
-from art_e.errors import UserError
+from art_e.errors import UserError, fault_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -149,9 +149,7 @@ def read_question(row: Any) -> Question:
         question = _adapter().validate_python(_plain(row) if isinstance(row, dict) else row)
         json.dumps(question.to_row(), ensure_ascii=False).encode()
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "row"
-        raise ValueError(f"{where}: {first['msg']}") from None
+        raise ValueError(fault_of(error, "row")) from None
     except UnicodeEncodeError:
         raise ValueError("a text has a lone surrogate") from None
     except (TypeError, RecursionError):

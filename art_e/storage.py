@@ -6,15 +6,19 @@ and `locked` keeps other processes out.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import platformdirs
 
-from art_e.errors import UserError
+from art_e.errors import UserError, fault_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _BLOCK = 1 << 20
+Form = TypeVar("Form", bound="BaseModel")
 
 
 def partial_of(path: Path) -> Path:
@@ -88,6 +92,21 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         for line in lines:
             if line.endswith(b"\n"):
                 yield line[:-1]
+
+
+def parsed_lines(form: type[Form], file: object, lines: Iterable[str | bytes]) -> list[Form]:
+    """The rows of a JSONL file, but for empty lines. Raises `UserError` for the first bad line."""
+    from pydantic import ValidationError
+
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                rows.append(form.model_validate_json(line, strict=True))
+        except ValidationError as error:
+            fault = fault_of(error, "line")
+            raise UserError(f"{file}, line {number}: {fault}; correct or remove it") from None
+    return rows
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from art_e.episode import DEFAULT_MAX_TURNS
-from art_e.errors import UserError
+from art_e.errors import UserError, fault_of
 from art_e.question import Kind, Split
 from art_e.tools import MAX_RESULTS, View
 from training.reward import RewardWeights
@@ -407,10 +407,8 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or f"the {kind}"
-        reason = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"{file}: {where}: {reason}; mend the {kind} or --set") from None
+        fault = fault_of(error, f"the {kind}")
+        raise UserError(f"{file}: {fault}; mend the {kind} or --set") from None
 
 
 def _change(content: dict[str, Any], change: str) -> None:

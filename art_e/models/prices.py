@@ -26,14 +26,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from art_e.errors import UserError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from art_e.errors import UserError, fault_of
 from art_e.models.base import LOCAL_PREFIX, PolicyError, Usage
 from art_e.models.providers import load_litellm
 from art_e.storage import home
 
-_GPU_FIELDS = ("gpu_usd_per_hour", "prompt_tokens_per_second", "completion_tokens_per_second")
-_PLAIN_FIELDS = ("usd_per_million_prompt", "usd_per_million_completion")
-_CACHED_FIELD = "usd_per_million_cached_prompt"
 # Fields of litellm's list.
 _TOKEN_FIELDS = (
     "input_cost_per_token",
@@ -118,44 +117,47 @@ def _own_entries(path: Path) -> Mapping[str, Any]:
         raise UserError(f"{path} is no TOML: {error}; mend or remove it") from None
     except OSError as error:
         raise UserError(f"can't read {path}: {error.strerror}; mend or remove it") from None
-    unknown = [name for name in content if name != "models"]
-    if unknown:
-        raise UserError(f'{path}: unknown table {unknown[0]!r}; entries are [models."NAME"]')
-    models = content.get("models", {})
-    if not isinstance(models, dict):
-        raise UserError(f'{path}: models is no table; entries are [models."NAME"]')
+    models = content.pop("models", {})
+    if content or not isinstance(models, dict):
+        raise UserError(f'{path}: {next(iter(content), "models")}: entries are [models."NAME"]')
     return models
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _ByToken(_Entry):
+    usd_per_million_prompt: float = Field(ge=0)
+    usd_per_million_completion: float = Field(ge=0)
+    usd_per_million_cached_prompt: float | None = Field(None, ge=0)
+
+    def price(self) -> Price:
+        prompt, cached = self.usd_per_million_prompt, self.usd_per_million_cached_prompt
+        cached = prompt if cached is None else cached
+        return Price(prompt / 1e6, cached / 1e6, self.usd_per_million_completion / 1e6)
+
+
+class _ByGpu(_Entry):
+    gpu_usd_per_hour: float = Field(ge=0)
+    prompt_tokens_per_second: float = Field(gt=0)
+    completion_tokens_per_second: float = Field(gt=0)
+
+    def price(self) -> Price:
+        second = self.gpu_usd_per_hour / 3600
+        prompt = second / self.prompt_tokens_per_second
+        return Price(prompt, prompt, second / self.completion_tokens_per_second)
 
 
 def _own_price(entry: Any, where: str) -> Price:
     """The price of an entry of `prices.toml`; `where` names it in errors."""
-    plain = (*_PLAIN_FIELDS, _CACHED_FIELD)
-    both = f"either {', '.join(_GPU_FIELDS)}, or {', '.join(plain)}"
-    if not isinstance(entry, dict):
-        raise UserError(f"{where} is no table; it holds {both}")
-    by_gpu = any(name in entry for name in _GPU_FIELDS)
-    for name in entry:
-        if name not in (_GPU_FIELDS if by_gpu else plain):
-            kind = "has fields of two kinds" if name in plain else f"has an unknown field {name!r}"
-            raise UserError(f"{where} {kind}; it holds {both}")
-    for name in _GPU_FIELDS if by_gpu else _PLAIN_FIELDS:
-        if name not in entry:
-            raise UserError(f"{where}.{name} is missing; it holds {both}")
-    numbers: dict[str, float] = {}
-    for name, value in entry.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        above_zero = name.endswith("_per_second")
-        if not is_number or not (0 < value < math.inf or (value == 0 and not above_zero)):
-            least = "above 0" if above_zero else "of 0 or more"
-            raise UserError(f"{where}.{name} is {value!r}; write a number {least}")
-        numbers[name] = float(value)
-    if by_gpu:
-        second = numbers["gpu_usd_per_hour"] / 3600
-        prompt = second / numbers["prompt_tokens_per_second"]
-        return Price(prompt, prompt, second / numbers["completion_tokens_per_second"])
-    prompt = numbers["usd_per_million_prompt"] / 1e6
-    cached = numbers.get(_CACHED_FIELD, numbers["usd_per_million_prompt"]) / 1e6
-    return Price(prompt, cached, numbers["usd_per_million_completion"] / 1e6)
+    by_gpu = isinstance(entry, dict) and not entry.keys().isdisjoint(_ByGpu.model_fields)
+    form: type[_ByGpu | _ByToken] = _ByGpu if by_gpu else _ByToken
+    try:
+        return form.model_validate(entry).price()
+    except ValidationError as error:
+        both = ", or ".join(", ".join(each.model_fields) for each in (_ByGpu, _ByToken))
+        raise UserError(f"{where}: {fault_of(error, 'it')}; an entry holds {both}") from None
 
 
 def _list_entry(model: str) -> Mapping[str, Any] | None:

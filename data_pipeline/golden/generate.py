@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, model_validator
 from pydantic_core import from_json
 
-from art_e.errors import UserError
+from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
@@ -30,7 +30,7 @@ from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     OWN_MAIL,
@@ -129,7 +129,7 @@ def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        return NoQuestion(_kept(item), first_fault(error))
+        return NoQuestion(_kept(item), fault_of(error, "question"))
 
 
 def _kept(item: Any) -> str:

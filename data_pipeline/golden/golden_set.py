@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from art_e import question as rows
-from art_e.errors import UserError
+from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
 from art_e.storage import locked
@@ -131,13 +131,6 @@ class _Manifest(BaseModel):
     db: dict[str, Any] | None = None
     seed: int | None = None
     inboxes: dict[str, Split] = {}
-
-
-def first_fault(error: ValidationError) -> str:
-    """The field of the first fault and what is wrong with it, in one line."""
-    fault = error.errors()[0]
-    where = "".join(f"{each}: " for each in fault["loc"])
-    return where + fault["msg"].removeprefix("Value error, ")
 
 
 def check_bounds(question: str, answer: str | None, how_realistic: float | None) -> None:
@@ -324,11 +317,10 @@ class GoldenSet:
         except OSError as error:
             raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
-            line = " ".join(reason.split())
-            raise UserError(
-                f"{folder} is not a complete golden set ({line}); make it again"
-            ) from None
+            fault = fault_of(error, "row") if isinstance(error, ValidationError) else str(error)
+            reason = " ".join(fault.split())
+            what = f"{folder} is not a complete golden set ({reason}); make it again"
+            raise UserError(what) from None
         return golden
 
     def _check_ids(self) -> None:

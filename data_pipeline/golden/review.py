@@ -9,18 +9,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from art_e.cli.mail import mail_excerpt
 from art_e.cli.output import one_line, pressed_key, text
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import format_date
 from art_e.message import compact_json
 from art_e.question import Question, Split
-from art_e.storage import append_line, whole_lines
+from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest, encodable
-from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, first_fault, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from evals import statistics
 
 if TYPE_CHECKING:
@@ -71,15 +70,7 @@ def write_review(folder: Path, review: Review) -> None:
 def read_reviews(folder: Path) -> list[Review]:
     """The reviews of the set, in order. Raises `UserError` for an invalid line."""
     path = reviews_file(folder)
-    reviews = []
-    for number, line in enumerate(whole_lines(path), start=1):
-        try:
-            reviews.append(Review.model_validate_json(line))
-        except ValidationError as error:
-            raise UserError(
-                f"{path}, line {number} is no review ({first_fault(error)}); mend or remove it"
-            ) from None
-    return reviews
+    return parsed_lines(Review, path, whole_lines(path))
 
 
 def row_digest(question: Question) -> str:

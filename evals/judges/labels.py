@@ -9,18 +9,18 @@ import asyncio
 import datetime as dt
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import Run
-from art_e.storage import append_line, whole_lines
+from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
 from evals.scored import Scored
 from evals.statistics import Estimate, Sample
@@ -77,29 +77,10 @@ def load_pairs(path: Path | None = None) -> list[Case]:
             f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
         ) from None
     # Not splitlines: a text may hold other line ends, such as U+2028.
-    pairs = [each.case() for each in _rows(_Row, str(source), text.split("\n"))]
+    pairs = [each.case() for each in parsed_lines(_Row, source, text.split("\n"))]
     if not pairs:
         raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
     return pairs
-
-
-_Form = TypeVar("_Form", bound=BaseModel)
-
-
-def _rows(form: type[_Form], file: str, lines: Iterable[str | bytes]) -> list[_Form]:
-    """The rows of a JSONL file, but for empty lines. Raises `UserError` for the first bad line."""
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            if line.strip():
-                rows.append(form.model_validate_json(line, strict=True))
-        except ValidationError as error:
-            fault = error.errors()[0]
-            where = ".".join(map(str, fault["loc"])) or "line"
-            raise UserError(
-                f"{file}, line {number}: {where}: {fault['msg']}; correct or remove it"
-            ) from None
-    return rows
 
 
 # ---- How far a judge agrees with labels.
@@ -216,7 +197,7 @@ def labels_file(run: Run) -> Path:
 def read_labels(run: Run) -> dict[str, bool]:
     """By episode, whether a person called its answer right. Raises `UserError` for a bad line."""
     path = labels_file(run)
-    rows = _rows(_Label, str(path), whole_lines(path))
+    rows = parsed_lines(_Label, path, whole_lines(path))
     return {each.episode_id: each.correct for each in rows}
 
 

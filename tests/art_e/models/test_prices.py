@@ -124,11 +124,17 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
     ("text", "words"),
     [
         ("[models\n", "no TOML"),
-        (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second is missing"),
-        (ENTRY + GPU + "usd_per_million_prompt = 2\n", "two kinds"),
-        (ENTRY + GPU + "usd = 2\n", "unknown field 'usd'"),
-        (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour is '2'"),
-        (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second is 0"),
+        (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
+        (
+            ENTRY + GPU + "usd_per_million_prompt = 2\n",
+            "usd_per_million_prompt: Extra inputs are not permitted",
+        ),
+        (ENTRY + GPU + "usd = 2\n", "usd: Extra inputs are not permitted"),
+        (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour: Input should be a valid number"),
+        (
+            ENTRY + GPU.replace("= 10", "= 0"),
+            "prompt_tokens_per_second: Input should be greater than 0",
+        ),
     ],
 )
 def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:

@@ -90,7 +90,7 @@ def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
     write_review(tmp_path, dropped(row(0)))
     with reviews_file(tmp_path).open("a") as log:
         log.write(f"{line}\n")
-    with pytest.raises(UserError, match=r"reviews\.jsonl, line 2 is no review"):
+    with pytest.raises(UserError, match=r"reviews\.jsonl, line 2: .*; correct or remove it"):
         read_reviews(tmp_path)
 
 
