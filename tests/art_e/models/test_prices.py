@@ -125,16 +125,10 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
     [
         ("[models\n", "no TOML"),
         (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
-        (
-            ENTRY + GPU + "usd_per_million_prompt = 2\n",
-            "usd_per_million_prompt: Extra inputs are not permitted",
-        ),
-        (ENTRY + GPU + "usd = 2\n", "usd: Extra inputs are not permitted"),
+        (ENTRY + GPU + "usd_per_million_prompt = 2\n", "usd_per_million_prompt: Extra inputs"),
+        (ENTRY + GPU + "usd = 2\n", "usd: Extra inputs"),
         (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour: Input should be a valid number"),
-        (
-            ENTRY + GPU.replace("= 10", "= 0"),
-            "prompt_tokens_per_second: Input should be greater than 0",
-        ),
+        (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second: Input should be greater"),
     ],
 )
 def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
