@@ -112,6 +112,9 @@ def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content
         bodies = dict(file.execute("SELECT body, message_id FROM emails").fetchall())
     assert bodies["One."] == "<1@t>"
     assert bodies["Two."].endswith("+1@t>")
+    # Stored under another id, it is known again by its own.
+    again = make_inbox(db, [second], append=True)
+    assert (again.counts["stored"], again.counts["duplicates"]) == (2, 1)
 
 
 def test_an_owner_has_all_mail_and_undated_mail_is_in_no_dated_inbox(db: Path) -> None:

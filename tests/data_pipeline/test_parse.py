@@ -266,7 +266,7 @@ def test_fields_follow_the_same_rules() -> None:
         ("koi8-r", "привет".encode("koi8-r"), "привет"),
         ("iso-2022-jp", "日本語".encode("iso-2022-jp"), "日本語"),
         ("utf-16", "hello".encode("utf-16"), "hello"),
-        ("utf-16", b"plain after all", "plain after all"),
+        ("utf-16", b"plain, of even lengths", "plain, of even lengths"),
         ("unicode-escape", rb"\ud800 x", r"\ud800 x"),
         ("utf-7", b"+2AA-", "\ufffd"),
         ("base64", b"aGk=", "aGk="),
@@ -366,6 +366,12 @@ def test_html_sent_as_plain_text_is_converted_and_the_text_around_it_kept() -> N
     text = plain_text(f"Look:\n-- from Bob\n{page}\nplan.pdf\nend")
     assert text.startswith("Look:\n-- from Bob\nword\nword\n")
     assert text.endswith("word\nplan.pdf\nend")
+    # A document has 20 tags at least, a text made of tags 5.
+    for tags, is_page in ((17, False), (18, True)):
+        text = "Look:\n<html>" + "<p>word" * tags + "." * 400 + "</html>"
+        assert ("<p>" not in plain_text(text)) is is_page
+    assert plain_text("<b>one</b><i>two</i><u>three") == "onetwothree"
+    assert plain_text("<b>one</b><i>two</i>") == "<b>one</b><i>two</i>"
     table = "<table><tr><td>Total</td><td>$72.00</td></tr><tr><td></td><td>Tax</td></tr></table>"
     assert html_to_text(table) == "Total  $72.00\nTax"
 
@@ -388,6 +394,11 @@ def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
     assert email.body.endswith("end")
     assert len(email.body) < len(source) + 100
     email.body.encode()
+
+
+def test_long_html_loses_its_tags_comments_scripts_and_styles_alone() -> None:
+    text = "<!-- no > <b> --> one<p>two <SCRIPT>no <b> </style> no</script> three<style>no</STYLE>"
+    assert html_to_text(text + " " * 1_000_000 + "&amp; <i>end</i>") == "one\ntwo three & end"
 
 
 def nested_multiparts(depth: int) -> bytes:
