@@ -25,6 +25,7 @@ from art_e.models.model import Model
 from art_e.question import Question
 from art_e.storage import home, write_whole
 from art_e.text import digest
+from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import IngestReport, Source
 from data_pipeline.ingest.build import ingest as run_ingest
@@ -46,7 +47,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     epilog=example(
-        "art-e ingest ~/Takeout/mail.mbox --owner me@example.com",
+        "art-e ingest ~/Downloads/takeout-*.zip --owner me@example.com",
         "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
         "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
     )
@@ -136,19 +137,22 @@ def read_sources(
     """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     named = list(zip(sources, formats, strict=True))
-    opened = [Source(open_source(source, name), rules(name)) for source, name in named]
+    meter = Meter()
+    opened = [Source(open_source(source, name, meter), rules(name)) for source, name in named]
     worlds = [source for source, name in named if name == "synthetic"]
-    total = limit
+    total, in_bytes = limit, False
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
-    read = 0
-    with progress("mails", total) as advance:
+    elif limit is None and all(Path(each).exists() for each in sources):
+        total, in_bytes = sum(size_of(Path(each)) for each in sources), True
+    read = size = 0
+    with progress("mails", total, in_bytes=in_bytes) as advance:
 
         def on_progress(so_far: int) -> None:
-            nonlocal read
+            nonlocal read, size
             output.check()
-            advance(so_far - read)
-            read = so_far
+            advance(so_far - read, meter.done - size)
+            read, size = so_far, meter.done
 
         report = run_ingest(
             opened, path, owner=owner, append=append, limit=limit, on_progress=on_progress

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import re
+import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -59,6 +60,26 @@ def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
     pieces = [from_line % number + mail + b"\n\n" for number, mail in enumerate(quoted)]
     file.write_bytes(b"".join(pieces))
     return file
+
+
+def packed(write: Write, ending: str) -> Write:
+    """Packs what `write` wrote as Google Takeout does: in parts, with other things beside."""
+
+    def write_parts(folder: Path, mails: Sequence[bytes]) -> Path:
+        download = folder / "download"
+        download.mkdir()
+        half = len(mails) // 2
+        for part, chosen in enumerate((mails[:half], mails[half:])):
+            inner = folder / f"part-{part}"
+            (inner / "Takeout" / "Mail").mkdir(parents=True)
+            (inner / "Takeout" / "archive_browser.html").write_text("<p>From: nobody")
+            write(inner / "Takeout" / "Mail", chosen)
+            archive = str(download / f"takeout-20260101T000000Z-00{part}")
+            shutil.make_archive(archive, "zip" if ending == "zip" else "gztar", inner)
+            shutil.rmtree(inner)
+        return download
+
+    return write_parts
 
 
 def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
@@ -120,6 +141,9 @@ WRITERS: dict[str, tuple[Format, Write]] = {
     "tar.gz": ("enron", archive_writer("mail.tar.gz")),
     "tar.xz": ("enron", archive_writer("mail.tar.xz")),
     "mbox": ("mbox", write_mbox),
+    "mbox.zip": ("mbox", packed(write_mbox, "zip")),
+    "mbox.tgz": ("mbox", packed(write_mbox, "tgz")),
+    "eml.zip": ("eml", packed(write_eml, "zip")),
     "maildir": ("maildir", write_maildir),
     "eml": ("eml", write_eml),
     "csv": ("csv", write_csv),

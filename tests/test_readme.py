@@ -40,7 +40,7 @@ from tests.documented import (
     parse_art_e,
     tokens,
 )
-from tests.formats import write_maildir, write_mbox
+from tests.formats import packed, write_maildir, write_mbox
 from training.planning import gpu_of, plan
 from training.recipe import load_recipe, recipe_names
 from training.reward import OUTCOMES, RewardWeights
@@ -150,8 +150,8 @@ def reader_environment(folder: Path) -> dict[str, str]:
     """A reader's environment with a home in `folder` that holds mail."""
     home = folder / "home"
     mails = [each.data for each in messages(WorldConfig(size=1000, seed=5))]
-    (home / "Takeout" / "Mail").mkdir(parents=True)
-    write_mbox(home / "Takeout" / "Mail", mails)
+    home.mkdir()
+    packed(write_mbox, "zip")(home, mails).rename(home / "Downloads")
     write_maildir(home, mails).rename(home / "Maildir")
     return {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

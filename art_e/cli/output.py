@@ -166,23 +166,30 @@ def print_table(
 
 
 @contextmanager
-def progress(things: str, total: int | None) -> "Iterator[Callable[..., None]]":
-    """A bar on stderr if that is a terminal, else nothing.
+def progress(
+    things: str, total: int | None, *, in_bytes: bool = False
+) -> "Iterator[Callable[..., None]]":
+    """A bar on stderr with the time left, if that is a terminal, else nothing.
 
-    Yields a function to call with the number done since the last call (1 by default).
+    Yields a function to call with the number done since the last call (1 by default), and with
+    `in_bytes`, where `total` is one of bytes, with the bytes of these.
     """
     if not sys.stderr.isatty():
-        yield lambda _=1: None
+        yield lambda *_: None
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich import progress as rich
 
-    counted = f"{{task.completed:,}} {things}" + ("" if total is None else f" of {total:,}")
-    columns = [SpinnerColumn(), BarColumn(), TextColumn(counted), TimeElapsedColumn()]
-    with Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
+    counted = f"{{task.fields[count]:,}} {things}"
+    counted += "" if total is None or in_bytes else f" of {total:,}"
+    columns = [rich.SpinnerColumn(), rich.BarColumn(), rich.TextColumn(counted)]
+    columns += [rich.DownloadColumn()] if in_bytes else []
+    columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(compact=True)]
+    with rich.Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, count=0)
 
-        def advance(count: int = 1) -> None:
-            bar.advance(task, count)
+        def advance(count: int = 1, size: int = 0) -> None:
+            so_far = bar.tasks[task].fields["count"] + count
+            bar.update(task, advance=size if in_bytes else count, count=so_far)
 
         yield advance
 

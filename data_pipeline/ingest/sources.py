@@ -14,23 +14,32 @@ import lzma
 import os
 import re
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from art_e.errors import UserError
 from art_e.question import Question, Split
+from data_pipeline.ingest.archives import (
+    ARCHIVES,
+    Meter,
+    files_with,
+    head_of,
+    members,
+    printable,
+    regular_files,
+    tar_members,
+)
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_XZ_MAGIC = b"\xfd7zXZ\0"
 _PARQUET_MAGIC = b"PAR1"
 _ENRON_ROOT = "maildir"
 _MAILDIR_FOLDERS = frozenset({"cur", "new"})
@@ -39,7 +48,15 @@ _SYNTHETIC = "synthetic:"
 _WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
-_DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, csv.Error)
+_DAMAGE = (
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    csv.Error,
+)
 
 
 @contextlib.contextmanager
@@ -61,61 +78,42 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
-def open_stream(path: Path) -> BinaryIO:
-    """The bytes of a file, decompressed where it is gzip or xz (by content, not by name)."""
-    with path.open("rb") as file:
-        magic = file.read(len(_XZ_MAGIC))
-    if magic.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, gzip.open(path))
-    if magic == _XZ_MAGIC:
-        return cast(BinaryIO, lzma.open(path))
-    return path.open("rb")
-
-
-def printable(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8 become U+FFFD."""
-    return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
-
-
-def _regular_files(folder: Path) -> Iterator[Path]:
-    """All regular files under `folder`, in the order of their names; links aren't followed."""
-    with os.scandir(folder) as entries:
-        in_order = sorted(entries, key=lambda entry: entry.name)
-    for entry in in_order:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _regular_files(Path(entry.path))
-        elif entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
-
-
-def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
+def _message(path: Path, folder: Path, meter: Meter, prefix: str = "") -> RawMessage:
     """The message in a file of a folder, cut one byte beyond what the parser accepts."""
-    with path.open("rb") as file:
-        data = file.read(LARGEST_MESSAGE + 1)
+    data = head_of(path, LARGEST_MESSAGE + 1)
+    meter.done += len(data)
     return RawMessage(f"{prefix}{printable(path.relative_to(folder).as_posix())}", data)
 
 
 # ---- Opening a source of any format.
 
 
-def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
+def open_source(
+    path: str,
+    format: Format,  # noqa: A002
+    meter: Meter | None = None,
+) -> Iterator[RawMessage | MailFields]:
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time.
 
-    Raises `UserError` for a path that doesn't exist at once, and for what can't be read when
-    the reading gets there.
+    `meter` counts the bytes of files. Raises `UserError` for a path that doesn't exist at once, and
+    for what can't be read when the reading gets there.
     """
     if format == "synthetic":
         return messages(described(path).config)
     if format != "hf" and not Path(path).exists():
         raise _missing(path)
-    return _read(path, format)
+    return _read(path, format, meter or Meter())
 
 
-def _read(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
+def _read(
+    path: str,
+    format: Format,  # noqa: A002
+    meter: Meter,
+) -> Iterator[RawMessage | MailFields]:
     read, nothing = _READERS[format]
     count = 0
     with reading(path):
-        for count, message in enumerate(read(Path(path)), start=1):  # noqa: B007
+        for count, message in enumerate(read(Path(path), meter), start=1):  # noqa: B007
             yield message
     if count == 0:
         raise UserError(f"{printable(path)} holds no {nothing}")
@@ -131,34 +129,31 @@ def _missing(path_or_id: str) -> UserError:
 # ---- Files with one message each: .eml, Maildir, Enron's tree.
 
 
-def _read_eml(path: Path) -> Iterator[RawMessage]:
-    """One message in a file, or all .eml files under a folder."""
-    if not path.is_dir():
-        yield _message(path, path.parent)
-        return
-    for file in _regular_files(path):
-        if file.suffix.lower() == ".eml":
-            yield _message(file, path)
+def _read_eml(path: Path, meter: Meter) -> Iterator[RawMessage]:
+    """One message in a file, or all .eml files of a folder or an archive."""
+    for name, stream in files_with(path, ".eml", meter):
+        yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
 
 
-def _read_maildir(path: Path) -> Iterator[RawMessage]:
+def _read_maildir(path: Path, meter: Meter) -> Iterator[RawMessage]:
     """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
-    for file in _regular_files(path):
+    for file in regular_files(path):
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
             # Without the flags (":2,S"), which change when a mail is read. Where ":" isn't
             # allowed in file names, "!" or ";" stands for it.
-            message = _message(file, path)
+            message = _message(file, path, meter)
             yield message._replace(source=re.split("[:!;]2,", message.source, maxsplit=1)[0])
 
 
-def read_enron(path: Path) -> Iterator[RawMessage]:
+def read_enron(path: Path, meter: Meter) -> Iterator[RawMessage]:
     """`maildir/<owner>/<folder...>/<number>`.
 
     `path` is a tar archive, `maildir`, a folder that holds `maildir`, or one owner's folder.
     """
     if not path.is_dir():
-        with open_stream(path) as stream:
-            for name, data in tar_files(stream, LARGEST_MESSAGE + 1):
+        with meter.decompressed(path) as stream:
+            for name, member in tar_members(stream):
+                data = member.take(LARGEST_MESSAGE + 1)
                 # From `maildir` on, whatever folders an archive puts above it.
                 parts = [part for part in printable(name).split("/") if part not in ("", ".", "..")]
                 start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
@@ -168,80 +163,8 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     owner = root.resolve()
     is_owner = owner.parent.name == _ENRON_ROOT
     prefix = f"{_ENRON_ROOT}/{printable(owner.name)}" if is_owner else _ENRON_ROOT
-    for file in _regular_files(root):
-        yield _message(file, root, f"{prefix}/")
-
-
-# ---- Tar archives, at little more than the cost of reading them.
-
-_BLOCK = tarfile.BLOCKSIZE
-_END = bytes(_BLOCK)
-_OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
-
-
-def tar_files(stream: BinaryIO, limit: int) -> Iterator[tuple[str, bytes]]:
-    """Name and data of the regular files of a tar archive, each cut after `limit` bytes.
-
-    `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
-    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it.
-    """
-    extended: dict[str, str] = {}
-    while (header := stream.read(_BLOCK)) != _END:
-        name, size, kind = _tar_header(header)
-        if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
-            data = _tar_data(stream, size, size)
-            if kind == tarfile.XHDTYPE:
-                extended.update(_pax_records(data))
-            else:
-                extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-            continue
-        name, size = extended.get("path", name), int(extended.get("size", size))
-        extended = {}
-        if kind in tarfile.REGULAR_TYPES and kind != tarfile.GNUTYPE_SPARSE:
-            yield name, _tar_data(stream, size, limit)
-        elif kind == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{printable(name)} is stored as a sparse file")
-        elif kind not in tarfile.SUPPORTED_TYPES or kind == tarfile.GNUTYPE_LONGLINK:
-            _tar_data(stream, size, 0)
-    while block := stream.read(1 << 16):
-        if block.strip(b"\0"):
-            raise tarfile.ReadError("an empty header amid the archive")
-
-
-def _tar_header(header: bytes) -> tuple[str, int, bytes]:
-    """Name, size and kind: the usual header at an eighth of the cost of `tarfile`'s reader."""
-    kind = header[156:157]
-    size, checksum = _OCTAL.fullmatch(header[124:136]), _OCTAL.fullmatch(header[148:156])
-    actual = sum(header) - sum(header[148:156]) + 8 * ord(" ")
-    if kind == tarfile.REGTYPE and size and checksum and int(checksum[1], 8) == actual:
-        name, prefix = (part.partition(b"\0")[0] for part in (header[:100], header[345:500]))
-        path = prefix + b"/" + name if prefix else name
-        return path.decode("utf-8", "surrogateescape"), int(size[1], 8), kind
-    info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-    return info.name, info.size, info.type
-
-
-def _tar_data(stream: BinaryIO, size: int, limit: int) -> bytes:
-    """At most `limit` bytes of a member; the stream then stands behind all of it."""
-    data = stream.read(min(size, limit))
-    left = size - len(data) + -size % _BLOCK
-    while left > 0:
-        skipped = len(stream.read(min(left, 1 << 16)))
-        if skipped == 0:
-            raise tarfile.ReadError("unexpected end of data")
-        left -= skipped
-    return data
-
-
-def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
-    """The records of an extended header: lines of `<length> <name>=<value>`."""
-    while data.strip(b"\0"):
-        digits = data.partition(b" ")[0]
-        if not digits.isdigit() or not len(digits) < int(digits) <= len(data):
-            raise tarfile.ReadError("damaged extended header")
-        record, data = data[len(digits) + 1 : int(digits) - 1], data[int(digits) :]
-        name, _, value = record.decode("utf-8", "surrogateescape").partition("=")
-        yield name, value
+    for file in regular_files(root):
+        yield _message(file, root, meter, f"{prefix}/")
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
@@ -253,18 +176,15 @@ _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ = 1 << 20
 
 
-def _read_mbox(path: Path) -> Iterator[RawMessage]:
-    """A file, or all .mbox files of a folder. `source` is "<file name>#<number>"."""
-    files = _regular_files(path) if path.is_dir() else [path]
-    for file in files:
-        if file == path or file.suffix == ".mbox":
-            with open_stream(file) as stream:
-                for number, (separator, data) in enumerate(_pieces(stream), start=1):
-                    yield RawMessage(
-                        f"{printable(file.name)}#{number}",
-                        _QUOTED.sub(rb"\1", data),
-                        parse_date(" ".join(separator.decode("ascii", "replace").split()[2:])),
-                    )
+def _read_mbox(path: Path, meter: Meter) -> Iterator[RawMessage]:
+    """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
+    for name, stream in files_with(path, ".mbox", meter):
+        for number, (separator, data) in enumerate(_pieces(stream), start=1):
+            yield RawMessage(
+                f"{name.rpartition('/')[2]}#{number}",
+                _QUOTED.sub(rb"\1", data),
+                parse_date(" ".join(separator.decode("ascii", "replace").split()[2:])),
+            )
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
@@ -299,7 +219,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
 _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 
 
-def _read_csv(path: Path) -> Iterator[RawMessage]:
+def _read_csv(path: Path, meter: Meter) -> Iterator[RawMessage]:
     """The column `message` of a CSV file; `source` is the column `file`.
 
     Rows without a message give an empty one, so that they are counted.
@@ -307,7 +227,7 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
     # A field is a whole message; the default limit of 128 KB is far too small.
     csv.field_size_limit(2**31 - 1)
     with (
-        open_stream(path) as stream,
+        meter.decompressed(path) as stream,
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
         rows = csv.reader(text, strict=True)
@@ -324,10 +244,10 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
             raise csv.Error("the last row lacks columns")
 
 
-def _read_huggingface(path: Path) -> Iterator[MailFields]:
+def _read_huggingface(path: Path, meter: Meter) -> Iterator[MailFields]:
     """Parquet files, or all splits of a data set of the hub; `source` is the column file_name."""
     local = path.exists()
-    rows = _parquet_rows(path) if local else _hub_rows(path.as_posix())
+    rows = _parquet_rows(path, meter) if local else _hub_rows(path.as_posix())
     name = printable(path.name if local else path.as_posix())
     for number, row in enumerate(rows, start=1):
         if missing := [column for column in _NEEDED if column not in row]:
@@ -350,13 +270,14 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
         )
 
 
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _parquet_rows(path: Path, meter: Meter) -> Iterator[dict[str, Any]]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     try:
         for file in files:
             with pq.ParquetFile(file) as table:
                 for batch in table.iter_batches(1_000):
                     yield from batch.to_pylist()
+            meter.done += file.stat().st_size
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
 
@@ -387,7 +308,7 @@ def _texts(value: object) -> list[str]:
     return [_text(item) for item in values if item]
 
 
-_READERS: dict[Format, tuple[Callable[[Path], Iterable[RawMessage | MailFields]], str]] = {
+_READERS: dict[Format, tuple[Callable[[Path, Meter], Iterable[RawMessage | MailFields]], str]] = {
     "enron": (read_enron, "files: give the maildir folder or an archive of it"),
     "maildir": (_read_maildir, "mail in cur or new: give a Maildir folder"),
     "mbox": (_read_mbox, 'mbox mail: messages start with a "From " line there'),
@@ -472,33 +393,33 @@ def _format_of_folder(folder: Path) -> Format | None:
     folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
     if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
         return "maildir"
-    for file in itertools.islice(_regular_files(folder), _LOOKED_AT):
-        head = _head(file)
-        if head.startswith(_PARQUET_MAGIC):
-            return "hf"
-        if file.suffix == ".mbox" and _SEPARATOR.match(head.partition(b"\n")[0]):
-            return "mbox"
-        if _looks_like_mail(head):
-            if file.suffix.lower() == ".eml":
-                return "eml"
-            if _NUMBERED.fullmatch(file.name) and file.parent != folder:
-                return "enron"
-    return None
+    files = itertools.islice(regular_files(folder), _LOOKED_AT)
+    return next(filter(None, (_format_of_entry(file, folder) for file in files)), None)
+
+
+def _format_of_entry(file: Path, folder: Path) -> Format | None:
+    """The format of a folder that holds this file."""
+    if file.name.lower().endswith(ARCHIVES):
+        inside = _format_of_file(file)
+        return inside if inside in ("mbox", "eml") else None
+    head = _head(file)
+    if head.startswith(_PARQUET_MAGIC):
+        return "hf"
+    if file.suffix == ".mbox" and _SEPARATOR.match(head.partition(b"\n")[0]):
+        return "mbox"
+    if not _looks_like_mail(head):
+        return None
+    if file.suffix.lower() == ".eml":
+        return "eml"
+    return "enron" if _NUMBERED.fullmatch(file.name) and file.parent != folder else None
 
 
 def _format_of_file(file: Path) -> Format | None:
     head = _head(file)
     if head.startswith(_PARQUET_MAGIC):
         return "hf"
-    try:
-        _tar_header(head[:_BLOCK])
-    except tarfile.HeaderError:
-        pass
-    else:
-        with open_stream(file) as stream:
-            names = [name for name, _ in itertools.islice(tar_files(stream, 0), _LOOKED_AT)]
-        numbered = [name for name in names if _NUMBERED.fullmatch(name.rpartition("/")[2])]
-        return "enron" if any("/" in name for name in numbered) else None
+    if (inside := members(file, Meter())) is not None:
+        return next(filter(None, (_format_of_member(name) for name, _ in inside)), None)
     first_line = head.partition(b"\n")[0]
     if _SEPARATOR.match(first_line):
         return "mbox"
@@ -508,8 +429,17 @@ def _format_of_file(file: Path) -> Format | None:
     return "eml" if _looks_like_mail(head) else None
 
 
+def _format_of_member(name: str) -> Format | None:
+    """The format of an archive that holds a file of that name."""
+    folder, _, base = name.rpartition("/")
+    if _NUMBERED.fullmatch(base) and folder:
+        return "enron"
+    by_ending: dict[str, Format] = {".mbox": "mbox", ".eml": "eml"}
+    return by_ending.get(Path(base).suffix.lower())
+
+
 def _head(file: Path) -> bytes:
-    with open_stream(file) as stream:
+    with Meter().decompressed(file) as stream:
         return stream.read(1 << 16)
 
 

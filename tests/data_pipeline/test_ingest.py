@@ -29,6 +29,7 @@ from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.ingest import batch
+from data_pipeline.ingest.archives import Meter
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
@@ -466,7 +467,7 @@ def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
 def test_nasty_real_messages_are_parsed(real_inbox: RealInbox) -> None:
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
-    nasty = [each for each in read_enron(real_inbox.archive) if each.source in wanted]
+    nasty = [each for each in read_enron(real_inbox.archive, Meter()) if each.source in wanted]
     assert {each.source for each in nasty} == wanted
     for message in nasty:
         email = parse_message(message)
@@ -476,7 +477,7 @@ def test_nasty_real_messages_are_parsed(real_inbox: RealInbox) -> None:
 
 
 def test_any_order_of_real_mail_gives_the_same_file(real_inbox: RealInbox, tmp_path: Path) -> None:
-    messages = list(read_enron(real_inbox.archive))
+    messages = list(read_enron(real_inbox.archive, Meter()))
     Random(0).shuffle(messages)
     db = tmp_path / "inbox.duckdb"
     make_inbox(db, messages, default_rules("enron"))

@@ -5,6 +5,7 @@ import datetime as dt
 import io
 import lzma
 import tarfile
+import zipfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
+from data_pipeline.ingest.archives import printable, tar_members
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
-from data_pipeline.ingest.sources import (
-    described,
-    detect,
-    open_source,
-    printable,
-    questions_of,
-    tar_files,
-)
+from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import plain_connection
 from tests.formats import WRITERS, archive_writer, parsed, write_enron, write_maildir
@@ -271,6 +266,16 @@ def parquet(rows: dict[str, list[Any]]) -> bytes:
     return buffer.getvalue()
 
 
+def zipped(*, encrypted: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("Mail/All.mbox", b"From a@x Mon Apr 03 12:00:00 2017\nSubject: s\n\nx\n")
+    # The flags in the archive's directory.
+    directory = buffer.getvalue().index(b"PK\x01\x02") + 8
+    buffer.getbuffer()[directory] |= encrypted
+    return buffer.getvalue()
+
+
 CSV = b"file,message\n"
 
 
@@ -278,6 +283,8 @@ CSV = b"file,message\n"
     ("name", "data", "advice"),
     [
         ("enron", b"\xfd7zXZ\0" + b"nonsense" * 100, "damaged .* again"),
+        ("mbox", zipped()[:-30], "damaged .* again"),
+        ("mbox", zipped(encrypted=True), "is encrypted; unpack it"),
         ("csv", CSV + b'a/1.,"Subject: s\n\nhalf a mes', "cut off .*unexpected end of data"),
         ("csv", CSV + b'a/1.,"one"\na/2.,"broken" quote"\na/3.,"three"\n', "expected after"),
         ("csv", CSV + b'a/1.,"one"\na/2.', "the last row lacks columns"),
@@ -333,7 +340,7 @@ def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
 
 
 def found(data: bytes) -> list[tuple[str, bytes]]:
-    return list(tar_files(io.BytesIO(data), LIMIT))
+    return [(name, file.take(LIMIT)) for name, file in tar_members(io.BytesIO(data))]
 
 
 @given(members, st.sampled_from(TAR_FORMATS))
