@@ -6,7 +6,8 @@ the offline policy one question of the world's test split, and shows the gold an
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +18,18 @@ from art_e import __version__
 from art_e.cli import output
 from art_e.cli.ask import OFFLINE_NOTE, answer_question, begin_run, exit_for, show_answer
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument
-from art_e.cli.output import console, example, note, plural, print_json, print_line, progress, text
+from art_e.cli.output import (
+    console,
+    example,
+    note,
+    one_line,
+    plural,
+    pressed_key,
+    print_json,
+    print_line,
+    progress,
+    text,
+)
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -27,7 +39,7 @@ from art_e.storage import home, write_whole
 from art_e.text import digest
 from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import IngestReport, Source
+from data_pipeline.ingest.build import Candidate, IngestReport, Source
 from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
@@ -41,6 +53,8 @@ _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
 # The world of the tour.
 SIZE, SEED = 2_000, 0
+# An address is an owner by itself if so much of the mail is its.
+LEAST_SHARE = 0.5
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -62,10 +76,16 @@ def ingest(
         FormatName, Option("--format", help="Format of the sources; auto detects it.")
     ] = "auto",
     owner: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Put all this mail into this inbox, too.")
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="Whose mail it is: that inbox holds all of it [default: inferred for mbox,"
+            " Maildir and .eml].",
+        ),
     ] = None,
-    append: Annotated[
-        bool, Option("--append", help="Add to the file instead of replacing it.")
+    append: Annotated[bool, Option("--append", help="Add to the file if it is there.")] = False,
+    replace: Annotated[
+        bool, Option("--replace", help="Make the file anew if it is there.")
     ] = False,
     limit: Annotated[
         int | None, Option(metavar="N", min=1, help="Read at most N messages.")
@@ -95,7 +115,9 @@ def ingest(
     if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
     path = chosen_db(db)
-    _check_target(path)
+    if append and replace:
+        raise UserError("--append and --replace exclude each other: drop one")
+    _check_target(path, may_change=append or replace)
 
     def rules(name: Format) -> Rules:
         if no_filter:
@@ -154,8 +176,18 @@ def read_sources(
             advance(so_far - read, meter.done - size)
             read, size = so_far, meter.done
 
+        personal = {"mbox", "maildir", "eml"}.issuperset(formats)
+
+        def choose_owner(candidates: list[Candidate]) -> str | None:
+            return _owner(owner, candidates) if owner is not None or personal else None
+
         report = run_ingest(
-            opened, path, owner=owner, append=append, limit=limit, on_progress=on_progress
+            opened,
+            path,
+            choose_owner=choose_owner,
+            append=append,
+            limit=limit,
+            on_progress=on_progress,
         )
     if not worlds:
         return report, None
@@ -172,8 +204,9 @@ def read_sources(
     return report, file
 
 
-def _check_target(path: Path) -> None:
-    """Refuse to replace anything but an inbox file: `--db` may name the user's mail."""
+def _check_target(path: Path, *, may_change: bool) -> None:
+    """Refuse to replace anything but an inbox file (`--db` may name the user's mail), and that
+    only if it `may_change`."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
     if not path.exists():
@@ -182,6 +215,42 @@ def _check_target(path: Path) -> None:
         head = file.read(_MAGIC_AT + len(_DUCKDB_MAGIC))
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
+    if head and not may_change:
+        raise UserError(
+            f"{path} {_held_by(path)}: --append adds to it, --replace makes it anew, and another"
+            " --db leaves it alone"
+        )
+
+
+def _held_by(path: Path) -> str:
+    """What an inbox file holds, in words."""
+    try:
+        with InboxFile(path) as file:
+            owners, stored = file.owners(), file.counts["stored"]
+    except UserError:
+        return "is an inbox file that can't be read"
+    return " of ".join([f"holds {plural(stored, 'mail')}", *[", ".join(owners)] * bool(owners)])
+
+
+def _owner(given: str | None, candidates: Sequence[Candidate]) -> str | None:
+    """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
+    likely = [f"{one_line(each.address)} ({plural(each.mails, 'mail')})" for each in candidates]
+    if given is not None:
+        if likely and not any(each.address == given for each in candidates):
+            note(f"owner: {given}; most mail is of {', '.join(likely)}")
+        return given
+    if not candidates or candidates[0].share < LEAST_SHARE:
+        note("no owner: no address has most of the mail; --owner ADDRESS names one")
+        return None
+    address = candidates[0].address
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
+        if pressed_key("[y]es [n]o", "yn", "answers") != "y":
+            note("no owner: --owner ADDRESS --replace names one")
+            return None
+    else:
+        note(f"owner: {likely[0]}; if that is wrong: --owner ADDRESS --replace")
+    return address
 
 
 def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iterator[str]:
@@ -189,7 +258,8 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     counts = report.counts
     rows = {"read": counts["read"], "stored": counts["stored"]}
     if counts["junk"]:
-        rows["of these spam or trash: left out of search and ask without --all"] = counts["junk"]
+        what = "of these spam, trash or drafts: left out of search and ask without --all"
+        rows[what] = counts["junk"]
     rows["duplicates"] = counts["duplicates"]
     for stage in ("filtered", "quarantined"):
         rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}

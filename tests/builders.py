@@ -91,10 +91,15 @@ def date_header(day: int, hour: int = 9) -> str:
 
 
 def make_inbox(
-    path: Path, messages: Iterable[RawMessage], rules: Rules | None = None, **options: Any
+    path: Path,
+    messages: Iterable[RawMessage],
+    rules: Rules | None = None,
+    owner: str | None = None,
+    **options: Any,
 ) -> IngestReport:
     """Ingest `messages` into `path`."""
-    return ingest([Source(messages, rules or Rules())], path, **options)
+    source = Source(messages, rules or Rules())
+    return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
 def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:

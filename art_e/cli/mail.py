@@ -42,7 +42,7 @@ def inboxes(
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the inboxes of the file, the one with most mail first."""
+    """List the inboxes of the file: owners, then the ones with most mail."""
     with InboxFile(chosen_db(db)) as file:
         listed = file.inboxes(limit)
         total = int(file.counts["inboxes"])

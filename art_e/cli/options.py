@@ -27,9 +27,7 @@ AsOfOption = Annotated[
     str | None,
     Option("--as-of", metavar="DATE", help="YYYY-MM-DD: mail sent after that day does not exist."),
 ]
-AllOption = Annotated[
-    bool, Option("--all", help="Search spam and trash too, as Gmail labels them.")
-]
+AllOption = Annotated[bool, Option("--all", help="Search spam, trash and drafts too.")]
 OutOption = Annotated[
     Path | None,
     Option("--out", metavar="DIR", help="Folder of the run [default: a new one in runs/]."),

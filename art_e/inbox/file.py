@@ -44,7 +44,7 @@ class InboxFile:
     def __init__(self, path: Path, *, junk: bool = False) -> None:
         self.path = path
         self._parties = "(FROM parties UNION ALL FROM junk_parties)" if junk else "parties"
-        rebuild = f"art-e ingest SOURCE --db {path}"
+        rebuild = f"art-e ingest SOURCE --replace --db {path}"
         if not path.is_file():
             raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
         # A new database with the file attached: `duckdb.connect(path)` would return the file as it
@@ -150,15 +150,18 @@ class InboxFile:
         return [address for (address,) in rows]
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
-        """Every address of the file (or the `limit` largest), the one with most mail first."""
+        """Every address of the file (or the first `limit`): owners, then those with most mail."""
         rows = self.execute(
             """
             SELECT address, any_value(emails),
                 count(DISTINCT email_id) FILTER (role = 'from'),
                 count(DISTINCT email_id) FILTER (role IN ('to', 'cc', 'bcc'))
-            FROM (SELECT * FROM addresses ORDER BY emails DESC, address LIMIT ?)
-                JOIN parties USING (address_id)
-            GROUP BY address ORDER BY any_value(emails) DESC, address
+            FROM (
+                SELECT *, address_id IN (
+                    SELECT address_id FROM parties WHERE role = 'owner'
+                ) AS owns FROM addresses ORDER BY owns DESC, emails DESC, address LIMIT ?
+            ) JOIN parties USING (address_id)
+            GROUP BY address ORDER BY any_value(owns) DESC, any_value(emails) DESC, address
             """,
             [limit if limit is not None else 2**31],
         ).fetchall()

@@ -17,7 +17,11 @@ CREATE TABLE emails (
     source VARCHAR NOT NULL,           -- where the kept copy was read
     content_digest BLOB NOT NULL,      -- of sender, subject and body; what makes two mails copies
     any_id BOOLEAN NOT NULL,           -- copies under other message ids were duplicates of it
-    junk BOOLEAN NOT NULL              -- every copy carries Gmail's label for spam or trash
+    junk BOOLEAN NOT NULL,             -- every copy is labelled as spam, trash or a draft
+    labels VARCHAR[] NOT NULL,         -- of all copies, in the mailbox that was imported
+    reference_ids VARCHAR[] NOT NULL,  -- message ids of the mails that it follows, the nearest last
+    gmail_thread VARCHAR NOT NULL,     -- Gmail's name of its thread, or empty
+    delivered_to VARCHAR NOT NULL      -- the address that got it, as its server wrote, or empty
 );
 
 -- Dropped copies: their message ids, the mail that stands for them, and where they were read.

@@ -36,6 +36,8 @@ _MAILS = pa.schema({
     "utc_offset": pa.int16(), "subject": pa.string(), "from_address": pa.string(),
     "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
     "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
+    "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
+    "gmail_thread": pa.string(), "delivered_to": pa.string(),
 })  # fmt: skip
 _OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
@@ -74,11 +76,10 @@ class StoredMail(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A batch as it goes to a worker. `owner` owns every mail of it, besides its parties."""
+    """A batch as it goes to a worker."""
 
     items: Sequence[RawMessage | MailFields | StoredMail]
     rules: Rules
-    owner: str | None
 
 
 class BatchTables(NamedTuple):
@@ -102,7 +103,6 @@ def process(job: Job) -> BatchTables:
     """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
     kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
-    owners = () if job.owner is None else (job.owner,)
     for item in job.items:
         if isinstance(item, StoredMail):
             kept.append(item)
@@ -113,7 +113,7 @@ def process(job: Job) -> BatchTables:
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
         else:
-            kept.append(StoredMail(email, job.rules.any_id, owners))
+            kept.append(StoredMail(email, job.rules.any_id, ()))
     return _tables(kept, skipped)
 
 
@@ -157,6 +157,10 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "content_digest": digests,
         "any_id": [each.any_id for each in kept],
         "junk": [email.junk for email in emails],
+        "labels": [email.labels for email in emails],
+        "reference_ids": [email.references for email in emails],
+        "gmail_thread": [email.gmail_thread for email in emails],
+        "delivered_to": [email.delivered_to for email in emails],
     }
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
     return BatchTables(

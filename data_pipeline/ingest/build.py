@@ -47,6 +47,14 @@ class Source(NamedTuple):
     rules: Rules
 
 
+class Candidate(NamedTuple):
+    """An address that mail is likely to belong to, with how many mails, and their share, say so."""
+
+    address: str
+    mails: int
+    share: float
+
+
 @dataclass(frozen=True, slots=True)
 class IngestReport:
     """What became of every message. `counts` are those of the whole file."""
@@ -72,18 +80,19 @@ def ingest(
     sources: Sequence[Source],
     db: Path,
     *,
-    owner: str | None = None,
+    choose_owner: Callable[[list[Candidate]], str | None] = lambda _: None,
     append: bool = False,
     limit: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> IngestReport:
     """Read all `sources`, or their first `limit` messages, into the inbox file `db`.
 
-    `on_progress` gets the number of messages read so far. Raises `UserError` where a source can't
+    `choose_owner` gets the addresses that the new mail is likely to belong to, the likeliest first,
+    and gives the one whose inbox holds all of it, besides those of its parties. `on_progress` gets
+    the number of messages read so far. Raises `UserError` where a source can't
     be read, no message was found, or another ingest is writing the same file.
     """
     started = time.perf_counter()
-    owner = None if owner is None else owner.strip().lower()
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0
     busy = f"another ingest is writing {db}; wait for it to end"
@@ -91,23 +100,25 @@ def ingest(
         old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
         old_counts = {"read": 0, "stored": 0} if old is None else old.counts
         build = opened.enter_context(InboxBuild(db))
-        jobs = _jobs(sources, owner, limit)
+        jobs = _jobs(sources, limit)
         if old is not None:
             jobs = itertools.chain(_stored_jobs(old), jobs)
             build.carry_over(old.path)
         for job, batch in processed(jobs):
-            build.add(batch)
+            build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
             read += sum(not isinstance(item, StoredMail) for item in job.items)
             on_progress(read)
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
+        if (owner := choose_owner(build.candidates())) is not None:
+            build.set_owner(owner)
         build.deduplicate()
         counts = build.finish(read + old_counts["read"])
     seconds = time.perf_counter() - started
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
 
 
-def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> Iterator[Job]:
+def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
     left = limit
     for source in sources:
         batch: list[RawMessage | MailFields] = []
@@ -117,19 +128,22 @@ def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> It
             size += len(message.data if isinstance(message, RawMessage) else message.body)
             left = None if left is None else left - 1
             if len(batch) >= BATCH_MESSAGES or size >= _BATCH_BYTES:
-                yield Job(batch, source.rules, owner)
+                yield Job(batch, source.rules)
                 batch, size = [], 0
         if batch:
-            yield Job(batch, source.rules, owner)
+            yield Job(batch, source.rules)
 
 
 def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     """The mails of the file being added to."""
     rows = old.execute(
         """
-        SELECT any_id, coalesce(owned.owners, []), e.source, message_id, sent_at, subject,
+        SELECT any_id, coalesce(owned.owners, []), labels, reference_ids,
             {'address': from_address, 'name': from_name},
-            to_recipients, cc_recipients, bcc_recipients, body, junk, utc_offset
+            to_recipients, cc_recipients, bcc_recipients,
+            {'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
+             'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
+             'delivered_to': delivered_to}
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
             FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
@@ -139,12 +153,19 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
-        for any_id, owners, source, name, sent, subject, sender, *roles, body, junk, zone in chunk:
+        for any_id, owners, labels, references, sender, *roles, rest in chunk:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-            writer = Mailbox(**sender)
-            email = ParsedEmail(source, name, sent, subject, writer, to, cc, bcc, body, junk, zone)
+            email = ParsedEmail(
+                sender=Mailbox(**sender),
+                to=to,
+                cc=cc,
+                bcc=bcc,
+                labels=tuple(labels),
+                references=tuple(references),
+                **rest,
+            )
             items.append(StoredMail(email, any_id, tuple(owners)))
-        yield Job(items, Rules(), None)
+        yield Job(items, Rules())
 
 
 class InboxBuild:
@@ -158,7 +179,7 @@ class InboxBuild:
             if partial.fullmatch(each.name):
                 shutil.rmtree(each)
         self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
-        self._rows = 0
+        self._rows = self._stored = 0
         self._terms: dict[str, int] = {}
         self._words: dict[str, int] = {}
 
@@ -184,8 +205,9 @@ class InboxBuild:
         self._connection.close()
         shutil.rmtree(self._folder)
 
-    def add(self, batch: BatchTables) -> None:
-        """Take one worker's tables in; their rows and terms get the build's numbers."""
+    def add(self, batch: BatchTables, *, stored: bool = False) -> None:
+        """Take one worker's tables in; their rows and terms get the build's numbers. The mails that
+        the file `stored` before come first."""
         terms = self._term_ids(batch.stems)
         postings = batch.postings.set_column(
             1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
@@ -195,6 +217,7 @@ class InboxBuild:
             rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
             self._insert(name, table.set_column(0, "row", pa.array(rows)))
         self._rows += batch.mails.num_rows
+        self._stored = self._rows if stored else self._stored
         word_terms = terms[batch.words["term"].to_numpy()].tolist()
         self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
         if batch.skipped:
@@ -210,6 +233,31 @@ class InboxBuild:
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
+
+    def candidates(self) -> list[Candidate]:
+        """The addresses that the new mail is likely to belong to: to which most was delivered, as
+        servers note it, or else which most of it has as sender or recipient."""
+        mails = f"FROM staging.mails WHERE row >= {self._stored}"
+        for source in (
+            f"SELECT row, delivered_to AS address {mails}",
+            f"SELECT row, from_address AS address {mails} UNION ALL"
+            f" SELECT row, address FROM staging.recipients WHERE row >= {self._stored}",
+        ):
+            rows = self._run(
+                "SELECT address, count(DISTINCT row) AS mails,"
+                f" mails / (SELECT count(*) {mails}) FROM ({source}) WHERE address <> ''"
+                " GROUP BY address ORDER BY mails DESC, address LIMIT 3"
+            ).fetchall()
+            if rows:
+                return [Candidate(*row) for row in rows]
+        return []
+
+    def set_owner(self, owner: str) -> None:
+        """Put all the new mail into this address's inbox, too."""
+        self._run(
+            "INSERT INTO staging.owners SELECT row, ? FROM staging.mails WHERE row >= ?",
+            [owner, self._stored],
+        )
 
     def deduplicate(self) -> None:
         """Merge the copies; nothing can be added after it."""

@@ -6,14 +6,20 @@ WITH listed AS (
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 1) AS cc_list,
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 2) AS bcc_list
     FROM recipients GROUP BY email_id
+),
+labelled AS (
+    SELECT kept, list_sort(list_distinct(flatten(list(labels)))) AS labels, bool_and(junk) AS junk,
+        max(gmail_thread) AS gmail_thread,
+        -- one copy that may stand under any id makes the mail one
+        bool_or(any_id) AS any_id
+    FROM members JOIN staging.mails USING (row) GROUP BY kept
 )
 SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
-    m.body, m.length, m.source, m.content_digest,
-    -- one copy that may stand under any id makes the mail one
-    EXISTS (SELECT 1 FROM copies AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND c.any_id),
-    NOT EXISTS (SELECT 1 FROM staging.mails AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND NOT c.junk)
-FROM kept AS k JOIN staging.mails AS m USING (row) LEFT JOIN listed USING (email_id)
+    m.body, m.length, m.source, m.content_digest, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
+    m.delivered_to
+FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
+    LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;
 
 INSERT INTO inbox.aliases

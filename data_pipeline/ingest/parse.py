@@ -12,6 +12,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
 
@@ -42,6 +43,7 @@ from data_pipeline.ingest.headers import (
     without_stray_quoted_printable,
     zoned,
 )
+from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
     MailFields,
@@ -337,13 +339,10 @@ def _file_name(part: Part) -> str:
 # ---- The message.
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
-
-# Gmail exports labels in the language of the account: English, German, French, Spanish, Italian,
-# Dutch, Portuguese, Polish, Danish and Norwegian, Swedish. Spam is "Spam" in all of them.
-_JUNK_LABELS = frozenset(
-    "spam trash bin papierkorb corbeille papelera cestino prullenbak lixeira lixo kosz papirkurv"
-    " papperskorg papperskorgen".split()
-)
+_LONGEST_THREAD = 40
+# RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
+_MOST_REFERENCES = 30
+_REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
 
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
 _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
@@ -370,7 +369,13 @@ def _parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
     headers, body = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
         return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
-    return compose(source, headers, body, raw.envelope_date)
+    email = compose(source, headers, body, raw.envelope_date)
+    labels, thread = raw.labels, ""
+    if raw.in_mbox:
+        labels = in_order([*labels, *of_mbox(headers)])
+        thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
+    junk = not LEFT_OUT.isdisjoint(labels)
+    return replace(email, labels=labels, junk=junk, gmail_thread=thread)
 
 
 def message_by_email(data: bytes) -> PlainMessage:
@@ -386,7 +391,8 @@ def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
 ) -> ParsedEmail:
     """The mail of a header block and a body that is text already."""
-    labels = decode_words(headers.first("x-gmail-labels")).split(",")
+    ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
+    delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
     date = most_plausible(
         parse_date(headers.first("date")),
         parse_date(headers.first("received").rpartition(";")[2]),
@@ -400,7 +406,8 @@ def compose(
         sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
         recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
         body=body,
-        junk=any(label.strip(' "').casefold() in _JUNK_LABELS for label in labels),
+        references=tuple(dict.fromkeys(_REFERENCE.findall(ids)))[-_MOST_REFERENCES:],
+        delivered_to=next((box.address for box in mailboxes(delivered) if box.address), ""),
     )
 
 
@@ -430,7 +437,8 @@ def _email(
     sender: Mailbox,
     recipients: Iterable[Iterable[str]],
     body: str,
-    junk: bool = False,
+    references: tuple[str, ...] = (),
+    delivered_to: str = "",
 ) -> ParsedEmail:
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
@@ -448,7 +456,20 @@ def _email(
     minutes = int(offset.total_seconds()) // 60 if offset else 0
     clean_id = _clean_message_id(message_id) or derived_message_id(sent_at, sender, subject, body)
     to, cc, bcc = roles
-    return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body, junk, minutes)
+    return ParsedEmail(
+        source,
+        clean_id,
+        sent_at,
+        subject,
+        sender,
+        to,
+        cc,
+        bcc,
+        body,
+        utc_offset=minutes,
+        references=references,
+        delivered_to=delivered_to,
+    )
 
 
 def _clean_message_id(value: str) -> str:

@@ -19,12 +19,14 @@ class RawMessage(NamedTuple):
 
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
-    missing or absurd.
+    missing or absurd. `labels` are the container's; those in headers count only `in_mbox`.
     """
 
     source: str
     data: bytes
     envelope_date: dt.datetime | None = None
+    labels: tuple[str, ...] = ()
+    in_mbox: bool = False
 
 
 class MailFields(NamedTuple):
@@ -47,8 +49,10 @@ class ParsedEmail:
 
     `message_id` has its angle brackets; it is derived from the content where the message has
     none. `sent_at` is naive UTC, None without a plausible date; `utc_offset` is its own zone's, in
-    minutes. An address stands once in `to`, `cc` or `bcc`. `body` has "\\n" line ends. `junk`: its
-    owner has it in spam or trash.
+    minutes. An address stands once in `to`, `cc` or `bcc`. `body` has "\\n" line ends.
+    `junk`: its owner has it in spam, trash or drafts, as one of its `labels` says.
+    `references` are the message ids of the mails that it follows, the nearest last;
+    `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
     """
 
     source: str
@@ -62,6 +66,10 @@ class ParsedEmail:
     body: str
     junk: bool = False
     utc_offset: int = 0
+    labels: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    gmail_thread: str = ""
+    delivered_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from data_pipeline.ingest.archives import (
     tar_members,
 )
 from data_pipeline.ingest.headers import parse_date
+from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
@@ -139,10 +140,11 @@ def _read_maildir(path: Path, meter: Meter) -> Iterator[RawMessage]:
     """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
     for file in regular_files(path):
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
-            # Without the flags (":2,S"), which change when a mail is read. Where ":" isn't
-            # allowed in file names, "!" or ";" stands for it.
+            # Without the flags (":2,S"), which change when a mail is read.
             message = _message(file, path, meter)
-            yield message._replace(source=re.split("[:!;]2,", message.source, maxsplit=1)[0])
+            labels = of_maildir(printable(file.parent.relative_to(path).as_posix()), file.name)
+            source = BEFORE_FLAGS.split(message.source, maxsplit=1)[0]
+            yield message._replace(source=source, labels=labels)
 
 
 def read_enron(path: Path, meter: Meter) -> Iterator[RawMessage]:
@@ -184,6 +186,8 @@ def _read_mbox(path: Path, meter: Meter) -> Iterator[RawMessage]:
                 f"{name.rpartition('/')[2]}#{number}",
                 _QUOTED.sub(rb"\1", data),
                 parse_date(" ".join(separator.decode("ascii", "replace").split()[2:])),
+                of_file(name),
+                in_mbox=True,
             )
 
 

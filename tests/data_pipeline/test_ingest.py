@@ -241,7 +241,7 @@ def indexed(of: str) -> list[str]:
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
-    batch = process(Job(fields, Rules(), None))
+    batch = process(Job(fields, Rules()))
     postings: Counter[tuple[int, str]] = Counter()
     found: list[str] = []
     lengths = []
@@ -291,6 +291,7 @@ def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Pat
     assert list(report) == SUMS
     assert (report["read"], report["stored"], report["duplicates"]) == (4, 2, 1)
     assert report["quarantined"] == {"empty": 1}
+    assert report["messages_per_second"] == pytest.approx(4 / report["seconds"], rel=0.05)
     shown = art_e("ingest", eml / "0.eml", "--db", db)
     assert shown.exit_code == 0 and shown.stderr == ""
     for line in ("1  read", "1  stored", "0  duplicates", f"art-e inboxes --db {db}"):

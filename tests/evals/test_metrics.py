@@ -262,6 +262,39 @@ def test_variance_is_split_into_inboxes_questions_and_repeats() -> None:
     assert figures_of([scored("right"), scored("wrong")])["variance"] is None
 
 
+def test_variance_of_a_balanced_run_is_that_of_the_textbook() -> None:
+    """With equal cells the components follow from three mean squares."""
+    inboxes, questions, repeats = 3, 4, 5
+    hits = np.random.default_rng(3).random((inboxes, questions, repeats)) < [
+        [[0.9]],
+        [[0.5]],
+        [[0.2]],
+    ]
+    hits[:, 0] = True
+    episodes = [
+        scored(
+            "right" if hits[place] else "wrong",
+            asked=question(
+                10 * place[0] + place[1], kind="lookup", inbox_address=f"b{place[0]}@test.example"
+            ),
+            repeat=place[2],
+        )
+        for place in np.ndindex(hits.shape)
+    ]
+    right = hits.astype(float)
+    cells, boxes = right.mean(axis=2), right.mean(axis=(1, 2))
+    within = ((right - cells[..., None]) ** 2).sum() / (inboxes * questions * (repeats - 1))
+    between = repeats * ((cells - boxes[:, None]) ** 2).sum() / (inboxes * (questions - 1))
+    apart = questions * repeats * boxes.var(ddof=1)
+    parts = np.array(
+        [(apart - between) / (questions * repeats), (between - within) / repeats, within]
+    )
+    assert (parts > 0).all()
+    found = figures_of(episodes)["variance"]
+    shares = [found[name]["value"] for name in ("inbox", "question", "sampling")]
+    assert shares == pytest.approx(parts / parts.sum())
+
+
 def test_risk_falls_with_coverage_where_scores_tell() -> None:
     outcomes: list[Outcome] = ["right", "right", "wrong", "abstained", "wrong"]
     scores = [0.9, 0.8, 0.4, None, 0.1]

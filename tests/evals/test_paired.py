@@ -141,6 +141,10 @@ def test_holm_keeps_the_order_and_never_lowers_a_p(ps: list[float]) -> None:
     assert [corrected[each] for each in order] == sorted(corrected)
 
 
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+
+
 @pytest.mark.parametrize("inboxes", [4, 8, 30])
 @pytest.mark.parametrize("icc", [0.0, 0.05, 0.1])
 def test_equal_models_are_seldom_told_apart(inboxes: int, icc: float) -> None:

@@ -278,7 +278,7 @@ def _digest(path: Path) -> str:
 def make_inbox(profile: Profile, folder: Path) -> None:
     """Ingest the mail."""
     form, limit = profile.ingest.format, profile.ingest.limit
-    mail_commands.ingest(list(profile.sources), folder / INBOX, form, limit=limit)
+    mail_commands.ingest(list(profile.sources), folder / INBOX, form, replace=True, limit=limit)
 
 
 def make_golden(profile: Profile, mail: Step, folder: Path) -> None:

@@ -165,6 +165,9 @@ def test_as_of_includes_its_day(file: InboxFile) -> None:
     assert file.open_inbox(BOB, day(5)).search([]) == []
     assert len(file.open_inbox(BOB, dt.date.min)) == 0
     assert len(file.open_inbox(BOB, dt.date.max)) == 7
+    *later, _, _, _, _ = message_ids(file.open_inbox(BOB).search([]))
+    assert len(later) == 4
+    assert file.open_inbox(BOB, day(9)).read_many(later) == [None] * 4
 
 
 def test_a_hit_shows_its_mail(inbox: Inbox) -> None:
@@ -202,6 +205,16 @@ def test_the_snippet_is_the_stretch_with_most_words() -> None:
     stretches = ["alpha", "alpha alpha beta", "beta alpha gamma", "gamma"]
     body = f" {FILLER}".join(stretches)
     assert "beta alpha gamma" in cut_snippet(body, stems(["alpha", "beta", "gamma"]))
+
+
+def test_the_snippet_begins_and_ends_between_words() -> None:
+    body = "four " * 100 + "needle " + "seven77 " * 100
+    start = body.rindex(" ", 0, body.index("needle") - SNIPPET_CHARS // 6) + 1
+    end = body.rindex(" ", 0, body.index("needle") - SNIPPET_CHARS // 6 + SNIPPET_CHARS)
+    assert cut_snippet(body, ["needl"]) == f"...{body[start:end].strip()}..."
+    # At the start and at the end nothing is cut off.
+    assert cut_snippet(body, ["four"]).startswith("four four")
+    assert cut_snippet("four " * 100 + "needle", ["needl"]).endswith(" needle")
 
 
 @pytest.mark.parametrize("word", ["NAÏVE", "aging", "happy", "moving", "2001"])
