@@ -6,6 +6,7 @@ the offline policy one question of the world's test split, and shows the gold an
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -61,7 +62,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(
     epilog=example(
-        "art-e ingest ~/Downloads/takeout-*.zip --owner me@example.com",
+        "art-e ingest ~/Downloads/takeout-*.zip",
         "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
         "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
     )
@@ -245,7 +246,10 @@ def _owner(given: str | None, candidates: Sequence[Candidate]) -> str | None:
     address = candidates[0].address
     if sys.stdin.isatty() and sys.stderr.isatty():
         note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
-        if pressed_key("[y]es [n]o", "yn", "answers") != "y":
+        key = pressed_key("[y]es [n]o", "yn", "answers")
+        if key == "q":
+            signal.raise_signal(signal.SIGINT)
+        if key == "n":
             note("no owner: --owner ADDRESS --replace names one")
             return None
     else:
@@ -307,7 +311,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
         )
         console().print(expected, soft_wrap=True)
         print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
-        print_line("  art-e ingest ~/mail.mbox --owner you@example.com")
+        print_line("  art-e ingest ~/Downloads/takeout-*.zip")
         print_line("  art-e search invoice march")
         print_line('  art-e ask "When does the lease end?" --trace')
     exit_for(answered.trajectory)

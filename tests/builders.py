@@ -331,7 +331,7 @@ class Material(NamedTuple):
 def material(file: InboxFile, inboxes: int = 40, words: int = 400) -> Material:
     """The `inboxes` largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
-    summaries = file.inboxes(limit=inboxes)
+    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:inboxes]
     rows = file.execute("SELECT word FROM terms ORDER BY word").fetchall()
     terms = [word for (word,) in rows]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")

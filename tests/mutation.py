@@ -59,7 +59,7 @@ AREAS = {
     "reward": Area(("training/reward.py",), ("tests/training/test_reward.py",)),
     "copies": Area(
         ("data_pipeline/ingest/*.sql", "data_pipeline/ingest/b[ua]*.py"),
-        (*_INGEST, "tests/art_e/inbox", "tests/art_e/cli/test_junk.py"),
+        (*_INGEST, "tests/art_e/inbox", "tests/data_pipeline/test_labels.py"),
     ),
     "parser": Area(
         ("data_pipeline/ingest/parse.py", "data_pipeline/ingest/headers.py"),

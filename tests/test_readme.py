@@ -149,7 +149,8 @@ def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> 
 def reader_environment(folder: Path) -> dict[str, str]:
     """A reader's environment with a home in `folder` that holds mail."""
     home = folder / "home"
-    mails = [each.data for each in messages(WorldConfig(size=1000, seed=5))]
+    world = messages(WorldConfig(size=1000, seed=5))
+    mails = [b"Delivered-To: you@example.com\n" + each.data for each in world]
     home.mkdir()
     packed(write_mbox, "zip")(home, mails).rename(home / "Downloads")
     write_maildir(home, mails).rename(home / "Maildir")

@@ -159,6 +159,7 @@ def shown_email(email: Email) -> "Text":
         ("To", _listed(email.to)),
         ("Cc", _listed(email.cc)),
         ("Bcc", _listed(email.bcc)),
+        ("Labels", ", ".join(email.labels)),
         ("Message-ID", email.message_id),
     ]
     header = [

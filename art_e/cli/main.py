@@ -59,7 +59,10 @@ COMMANDS = {
         "data_pipeline.cli",
         "Make an inbox file of mail: Enron, mbox, Maildir, .eml, CSV, Hugging Face.",
     ),
-    "inboxes": ("art_e.cli.mail", "List the inboxes of the file, the one with most mail first."),
+    "inboxes": (
+        "art_e.cli.mail",
+        "List the inboxes of the file: owners, then the ones with most mail.",
+    ),
     "search": (
         "art_e.cli.mail",
         "Search one inbox, best match first; with a filter alone, newest first.",
@@ -173,7 +176,7 @@ app = typer.Typer(
     help="Ask an inbox a question: search it, read it, answer with sources.",
     epilog=example(
         "art-e demo",
-        "art-e ingest ~/mail.mbox --owner me@example.com",
+        "art-e ingest ~/Downloads/takeout-*.zip",
         'art-e ask "When does the lease end?"',
     ),
     rich_markup_mode=None,

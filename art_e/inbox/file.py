@@ -44,9 +44,10 @@ class InboxFile:
     def __init__(self, path: Path, *, junk: bool = False) -> None:
         self.path = path
         self._parties = "(FROM parties UNION ALL FROM junk_parties)" if junk else "parties"
-        rebuild = f"art-e ingest SOURCE --replace --db {path}"
+        make = f"art-e ingest SOURCE --db {path}"
+        rebuild = f"{make} --replace"
         if not path.is_file():
-            raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
+            raise UserError(f"no inbox file at {path}; make one with: {make}")
         # A new database with the file attached: `duckdb.connect(path)` would return the file as it
         # was when this process first opened it.
         self._connection = duckdb.connect(config={"autoinstall_known_extensions": False})

@@ -126,7 +126,8 @@ class Inbox:
             return [None] * len(positions)
         rows = self._execute(
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
-            " to_recipients, cc_recipients, bcc_recipients, subject, body FROM emails"
+            " to_recipients, cc_recipients, bcc_recipients, subject, body,"
+            f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
             f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
             None,
         ).fetchall()
@@ -199,7 +200,7 @@ def _email(row: tuple[Any, ...]) -> Email:
         for recipients in row[5:8]
     )
     date, sender = in_zone(row[1], row[2]), Mailbox(row[3], row[4])
-    return Email(row[0], date, sender, to, cc, bcc, row[8], row[9])
+    return Email(row[0], date, sender, to, cc, bcc, row[8], row[9], tuple(row[10]))
 
 
 def _ranked(found: list[_Scored], wanted: int) -> _Scored:

@@ -70,7 +70,8 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A whole mail. `date` is in the zone in which it was sent, None if unknown."""
+    """A whole mail. `date` is in the zone in which it was sent, None if unknown. `labels` are
+    those of its owner's mailbox, and nobody else's to see."""
 
     message_id: str
     date: dt.datetime | None
@@ -80,9 +81,11 @@ class Email:
     bcc: tuple[Mailbox, ...]
     subject: str
     body: str
+    labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The mail as `art-e read --json` prints it."""
+        """The mail as `art-e read --json` prints it; labels only where there are any."""
+        labels = {"labels": list(self.labels)} if self.labels else {}
         return {
             "message_id": self.message_id,
             "date": format_date(self.date),
@@ -91,5 +94,6 @@ class Email:
             "cc": [str(mailbox) for mailbox in self.cc],
             "bcc": [str(mailbox) for mailbox in self.bcc],
             "subject": self.subject,
+            **labels,
             "body": self.body,
         }

@@ -160,6 +160,14 @@ class Slice:
             f" WHERE address_id = {int(self._address_id)})"
         )
 
+    @property
+    def owned(self) -> str:
+        """In SQL: whether the mail was imported as the address's own."""
+        return (
+            f"email_id IN (SELECT email_id FROM {self._from_parties}"
+            f" WHERE address_id = {int(self._address_id)} AND role = 'owner')"
+        )
+
     def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
         """The positions of each id's mails: first its own, then those that it is a copy of."""
         if self._rows is not None:

@@ -1,0 +1,229 @@
+"""Labels: read where the mailbox keeps them, seen by its owner alone; spam, trash and drafts are
+stored, counted, and in nobody's inbox unless they are asked for. Whose mail it is, is inferred."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from data_pipeline.ingest.labels import of_file, of_maildir
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from tests.builders import WAIT_S, press_keys
+from tests.command_line import Run, json_of, the_error
+from tests.formats import parsed, write_mbox
+
+ME = "me@home.example"
+
+
+def mail(number: int, labels: str | None, body: str, sender: str = "landlord") -> bytes:
+    head = [] if labels is None else [f"X-Gmail-Labels: {labels}"]
+    head += [
+        f"Message-ID: <{number}@x.example>",
+        f"From: {sender}@x.example",
+        f"To: {ME}",
+        f"Date: {number} Mar 2024 09:00:00 +0000",
+        f"Subject: {'Minutes' if sender == 'club' else 'Warehouse lease'}",
+    ]
+    return ("\n".join(head) + f"\n\n{body}\n").encode()
+
+
+REAL = "The warehouse lease ends on March 31, 2026."
+SPAM = "The warehouse lease ends on May 2, 2024. Pay the lease now."
+DRAFT = "The warehouse lease ends some day, I think."
+MAILS = [
+    mail(1, "Inbox,Important", REAL),
+    mail(2, "Spam,Unread", SPAM, "scam"),
+    mail(3, "=?UTF-8?Q?Ge=C3=B6ffnet,Papierkorb?=", "The lease ends on May 1, 1999."),
+    mail(4, None, "Lease papers are in the drawer."),
+    mail(5, "Drafts,Opened", DRAFT, "me"),
+    *(mail(number, None, f"Minutes of meeting {number}.", "club") for number in range(10, 22)),
+]
+
+
+@pytest.fixture
+def takeout(tmp_path: Path) -> Path:
+    return write_mbox(tmp_path, MAILS)
+
+
+def found(hits: list[dict[str, str]]) -> set[str]:
+    return {each["message_id"] for each in hits}
+
+
+def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None:
+    shown = art_e("ingest", takeout, "--owner", ME)
+    assert "17  stored" in shown.stdout
+    assert "3  of these spam, trash or drafts" in shown.stdout
+    assert found(json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
+    assert found(json_of(art_e("search", "lease", "--all", "--json"))) == {
+        f"<{number}@x.example>" for number in (1, 2, 3, 4, 5)
+    }
+    assert "no mail 2@x.example" in the_error(art_e("read", "2@x.example"))
+    assert "Pay the lease now" in art_e("read", "2@x.example", "--all").stdout
+    listed = json_of(art_e("inboxes", "--json"))
+    sizes = {each["address"]: each["emails"] for each in listed["inboxes"]}
+    assert sizes == {ME: 14, "club@x.example": 12, "landlord@x.example": 2}
+    assert listed["total"] == 3
+    other = art_e("search", "lease", "--inbox", "scam@x.example")
+    assert "no inbox 'scam@x.example'" in the_error(other)
+
+
+def test_no_question_is_answered_from_spam(art_e: Run, takeout: Path) -> None:
+    art_e("ingest", takeout, "--owner", ME)
+    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--json"))["passages"]
+    assert found(shown) == {"<1@x.example>", "<4@x.example>"}
+    assert shown[0]["text"] == REAL
+    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--all", "--json"))
+    assert "<2@x.example>" in found(shown["passages"])
+
+
+def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
+    art_e: Run, tmp_path: Path
+) -> None:
+    spam = mail(1, "Spam", REAL)
+    (tmp_path / "kept").mkdir()
+    boxes = [write_mbox(tmp_path, [spam]), write_mbox(tmp_path / "kept", [MAILS[0]])]
+    for number, order in enumerate((boxes, boxes[::-1])):
+        db = tmp_path / f"{number}.duckdb"
+        art_e("ingest", order[0], "--owner", ME, "--db", db)
+        report = json_of(art_e("ingest", order[1], "--append", "--owner", ME, "--db", db, "--json"))
+        assert (report["stored"], report["duplicates"], report["junk"]) == (1, 1, 0)
+    art_e("ingest", boxes[0], "--owner", ME, "--db", tmp_path / "spam.duckdb")
+    again = art_e("ingest", boxes[0], "--append", "--db", tmp_path / "spam.duckdb", "--json")
+    assert json_of(again)["junk"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "labels"),
+    [
+        ("X-Gmail-Labels: Inbox,Important,\n Unread", ("Important", "inbox", "unread")),
+        ('X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"', ("Tax, 2024", "drafts")),
+        ("X-Gmail-Labels: Sent,Opened,Archived", ("sent",)),
+        ("Status: RO\nX-Status: AF", ("answered", "starred")),
+        ("Status: O\nX-Status: D", ("trash", "unread")),
+        ("Subject: no labels", ()),
+    ],
+)
+def test_the_labels_of_an_mbox(headers: str, labels: tuple[str, ...]) -> None:
+    data = f"From: a@x.example\n{headers}\n\nHi\n".encode()
+    email = parse_message(RawMessage("t", data, in_mbox=True))
+    assert isinstance(email, ParsedEmail)
+    assert email.labels == labels
+    assert email.junk is bool({"trash", "drafts"} & set(labels))
+    # Where anyone could have written them, they say nothing.
+    [other] = parsed([RawMessage("t", data)])
+    assert (other.labels, other.junk) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "labels"),
+    [
+        ("cur", "1.host:2,S", ("inbox",)),
+        ("new", "1.host", ("inbox", "unread")),
+        (".Sent/cur", "1.host:2,FRS", ("answered", "sent", "starred")),
+        ("Lists/cats/cur", "1.host!2,", ("Lists/cats", "unread")),
+        (".Lists.cats/cur", "1.host;2,S", ("Lists/cats",)),
+        (".Deleted Items/cur", "1.host:2,S", ("trash",)),
+        (".INBOX.Work/cur", "1.host:2,ST", ("INBOX/Work", "trash")),
+        ("Drafts/cur", "1.host:2,DS", ("drafts",)),
+    ],
+)
+def test_the_labels_of_a_maildir(folder: str, file: str, labels: tuple[str, ...]) -> None:
+    assert of_maildir(folder, file) == labels
+
+
+def test_files_of_mail_programs_are_folders() -> None:
+    names = {
+        "Mail/Trash": ("trash",),
+        "Sent.mbox": ("sent",),
+        "All mail.mbox": (),
+        "Junk": ("spam",),
+    }
+    assert {name: of_file(name) for name in names} == names
+
+
+def test_the_owner_alone_sees_the_labels(art_e: Run, takeout: Path) -> None:
+    art_e("ingest", takeout, "--owner", ME)
+    assert json_of(art_e("read", "1@x.example", "--json"))["labels"] == ["Important", "inbox"]
+    assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
+    other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
+    assert "labels" not in other
+
+
+# ---- Whose mail it is.
+
+
+def delivered(number: int, to: str, by: str = "Delivered-To") -> bytes:
+    return mail(number, None, "Hi.").replace(b"Message-ID", f"{by}: {to}\nMessage-ID".encode())
+
+
+def test_the_owner_is_the_address_that_mail_was_delivered_to(art_e: Run, tmp_path: Path) -> None:
+    # To a list, of which me@home.example is a member; a word in another header is no address.
+    mails = [delivered(number, "<Ann@home.example>") for number in range(1, 6)]
+    mails += [delivered(6, "other@home.example", "X-Original-To"), delivered(7, "nobody")]
+    made = art_e("ingest", write_mbox(tmp_path, mails))
+    assert "owner: ann@home.example (5 mails); if that is wrong: --owner" in made.stderr
+    assert json_of(art_e("inboxes", "--json"))["inboxes"][0] == {
+        "address": "ann@home.example", "emails": 7, "sent": 0, "received": 0,
+    }  # fmt: skip
+    assert len(json_of(art_e("search", "hi", "--json"))) == 7
+
+
+def test_without_a_servers_note_it_is_who_most_mail_is_from_or_to(
+    art_e: Run, takeout: Path, tmp_path: Path
+) -> None:
+    made = art_e("ingest", takeout)
+    assert f"owner: {ME} (17 mails)" in made.stderr
+    # A typo is told, and nobody is the owner of mail that nobody has most of.
+    wrong = art_e("ingest", takeout, "--replace", "--owner", "me@hoem.example")
+    assert f"owner: me@hoem.example; most mail is of {ME} (17 mails), club@" in wrong.stderr
+    mails = [
+        f"From: a{n}@x.example\nTo: b{n}@x.example\nDate: 5 Mar 2024 09:00 +0000\n\n{n}\n".encode()
+        for n in range(3)
+    ]
+    (tmp_path / "many").mkdir()
+    nobody = art_e("ingest", write_mbox(tmp_path / "many", mails), "--replace")
+    assert "no owner: no address has most of the mail" in nobody.stderr
+    assert "no single owner" in the_error(art_e("search", "hi"))
+
+
+@pytest.mark.parametrize(
+    ("key", "until", "owners"),
+    [(b"y", "next:", [ME]), (b"n", "next:", []), (b"\x03", "interrupted; ", None)],
+)
+def test_at_a_terminal_a_person_confirms(
+    key: bytes, until: str, owners: list[str] | None, takeout: Path, tmp_path: Path
+) -> None:
+    db = tmp_path / "mine.duckdb"
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "art_e", "ingest", takeout, "--db", db],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
+        start_new_session=True,
+    ) as process:
+        try:
+            press_keys(ours, [key], "[y]es [n]o", until)
+            assert process.wait(WAIT_S) == (0 if owners is not None else 130)
+        finally:
+            process.kill()
+            os.close(theirs)
+            os.close(ours)
+    assert db.exists() is (owners is not None)
+    if owners is not None:
+        with InboxFile(db) as file:
+            assert file.owners() == owners
+
+
+def test_mail_is_never_replaced_silently(art_e: Run, takeout: Path) -> None:
+    art_e("ingest", takeout)
+    said = the_error(art_e("ingest", takeout))
+    assert f"holds 17 mails of {ME}: --append adds to it, --replace makes it anew" in said
+    assert "--append and --replace" in the_error(art_e("ingest", takeout, "--append", "--replace"))
+    assert json_of(art_e("ingest", takeout, "--append", "--json"))["stored"] == 17
+    assert json_of(art_e("ingest", takeout, "--replace", "--json"))["duplicates"] == 0
