@@ -35,8 +35,10 @@ from art_e.cli.output import (
     print_table,
     progress,
 )
+from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.base import OFFLINE
 from art_e.models.model import SHORT_NAMES, Model, full_name
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
@@ -220,7 +222,9 @@ def run(
     names = list(dict.fromkeys(models))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None or closed_book)
     judges = list(
-        dict.fromkeys(judge or ["offline" if preset is None else benchmark.PUBLISHED_JUDGE])
+        dict.fromkeys(
+            judge or [benchmark.PUBLISHED_JUDGE if preset else setting("judge") or OFFLINE]
+        )
     )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):

@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -35,14 +36,16 @@ from art_e.cli.options import (
 )
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn
+from art_e.config import setting
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.models.base import Policy
+from art_e.models.base import OFFLINE, Policy
 from art_e.models.model import Model, full_name
+from art_e.models.nearby import nearby
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.runs import Run, start_run
@@ -136,13 +139,14 @@ def ask(
     question: Annotated[str, Argument(metavar="QUESTION", help="In plain words, quoted.")],
     inbox: InboxOption = None,
     model: Annotated[
-        str,
+        str | None,
         Option(
             metavar="MODEL",
             parser=full_name,
-            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
+            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model [default:"
+            " that of art-e config, or offline].",
         ),
-    ] = "offline",
+    ] = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_turns: Annotated[
@@ -167,6 +171,7 @@ def ask(
     if not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     today = parse_day(as_of, "--as-of")
+    is_default, model = model is None, model or setting("model") or OFFLINE
     form = chosen_form(recipe, max_turns)
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, 1, turn_tokens)
@@ -175,8 +180,12 @@ def ask(
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         own = Question("ask", question.strip(), opened.address, today)
         run = begin_run("ask", own, policy, file.path, form.max_turns, out, recipe)
-        if policy.model == "offline":
+        if policy.model == OFFLINE:
             note(OFFLINE_NOTE)
+            # Nothing is looked for where nobody reads it.
+            if is_default and sys.stderr.isatty() and (near := next(iter(nearby()), None)):
+                first = f"{near.export}; " if near.export else ""
+                note(f"{near.why}: {first}art-e config model {near.model}")
         elif (notice := Model(model).notice) is not None:
             note(notice)
         screen = console(to_stderr=as_json) if trace else None

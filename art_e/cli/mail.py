@@ -1,7 +1,9 @@
 """`inboxes`, `search` and `read`: looking into an inbox file without a model."""
 
+import datetime as dt
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +24,7 @@ from art_e.cli.output import clean, console, example, note, one_line, plural, pr
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
+from art_e.inbox.query import OPERATORS, parse_query
 from art_e.inbox.tokenizer import fold, search_words, stems
 
 if TYPE_CHECKING:
@@ -64,14 +67,21 @@ def inboxes(
 
 
 @app.command(
+    context_settings={"ignore_unknown_options": True},
     epilog=example(
+        "art-e search lease from:ann -draft after:'last month'",
         "art-e search portland move --inbox tim.belden@enron.com --before 2001-01-01",
         "art-e search --from shari --inbox tim.belden@enron.com --limit 3 --json",
-    )
+    ),
 )
 def search(
     words: Annotated[
-        list[str] | None, Argument(metavar="WORDS...", help="Words to look for.")
+        list[str] | None,
+        Argument(
+            metavar="QUERY...",
+            help='Words, "phrases", -not, OR, and operators: '
+            + " ".join(f"{each}:" for each in OPERATORS),
+        ),
     ] = None,
     inbox: InboxOption = None,
     sender: Annotated[
@@ -93,28 +103,36 @@ def search(
     today = parse_day(as_of, "--as-of")
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
-    wanted = words or []
-    if not (wanted or sender or recipient or sent_after or sent_before):
-        raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
-    searched = search_words(wanted)
-    if wanted and not searched:
+    given = words or []
+    # Words that begin with "-" are part of the query.
+    if unknown := [each for each in given if each.startswith("--")]:
+        raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
+    query = parse_query(" ".join(given), today or dt.date.today())
+    if given and not (query.words or query.groups):
         raise UserError("the search words hold no letter or digit: give words to look for")
-    with InboxFile(chosen_db(db), junk=junk) as file:
+    if not (given or sender or recipient or sent_after or sent_before):
+        raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
+    searched = search_words(query.words)
+    with InboxFile(chosen_db(db), junk=junk or query.junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         hits = opened.search(
-            wanted,
+            query.words,
             from_addr=sender,
             to_addr=recipient,
             sent_after=sent_after,
             sent_before=sent_before,
+            query=query,
             max_results=limit,
         )
+        sizes = opened.thread_sizes([hit.message_id for hit in hits])
     if as_json:
-        print_json([hit.to_json() for hit in hits])
+        print_json(
+            [{**hit.to_json(), "thread": size} for hit, size in zip(hits, sizes, strict=True)]
+        )
     elif hits:
         screen = console()
-        for number, hit in enumerate(hits, start=1):
-            screen.print(_shown_hit(number, hit, searched), soft_wrap=True)
+        for number, (hit, size) in enumerate(zip(hits, sizes, strict=True), start=1):
+            screen.print(_shown_hit(number, hit, searched, size), soft_wrap=True)
     else:
         note(f"no mail of {plural(len(opened), 'mail')} matches; try other words or fewer filters")
 
@@ -140,15 +158,47 @@ def read(
         address = chosen_address(file, inbox, db)
         email = file.open_inbox(address, today).read(message_id)
     if email is None:
-        until = "" if as_of is None else f" up to {as_of}"
-        raise UserError(
-            f"no mail {message_id} in the inbox of {address}{until};"
-            f" art-e search WORDS --inbox {address}{db_argument(db)} shows message ids"
-        )
+        raise _no_mail(message_id, address, as_of, db)
     if as_json:
         print_json(email.to_json())
     else:
         console().print(shown_email(email), soft_wrap=True)
+
+
+@app.command(epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"))
+def thread(
+    message_id: Annotated[
+        str, Argument(metavar="MESSAGE_ID", help="Of any mail of the thread, as search shows it.")
+    ],
+    inbox: InboxOption = None,
+    as_of: AsOfOption = None,
+    junk: AllOption = False,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the conversation that a mail belongs to, oldest mail first."""
+    today = parse_day(as_of, "--as-of")
+    with InboxFile(chosen_db(db), junk=junk) as file:
+        address = chosen_address(file, inbox, db)
+        mails = file.open_inbox(address, today).thread(message_id)
+    if not mails:
+        raise _no_mail(message_id, address, as_of, db)
+    if as_json:
+        print_json([email.to_json() for email in mails])
+        return
+    for number, email in enumerate(mails, start=1):
+        place = f"{number} of {len(mails)}"
+        gap = "\n" if number > 1 else ""
+        console().print(text((f"{gap}---- {place} ----", "dim")))
+        console().print(shown_email(email), soft_wrap=True)
+
+
+def _no_mail(message_id: str, address: str, as_of: str | None, db: Path | None) -> UserError:
+    until = "" if as_of is None else f" up to {as_of}"
+    return UserError(
+        f"no mail {message_id} in the inbox of {address}{until};"
+        f" art-e search WORDS --inbox {address}{db_argument(db)} shows message ids"
+    )
 
 
 def shown_email(email: Email) -> "Text":
@@ -200,9 +250,10 @@ def _listed(recipients: Iterable[Mailbox]) -> str:
     return ", ".join(shown)
 
 
-def _shown_hit(number: int, hit: Hit, searched: list[str]) -> "Text":
+def _shown_hit(number: int, hit: Hit, searched: list[str], in_thread: int) -> "Text":
     indent = " " * 4
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
+    lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
     shown = text(
         f"{number:>2}. {format_date(hit.date)[:10]}  ",
         (one_line(str(hit.sender)) or "(no sender)", "cyan"),

@@ -68,7 +68,16 @@ COMMANDS = {
         "Search one inbox, best match first; with a filter alone, newest first.",
     ),
     "read": ("art_e.cli.mail", "Show one mail of an inbox in full."),
+    "thread": (
+        "art_e.cli.mail",
+        "Show the conversation that a mail belongs to, oldest mail first.",
+    ),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
+    "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),
+    "models": (
+        "art_e.cli.settings",
+        "List the models that can be asked, what the others need, and those found on this machine.",
+    ),
     "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
     "mcp": (
         "art_e.cli.mcp",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
+from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Split
@@ -38,8 +39,11 @@ JsonOption = Annotated[
 
 
 def chosen_db(db: Path | None) -> Path:
-    """The file of `--db`, or the default one."""
-    return default_db() if db is None else db
+    """The file of `--db`, or of `art-e config`, or the default one."""
+    if db is not None:
+        return db
+    configured = setting("db")
+    return default_db() if configured is None else Path(configured)
 
 
 def db_argument(db: Path | None) -> str:
@@ -58,9 +62,12 @@ def parse_day(day: str | None, option: str) -> dt.date | None:
 
 
 def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
-    """The address of `--inbox`, or the file's only owner. Raises `UserError` without either."""
+    """The address of `--inbox`, or of `art-e config` for its file, or the file's only owner. Raises
+    `UserError` without any."""
     if inbox is not None:
         return inbox
+    if db is None and (configured := setting("inbox")) is not None:
+        return configured
     owners = file.owners()
     if len(owners) == 1:
         return owners[0]

@@ -13,11 +13,13 @@ import itertools
 import math
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
+from art_e.inbox.query import Query, passing
 from art_e.inbox.schema import K1, POINTS, B
 from art_e.inbox.slice import Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
@@ -73,6 +75,7 @@ class Inbox:
         to_addr: str | None = None,
         sent_after: dt.date | None = None,
         sent_before: dt.date | None = None,
+        query: Query | None = None,
         max_results: int = 10,
     ) -> list[Hit]:
         """The mails that match best, best first.
@@ -81,7 +84,8 @@ class Inbox:
         all mails that pass the filters match, newest first. `from_addr` and `to_addr` (To, Cc and
         Bcc) match, in any case, if each of their parts occurs in the address or in a name that
         this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
-        inclusive, `sent_before` exclusive; a mail's day is that of its own zone.
+        inclusive, `sent_before` exclusive; a mail's day is that of its own zone. `query` has more
+        filters.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         wanted_words = search_words(keywords)
@@ -99,10 +103,13 @@ class Inbox:
                 first = (sent_after or dt.date.min).toordinal()
                 allowed = (first <= day) & (day < (sent_before or dt.date.max).toordinal())
                 candidates, points = candidates[allowed], points[allowed]
-            for wanted, by_sender in ((from_addr, True), (to_addr, False)):
+            for wanted, role in ((from_addr, "from"), (to_addr, "to")):
                 if wanted is not None and wanted.strip():
-                    allowed = self._mail.matching(wanted, by_sender, self._size)[candidates]
+                    allowed = self._mail.matching(wanted, role, self._size)[candidates]
                     candidates, points = candidates[allowed], points[allowed]
+            if query is not None:
+                allowed = passing(query, self._mail, self._size, self._holding)[candidates]
+                candidates, points = candidates[allowed], points[allowed]
             best = _largest(candidates, points, max_results)
             holding = {
                 stem: _among(best.positions, each.positions).tolist()
@@ -134,6 +141,23 @@ class Inbox:
         mails = {row[0]: _email(row[1:]) for row in rows}
         return [None if each is None else mails[wanted[each]] for each in positions]
 
+    def thread(self, message_id: str) -> list[Email]:
+        """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
+        [position] = self._positions([message_id])
+        if position is None:
+            return []
+        rows = self._mail.rows(self._threads[position])
+        return [each for each in self.read_many([row[0] for row in rows]) if each is not None]
+
+    def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
+        """How many mails of this inbox are in the thread of each of these mails of it."""
+        positions = self._positions(message_ids)
+        return [0 if each is None else len(self._threads[each]) for each in positions]
+
+    @cached_property
+    def _threads(self) -> list[list[int]]:
+        return self._mail.threads(self._size)
+
     def canonical_id(self, message_id: str) -> str | None:
         """The id under which this inbox stores the mail; None: it is not in this inbox."""
         [position] = self._positions([message_id])
@@ -147,6 +171,11 @@ class Inbox:
             next((position for position in positions if position < self._size), None)
             for positions in found
         ]
+
+    def _holding(self, stem: str) -> Numbers:
+        """The positions of the mails that have a stem."""
+        terms = self._vocabulary.term_ids([stem])
+        return self._scored(list(terms.values()))[0].positions if terms else _NONE
 
     def _scored(self, term_ids: list[int]) -> list[_Scored]:
         """Where each term occurs, and the points it gives there."""

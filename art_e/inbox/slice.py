@@ -12,12 +12,13 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from art_e.inbox.mail import Execute, Mask, Numbers, Reals
 from art_e.inbox.snippet import searchable
+from art_e.inbox.threads import threads_of
 
 # Look-ups in SQL before all stems are read: about 1 ms each, against 40 ms for 87,000 words.
 LOOK_UPS_IN_SQL = 2
@@ -95,12 +96,14 @@ class _Person(NamedTuple):
 
 
 class _Parties(NamedTuple):
-    """Senders and recipients: for every party its mail's position, whether it is the sender, and
-    its person's place. `text` has a line for each person, which begins at its place in `starts`.
+    """Senders and recipients: for every party its mail's position, whether it is the sender or
+    stands in Cc, and its person's place. `text` has a line for each person, which begins at its
+    place in `starts`.
     """
 
     positions: Numbers
     is_sender: Mask
+    in_cc: Mask
     places: Numbers
     people: list[_Person]
     text: str
@@ -187,6 +190,11 @@ class Slice:
             if position < len(self.ids) and int(self.ids[position]) == email_id:
                 found[message_id].append(position)
         return [found[each] for each in message_ids]
+
+    def threads(self, size: int) -> list[list[int]]:
+        """The positions of all mails of the thread of each of the first `size` mails."""
+        ids = self.ids[:size].tolist()
+        return threads_of(self._execute, ids, self._mine, self._from_parties, int(self._address_id))
 
     def count_before(self, epoch: int) -> int:
         """How many mails were sent before this second: the position of the next."""
@@ -282,8 +290,20 @@ class Slice:
             found[message_id] = (*found.get(message_id, ()), position)
         return found
 
-    def _matching(self, wanted: str, by_sender: bool, size: int) -> Mask:
-        """Which mails have a sender, or else a recipient (To, Cc, Bcc), that the filter matches.
+    def where(self, condition: str, parameters: list[Any], size: int) -> Mask:
+        """Which of the first `size` mails a condition on `emails` holds for."""
+        mask = np.zeros(size, dtype=np.bool_)
+        if size:
+            found = self._execute(
+                f"SELECT email_id FROM emails WHERE {self._mine}"
+                f" AND email_id <= {int(self.ids[size - 1])} AND ({condition})",
+                parameters,
+            ).fetchnumpy()
+            mask[np.searchsorted(self.ids, np.asarray(found["email_id"]))] = True
+        return mask
+
+    def _matching(self, wanted: str, role: Literal["from", "to", "cc"], size: int) -> Mask:
+        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that the filter fits.
 
         Names count that the first `size` mails give. The rule is that of the macro
         `address_matches`.
@@ -295,13 +315,14 @@ class Slice:
         fits = np.zeros(len(parties.people), dtype=np.bool_)
         fits[parties.people_with(parts, size)] = True
         mask = np.zeros(len(self.ids), dtype=np.bool_)
-        mask[parties.positions[fits[parties.places] & (parties.is_sender == by_sender)]] = True
+        in_role = parties.in_cc if role == "cc" else parties.is_sender == (role == "from")
+        mask[parties.positions[fits[parties.places] & in_role]] = True
         return mask
 
     def _read_parties(self) -> _Parties:
         if self._parties is None:
             found = self._execute(
-                "SELECT email_id, role = 'from' AS is_sender, address_id"
+                "SELECT email_id, role = 'from' AS is_sender, role = 'cc' AS in_cc, address_id"
                 f" FROM {self._from_parties} WHERE role <> 'owner' AND {self._mine}",
                 None,
             ).fetchnumpy()
@@ -320,6 +341,7 @@ class Slice:
             self._parties = _Parties(
                 positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
                 is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
+                in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
                 places=places,
                 people=people,
                 text="".join(lines),

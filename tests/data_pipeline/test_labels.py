@@ -190,6 +190,7 @@ def test_without_a_servers_note_it_is_who_most_mail_is_from_or_to(
     assert "no single owner" in the_error(art_e("search", "hi"))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("key", "until", "owners"),
     [(b"y", "next:", [ME]), (b"n", "next:", []), (b"\x03", "interrupted; ", None)],

@@ -105,6 +105,7 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 # Before the first answer; by Ctrl-C; in a question of the second model; and with several questions
 # under way.
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("kill_at", "interrupts", "at_once"),
     [(0, False, 1), (TURNS + 1, True, 1), (TURNS * len(ASKED) + 1, False, 1), (7, False, 3)],

@@ -1,0 +1,56 @@
+"""What a user has chosen once for all: `config.toml` in `ART_E_HOME`, which `art-e config` writes.
+
+An option of a command comes before it. `inbox` goes with the file of `db`, so it counts only where
+no other file is named.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from art_e.errors import UserError
+from art_e.storage import home, write_whole
+
+# Each with what it is the default of.
+SETTINGS = {
+    "model": "the model that art-e ask asks",
+    "db": "the inbox file of all commands",
+    "inbox": "whose inbox it is, in that file",
+    "judge": "the judge of art-e eval run",
+}
+
+
+def config_file() -> Path:
+    """The file; it need not exist."""
+    return home() / "config.toml"
+
+
+def settings() -> Mapping[str, str]:
+    """What is set. Raises `UserError` for a file that can't be read, or holds something else."""
+    path = config_file()
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} can't be read ({error}); mend or remove it") from None
+    for name, value in found.items():
+        if name not in SETTINGS or not isinstance(value, str):
+            known = ", ".join(SETTINGS)
+            raise UserError(f"{path}: {name} is no setting; there are {known}, each a text")
+    return found
+
+
+def setting(name: str) -> str | None:
+    """The value of a setting; None if it is not set. Raises as `settings`."""
+    return settings().get(name)
+
+
+def change(name: str, value: str | None) -> None:
+    """Set a setting, or with None remove it."""
+    kept = {**settings(), name: value}
+    # A JSON string without lone surrogates is one of TOML.
+    lines = [f"{key} = {json.dumps(each)}" for key, each in kept.items() if each is not None]
+    config_file().parent.mkdir(parents=True, exist_ok=True)
+    write_whole(config_file(), "".join(f"{line}\n" for line in lines))

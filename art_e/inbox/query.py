@@ -1,0 +1,254 @@
+"""The query language that people type, here and in every command and page that searches.
+
+    lease from:ann "move date" -draft after:2024-03-01 (before:"last monday", older_than:2w)
+
+Words are ranked, and a mail needs one of them. Everything else filters: "phrases", operators, and
+`-`, which excludes. Filters hold together; `OR` between two lets one of them do. An operator that
+is not known is an error and never searched for as a word.
+"""
+
+import calendar
+import contextlib
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from art_e.errors import UserError
+from art_e.inbox.mail import Mask, Numbers
+from art_e.inbox.slice import Slice
+from art_e.inbox.tokenizer import search_words, stems, words
+
+# Operators with what their value is.
+OPERATORS = {
+    "from": "part of the sender's address or name",
+    "to": "part of a recipient's address or name, Cc and Bcc too",
+    "cc": "part of the address or name of a recipient in Cc",
+    "subject": "words of the subject",
+    "label": "a label, or the folder above it",
+    "in": "inbox, sent, drafts, spam, trash, anywhere",
+    "is": "unread, read, starred, answered",
+    "has": "attachment",
+    "filename": "part of an attachment's name",
+    "after": "a day, included",
+    "before": "a day, excluded",
+    "on": "a day",
+    "older_than": "a number with d, w, m or y",
+    "newer_than": "a number with d, w, m or y",
+}
+_CHOICES = {
+    "in": ("inbox", "sent", "drafts", "spam", "trash", "anywhere"),
+    "is": ("unread", "read", "starred", "answered"),
+    "has": ("attachment",),
+}
+# Places whose mail is in an inbox only if it is asked for.
+_LEFT_OUT = frozenset({"drafts", "spam", "trash", "anywhere"})
+_TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?("[^"]*"|[^\s"]+)')
+_NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
+_GAP = r"[^\p{L}\p{N}]+"
+_FOLDED = "strip_accents(lower({}))"
+_IN_SUBJECT = (
+    f"list_has_any(regexp_extract_all({_FOLDED.format('subject')}, '[\\p{{L}}\\p{{N}}]+'),"
+    " (SELECT coalesce(list(word), []) FROM terms WHERE stem = ?))"
+)
+_LABELLED = "len(list_filter(labels, lambda x: lower(x) = ? OR starts_with(lower(x), ?))) > 0"
+
+
+class Term(NamedTuple):
+    """A filter: an operator of `OPERATORS`, "phrase" or "word", with its value."""
+
+    operator: str
+    value: str
+    excludes: bool = False
+
+
+class Query(NamedTuple):
+    """A parsed query: the words to rank by, and filters, of each group of which one must hold."""
+
+    words: list[str]
+    groups: list[list[Term]]
+
+    @property
+    def junk(self) -> bool:
+        """Whether it asks for mail that is left out otherwise: spam, trash or drafts."""
+        return any(
+            each.operator == "in" and each.value in _LEFT_OUT and not each.excludes
+            for group in self.groups
+            for each in group
+        )
+
+
+def parse_query(text: str, today: dt.date) -> Query:
+    """The query in `text`; relative days count from `today`.
+
+    Raises `UserError` for an unknown operator, a value that it can't have, and `OR` beside nothing.
+    """
+    ranked: list[str] = []
+    groups: list[list[Term]] = []
+    joins = False
+    for term in _terms(text, today):
+        if term is None:
+            if joins or not groups:
+                raise UserError("OR stands between two terms: from:ann OR from:bob")
+            joins = True
+            continue
+        if term.operator in ("word", "phrase") and not term.excludes:
+            ranked += words(term.value)
+        if joins:
+            groups[-1].append(term)
+        else:
+            groups.append([term])
+        joins = False
+    if joins:
+        raise UserError("OR stands between two terms: from:ann OR from:bob")
+    # Words by themselves are ranked, and a mail needs only one of all.
+    plain = Term("word", "")._replace
+    kept = [group for group in groups if any(each != plain(value=each.value) for each in group)]
+    return Query(ranked, kept)
+
+
+def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
+    """The terms in order; None for OR."""
+    for found in _TOKEN.finditer(text):
+        minus, name, value = found.groups()
+        quoted, value = value.startswith('"'), value.strip('"')
+        if name is None and not quoted and not minus and value == "OR":
+            yield None
+        elif name is None and (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
+            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
+        elif name is None:
+            if search_words([value]):
+                yield Term("phrase" if quoted else "word", value, bool(minus))
+        else:
+            yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
+
+
+def _checked(name: str, value: str, today: dt.date) -> str:
+    """The value as `Term` has it: days and ages as days in ISO form."""
+    if name not in OPERATORS:
+        known = " ".join(f"{each}:" for each in OPERATORS)
+        raise UserError(f"there is no operator {name}:; quote it to search for it, or use {known}")
+    if name in _CHOICES:
+        chosen = value.casefold()
+        if chosen not in _CHOICES[name]:
+            raise UserError(f"{name}:{value} is none of {', '.join(_CHOICES[name])}")
+        return chosen
+    if name in ("older_than", "newer_than"):
+        if (age := re.fullmatch(r"(\d{1,5})([dwmy])", value)) is None:
+            raise UserError(f"{name}:{value} is no age; write a number with d, w, m or y: 3w")
+        return _before(today, int(age[1]), age[2]).isoformat()
+    if name in ("after", "before", "on"):
+        if (day := day_of(value, today)) is None:
+            raise UserError(
+                f'{name}:{value} is no day; write 2024-03-31, 2024-03, yesterday, "last monday",'
+                ' "3 days ago" or "march 2024"'
+            )
+        return day.isoformat()
+    return value
+
+
+def _before(day: dt.date, count: int, unit: str) -> dt.date:
+    """The day so many days, weeks, months or years before; at the earliest the first of all."""
+    if unit in "dw":
+        ordinal = day.toordinal() - count * (7 if unit == "w" else 1)
+        return dt.date.fromordinal(max(1, ordinal))
+    months = day.year * 12 + day.month - 1 - count * (12 if unit == "y" else 1)
+    if months < 12:
+        return dt.date.min
+    year, month = months // 12, months % 12 + 1
+    return dt.date(year, month, min(day.day, calendar.monthrange(year, month)[1]))
+
+
+_UNITS = "day|week|month|year"
+
+
+def day_of(text: str, today: dt.date) -> dt.date | None:
+    """The day that a person names, the first of a month or a year; None if it is none.
+
+    A weekday is the last one before `today`, a month without a year the latest such month.
+    """
+    plain = " ".join(text.casefold().split())
+    if ago := re.fullmatch(rf"(?:(\d{{1,5}}) ({_UNITS})s? ago|last ({_UNITS}))", plain):
+        return _before(today, int(ago[1] or 1), (ago[2] or ago[3])[0])
+    if plain in ("today", "yesterday"):
+        return today - dt.timedelta(plain == "yesterday")
+    if (weekday := _place(plain.removeprefix("last "), calendar.day_name)) is not None:
+        return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)
+    parts = re.fullmatch(
+        r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain
+    )
+    if parts is None:
+        return None
+    year, month, day = (int(parts[number] or 1) for number in (1, 2, 3))
+    if parts[1] is None:
+        month = _place(parts[4], calendar.month_name) or 0
+        year = int(parts[5] or today.year - (month > today.month))
+    with contextlib.suppress(ValueError):
+        return dt.date(year, month, day)
+    return None
+
+
+def _place(name: str, names: Iterable[str]) -> int | None:
+    """The place of a name, whole or its first three letters, among `names`."""
+    listed = [each.lower() for each in names]
+    return next((n for n, each in enumerate(listed) if each and name in (each, each[:3])), None)
+
+
+# ---- Which mails of an inbox pass.
+
+
+def passing(query: Query, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
+    """Which of the first `size` mails pass the filters; `holding` gives the positions of a stem."""
+    passes = np.ones(size, dtype=np.bool_)
+    for group in query.groups:
+        one = np.zeros(size, dtype=np.bool_)
+        for term in group:
+            one |= _holds(term, mail, size, holding) != term.excludes
+        passes &= one
+    return passes
+
+
+def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
+    name, value = term.operator, term.value
+    if name in ("from", "to", "cc"):
+        return mail.matching(value, name, size)[:size]
+    if name == "word":
+        mask = np.zeros(size, dtype=np.bool_)
+        for stem in stems(words(value)):
+            mask[holding(stem)] = True
+        return mask
+    if name in ("after", "before", "on", "older_than", "newer_than"):
+        day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
+        if name == "on":
+            held: Mask = day == wanted
+        elif name in ("after", "newer_than"):
+            held = day >= wanted
+        else:
+            held = (day > 0) & (day < wanted)
+        return held
+    return mail.where(*_condition(name, value, mail.owned), size)
+
+
+def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
+    """A filter as a condition on `emails` in SQL, and its parameters."""
+    if name == "phrase":
+        either = (f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body"))
+        inner = _GAP.join(map(re.escape, words(value)))
+        return " OR ".join(either), 2 * [rf"(^|{_GAP}){inner}($|{_GAP})"]
+    if name == "subject":
+        wanted = stems(words(value))
+        return " AND ".join([_IN_SUBJECT] * len(wanted)) or "false", wanted
+    if name in ("has", "filename"):
+        parts = words(value) if name == "filename" else []
+        inner = "".join(rf"{re.escape(each)}[^\n]*" for each in parts)
+        # As ingest notes attachments in the text.
+        return f"regexp_matches({_FOLDED.format('body')}, ?)", [rf"\[attachment: [^\n]*{inner}\("]
+    if (name, value) == ("in", "anywhere"):
+        return "true", []
+    if (name, value) == ("is", "read"):
+        return f"{owned} AND NOT list_contains(labels, 'unread')", []
+    # A label, or one below it.
+    folded = value.casefold()
+    return f"{owned} AND {_LABELLED}", [folded, f"{folded}/"]

@@ -1,0 +1,72 @@
+"""Which mails of an inbox belong together.
+
+Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's name of
+their thread, and, where no header says so, by their subject: a reply or forward follows the latest
+mail of that subject, within `DAYS`, that has someone in common with it besides the inbox's owner.
+Only the open inbox's own mail counts, so nothing outside it can link two mails.
+"""
+
+from art_e.inbox.mail import Execute
+
+DAYS = 60
+# Of replies and forwards in the languages of mail programs, several in a row.
+_PREFIX = r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
+
+_LINKS = """
+WITH mine AS (
+    SELECT email_id, message_id, reference_ids, gmail_thread, sent_at,
+        trim(lower(subject)) AS subject,
+        trim(regexp_replace(trim(lower(subject)), '{prefix}', '')) AS base
+    FROM emails WHERE {mine} AND email_id <= {last}
+),
+named AS (
+    SELECT email_id, message_id AS name FROM mine
+    UNION ALL SELECT email_id, unnest(reference_ids) FROM mine
+    UNION ALL SELECT email_id, gmail_thread FROM mine WHERE gmail_thread <> ''
+),
+by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
+people AS (
+    SELECT DISTINCT email_id, address_id FROM {parties}
+    WHERE role <> 'owner' AND address_id <> {owner}
+),
+by_subject AS (
+    SELECT email_id, lag(email_id) OVER earlier AS other, base <> subject AS follows,
+        sent_at - lag(sent_at) OVER earlier AS gap
+    FROM mine JOIN people USING (email_id) WHERE base <> '' AND gmail_thread = ''
+    WINDOW earlier AS (PARTITION BY base, address_id ORDER BY email_id)
+)
+SELECT email_id, other FROM by_name WHERE other <> email_id
+UNION
+SELECT email_id, other FROM by_subject WHERE follows AND gap <= to_days({days})
+"""
+
+
+def threads_of(
+    execute: Execute, ids: list[int], mine: str, parties: str, owner: int
+) -> list[list[int]]:
+    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread.
+
+    `mine` is the condition of these mails in SQL, `parties` their parties, `owner` the inbox's own
+    address.
+    """
+    if not ids:
+        return []
+    sql = _LINKS.format(
+        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, owner=owner, days=DAYS
+    )
+    place_of = {email_id: place for place, email_id in enumerate(ids)}
+    first = list(range(len(ids)))
+
+    def root(place: int) -> int:
+        while first[place] != place:
+            first[place] = first[first[place]]
+            place = first[place]
+        return place
+
+    for email_id, other in execute(sql, None).fetchall():
+        one, two = sorted((root(place_of[email_id]), root(place_of[other])))
+        first[two] = one
+    members: list[list[int]] = [[] for _ in ids]
+    for place in range(len(ids)):
+        members[root(place)].append(place)
+    return [members[root(place)] for place in range(len(ids))]
