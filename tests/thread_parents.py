@@ -3,9 +3,9 @@
     python -m tests.thread_parents enron.duckdb
 
 A reply is a mail whose subject begins with "Re:" and the like. Its parent is looked for in its
-writer's inbox, where it must have been: by subject as threads do it (an earlier mail in its thread), and by
-quoted text (a line of an earlier mail that the reply repeats). The second reads every line of the
-inbox, so threads don't do it; it says what they miss.
+writer's inbox, where it must have been: by subject as threads do it (an earlier mail in its
+thread), and by quoted text (a line of an earlier mail that the reply repeats). The second reads
+every line of the inbox, so threads don't do it; it says what they miss.
 """
 
 import sys
