@@ -248,7 +248,9 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
 def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
     """A filter as a condition on `emails` in SQL, and its parameters."""
     if name == "phrase":
-        either = (f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body"))
+        either = (
+            f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body || attached")
+        )
         inner = _GAP.join(map(re.escape, words(value)))
         return " OR ".join(either), 2 * [rf"(^|{_GAP}){inner}($|{_GAP})"]
     if name == "subject":

@@ -53,6 +53,7 @@ class ParsedEmail:
     `junk`: its owner has it in spam, trash or drafts, as one of its `labels` says.
     `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
+    `attached` has the texts of attachments, and is read and searched behind the body.
     """
 
     source: str
@@ -69,6 +70,7 @@ class ParsedEmail:
     labels: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     gmail_thread: str = ""
+    attached: str = ""
     delivered_to: str = ""
 
 
