@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -89,6 +90,20 @@ def _note(*_: object) -> None:
     # asyncio would print a traceback of each task that the interrupt ends.
     logging.getLogger("asyncio").disabled = True
     raise KeyboardInterrupt
+
+
+STARTED = time.monotonic()  # about when the process began
+
+
+@contextmanager
+def status() -> "Iterator[Callable[[str], None]]":
+    """A line on stderr that says what happens now, if that is a terminal; call the function with
+    untrusted text to change it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with console(to_stderr=True).status("") as shown:
+        yield lambda line: shown.update(text(one_line(line)))
 
 
 # The width of tables without a terminal.
