@@ -73,6 +73,7 @@ COMMANDS = {
         "Show the conversation that a mail belongs to, oldest mail first.",
     ),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
+    "rate": ("art_e.cli.rate", "Rate the last answer of ask, and say what would be right."),
     "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),
     "models": (
         "art_e.cli.settings",
