@@ -215,7 +215,7 @@ def ask(
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         bare = question.strip()
-        own = Question("ask", _with_talk(bare, talk), opened.address, today)
+        own = Question("ask", with_talk(bare, talk), opened.address, today)
         run = begin_run("ask", own, policy, file.path, form.max_turns, out, recipe, (bare, talk))
         if policy.model == OFFLINE:
             note(OFFLINE_NOTE)
@@ -252,7 +252,7 @@ def _last_talk() -> tuple[dict[str, Any], list[list[str]]]:
     return run.config, [*run.config.get("talk", []), [run.config["question"], answer]][-_TALK:]
 
 
-def _with_talk(question: str, talk: Sequence[Sequence[str]]) -> str:
+def with_talk(question: str, talk: Sequence[Sequence[str]]) -> str:
     """The question with what was asked and answered before."""
     if not talk:
         return question
@@ -374,18 +374,19 @@ def show_answer(answered: Answered) -> None:
     if without is None:
         screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
     for email in answered.sources:
-        screen.print(_source_line(email), soft_wrap=True)
+        screen.print(shown_source(email), soft_wrap=True)
     if without is None and not answered.sources:
         screen.print(text(("  (no source was given)", "dim")))
     cited = {email.message_id for email in answered.sources}
     for passage in answered.passages:
         if passage.email.message_id not in cited:
             screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
-            screen.print(_source_line(passage.email), soft_wrap=True)
-    screen.print(text((_what_it_took(trajectory), "dim")), soft_wrap=True)
+            screen.print(shown_source(passage.email), soft_wrap=True)
+    screen.print(text((what_it_took(trajectory), "dim")), soft_wrap=True)
 
 
-def _source_line(email: Email) -> "Text":
+def shown_source(email: Email) -> "Text":
+    """A source on one line: its day, sender, subject and id."""
     return text(
         f"  {format_date(email.date)[:10]}  ",
         (one_line(str(email.sender)), "cyan"),
@@ -404,7 +405,7 @@ def _cited(email: Email) -> dict[str, Any]:
     }
 
 
-def _what_it_took(trajectory: Trajectory) -> str:
+def what_it_took(trajectory: Trajectory) -> str:
     """Turns, seconds, tokens and cost in one line."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)

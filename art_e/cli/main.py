@@ -73,6 +73,7 @@ COMMANDS = {
         "Show the conversation that a mail belongs to, oldest mail first.",
     ),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
+    "chat": ("art_e.cli.chat", "Talk about an inbox: questions, follow-ups, sources, ratings."),
     "rate": ("art_e.cli.rate", "Rate the last answer of ask, and say what would be right."),
     "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),
     "models": (

@@ -14,7 +14,7 @@ from art_e.inbox.file import InboxFile
 from art_e.ratings import Rating, add_rating, ratings_file
 from art_e.runs import Run, find_run, list_runs
 from art_e.storage import runs_folder
-from art_e.trajectory import read_trajectories
+from art_e.trajectory import Trajectory, read_trajectories
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -48,7 +48,24 @@ def rate(
         found = {each: inbox.canonical_id(each) for each in source or ()}
     if unknown := [each for each, stored in found.items() if stored is None]:
         raise UserError(f"no mail {unknown[0]} in the inbox of {trajectory.inbox_address}")
-    given = Rating(
+    sources = [each for each in found.values() if each is not None]
+    given = rated(run, trajectory, rating, answer, sources)
+    add_rating(given)
+    if as_json:
+        print_json(given.model_dump())
+    else:
+        note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
+
+
+def rated(
+    run: Run,
+    trajectory: Trajectory,
+    rating: Literal["good", "bad"],
+    answer: str | None,
+    sources: list[str],
+) -> Rating:
+    """The rating of a run's answer, with the right answer and its sources if they are known."""
+    return Rating(
         episode_id=trajectory.episode_id,
         question=run.config["question"],
         inbox_address=trajectory.inbox_address,
@@ -58,15 +75,10 @@ def rate(
         sources=trajectory.sources,
         rating=rating,
         right_answer=answer,
-        right_sources=[each for each in found.values() if each is not None],
+        right_sources=sources,
         talk=bool(run.config.get("talk")),
         rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
-    add_rating(given)
-    if as_json:
-        print_json(given.model_dump())
-    else:
-        note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
 
 
 def _asked(name: str | None) -> Run:
