@@ -1,0 +1,435 @@
+"""Mail of an IMAP account: `follow` fetches it into a spool, which ingest reads like any source.
+
+    ART_E_HOME/imap/<account>/<folder>-<UIDVALIDITY>/<UID>    a message as the server sent it
+    <inbox file>.sync.json                                    the messages there are, and labels
+
+Nothing on the server ever changes. A spooled message never does, either: its name stands for it for
+ever (RFC 3501). Each time, all UIDs and flags are listed, and what the spool lacks is fetched. The
+state is written when all is there, then what the server no longer has leaves the spool: after a cut
+or a kill at any point the next time goes on from the spool.
+"""
+
+import contextlib
+import datetime as dt
+import errno
+import getpass
+import imaplib
+import os
+import re
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ValidationError
+
+from art_e.cli.output import note, one_line, plural, progress
+from art_e.errors import UserError
+from art_e.privacy import LOOPBACK, load_env
+from art_e.storage import home, locked, partial_of, write_whole
+from art_e.text import digest, encodable
+from data_pipeline.ingest.archives import Meter, head_of, regular_files
+from data_pipeline.ingest.headers import parse_date
+from data_pipeline.ingest.labels import of_imap
+from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
+
+PASSWORD = "ART_E_IMAP_PASSWORD"
+# Seconds before a connection that was cut is opened again.
+WAITS_S = (1.0, 5.0, 20.0)
+_TIMEOUT_S = 60.0
+_BATCH_MESSAGES, _BATCH_BYTES = 200, 8_000_000
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+_ADDRESS = re.compile(r"(imaps?)://([^:/]+)@(\[[^\]@]+\]|[^\[\]:/@]+)(?::(\d{1,5}))?/?")
+
+# ---- Accounts and their passwords.
+
+
+def is_account(source: str) -> bool:
+    """Whether a source is an IMAP account."""
+    return source.startswith(("imaps://", "imap://"))
+
+
+class Account(NamedTuple):
+    """An account; its text is the `imaps://user@host:port` that names it."""
+
+    user: str
+    host: str
+    port: int
+    tls: bool
+
+    @classmethod
+    def of(cls, address: str) -> "Account":
+        """The account of an address, which no error repeats: it may hold a password."""
+        match = _ADDRESS.fullmatch(address)
+        if match is None:
+            raise UserError(
+                "an IMAP account is written imaps://user@host or imaps://user@host:port, without a"
+                f" password; {PASSWORD}, the keyring or a prompt gives that"
+            )
+        tls = match[1] == "imaps"
+        port = int(match[4] or (993 if tls else 143))
+        return cls(unquote(match[2]), match[3].strip("[]").lower(), port, tls)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"imap{'s' * self.tls}://{quote(self.user, '@')}@{host}:{self.port}"
+
+    @property
+    def spool(self) -> Path:
+        """The folder of its messages."""
+        return home() / "imap" / digest(str(self))
+
+
+def _password_of(account: Account) -> str:
+    with contextlib.suppress(ImportError):
+        import keyring
+        from keyring.errors import KeyringError
+
+        with contextlib.suppress(KeyringError):
+            if kept := keyring.get_password(account.host, account.user):
+                return str(kept)
+    load_env()
+    if given := os.environ.get(PASSWORD):
+        return given
+    if sys.stdin.isatty():
+        return getpass.getpass(one_line(f"password of {account.user} at {account.host}:") + " ")
+    raise UserError(
+        f"no password of {account.user} at {account.host}: set {PASSWORD}, or keep it with"
+        f" keyring set {account.host} {account.user} (pip install 'art-e[imap]')"
+    )
+
+
+# ---- The state and the spool.
+
+Marks = tuple[tuple[str, ...], str]  # labels, and Gmail's name of the thread
+
+
+class Folder(BaseModel):
+    """A folder of the account, with the UIDs of its messages."""
+
+    name: str
+    validity: int
+    messages: dict[int, Marks]
+
+
+class State(BaseModel):
+    """The account as it was last found; folders by their names as the server writes them."""
+
+    account: str
+    folders: dict[str, Folder] = {}
+
+    def files(self) -> Iterator[tuple[Path, str, Marks]]:
+        """Of each message: its file, a name for people, its marks."""
+        spool = Account.of(self.account).spool
+        for key, folder in self.folders.items():
+            place = spool / _place(key, folder.validity)
+            for uid, marks in folder.messages.items():
+                yield place / str(uid), f"{folder.name}/{uid}", marks
+
+
+def _place(key: str, validity: int) -> str:
+    return f"{digest(key)}-{validity}"
+
+
+def state_file(db: Path) -> Path:
+    """The file beside an inbox file that says which account it follows."""
+    return db.with_name(f"{db.name}.sync.json")
+
+
+def load_state(path: Path) -> State | None:
+    """The state in a file; None without one."""
+    try:
+        return State.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError:
+        raise UserError(f"{path} is damaged: delete it, then ingest with --replace") from None
+
+
+def read_spool(path: Path, meter: Meter) -> Iterator[RawMessage]:
+    """The messages of a state file."""
+    state = load_state(path)
+    for file, source, (labels, thread) in state.files() if state else ():
+        data = head_of(file, LARGEST_MESSAGE + 1)
+        meter.done += len(data)
+        received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
+        yield RawMessage(source, data, received, labels, gmail_thread=thread)
+
+
+# ---- Following an account.
+
+
+class Changes(NamedTuple):
+    """Messages that came, got other labels, and went since the last time."""
+
+    new: int
+    changed: int
+    deleted: int
+
+
+def follow(account: Account, db: Path) -> Changes:
+    """Bring the spool, and the state beside the inbox file `db`, to what the account holds."""
+    password = _password_of(account)
+    for folder in (account.spool, db.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    busy = f"{account.user} at {account.host} is being read already; wait for it to end"
+    with locked(account.spool.with_suffix(".lock"), busy):
+        new, old = State(account=str(account)), load_state(state_file(db))
+        if old is None or old.account != new.account:
+            old = State(account=new.account)
+        _read_account(account, password, old, new)
+        was, now = ({file: marks for file, _, marks in each.files()} for each in (old, new))
+        both = was.keys() & now.keys()
+        changed = sum(was[each] != now[each] for each in both)
+        if new != old or not now:
+            write_whole(state_file(db), new.model_dump_json())
+        # With what a cut left half written.
+        for file in regular_files(account.spool):
+            if file not in now:
+                file.unlink()
+        return Changes(len(now) - len(both), changed, len(was) - len(both))
+
+
+def _read_account(account: Account, password: str, old: State, new: State) -> None:
+    """Fill `new`, over as many connections as it takes while each brings something."""
+    waits = iter(WAITS_S)
+    fetched: list[int] = []
+    while True:
+        before = len(fetched) + len(new.folders)
+        try:
+            with _connection(account, password) as imap:
+                return _read_folders(imap, account.spool, old, new, fetched)
+        except ssl.SSLCertVerificationError as error:
+            raise UserError(
+                f"the certificate of {account.host} can't be trusted ({error.verify_message}):"
+                " check the host's name; SSL_CERT_FILE names a certificate of your own"
+            ) from None
+        except (imaplib.IMAP4.abort, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _DISK:
+                raise
+            if len(fetched) + len(new.folders) > before:
+                waits = iter(WAITS_S)
+            why = one_line(str(error)) or type(error).__name__
+            if (wait := next(waits, None)) is None:
+                raise UserError(
+                    f"no connection to {account.host}:{account.port} ({why}); the same command goes"
+                    f" on from here: {plural(len(fetched), 'message')} fetched and kept"
+                ) from None
+            note(f"the connection to {account.host} is cut ({why}); again in {wait:.0f} s")
+            time.sleep(wait)
+        except imaplib.IMAP4.error as error:
+            raise UserError(f"{account.host} refuses ({error}); try again later") from None
+
+
+@contextlib.contextmanager
+def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
+    at, context = (account.host, account.port), ssl.create_default_context()
+    if account.tls:
+        imap: imaplib.IMAP4 = imaplib.IMAP4_SSL(*at, ssl_context=context, timeout=_TIMEOUT_S)
+    else:
+        imap = imaplib.IMAP4(*at, timeout=_TIMEOUT_S)
+    try:
+        plain = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
+        if not account.tls and not plain:
+            if "STARTTLS" not in imap.capabilities:
+                raise UserError(f"{account.host} would get the password in the open: use imaps://")
+            imap.starttls(context)
+        if "AUTH=PLAIN" in imap.capabilities:
+            imap.authenticate("PLAIN", lambda _: f"\0{account.user}\0{password}".encode())
+        else:
+            imap.login(_quoted(account.user.encode()).decode(), password)
+        yield imap
+    except (imaplib.IMAP4.error, UnicodeError) as error:
+        cut = isinstance(error, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in str(error)
+        if cut or imap.state != "NONAUTH":
+            raise
+        # Without the server's words, which may repeat the password.
+        raise UserError(
+            f"{account.host} rejects the password of {account.user}: check both; Gmail, Fastmail,"
+            " iCloud and Yahoo want an app password"
+        ) from None
+    finally:
+        # Without LOGOUT, which waits for what is still on its way.
+        with contextlib.suppress(OSError):
+            imap.shutdown()
+
+
+def _read_folders(
+    imap: imaplib.IMAP4, spool: Path, old: State, new: State, fetched: list[int]
+) -> None:
+    """Add the folders that `new` lacks; `fetched` gets each message as it comes."""
+    gmail = b"X-GM-EXT-1" in imap.capability()[1][0].upper().split()
+    folders = list(_folders(imap))
+    if gmail and any("\\all" in attributes for *_, attributes in folders):
+        folders = [each for each in folders if {"\\all", "\\junk", "\\trash"} & each[2]]
+    for key, name, attributes in folders:
+        if key in new.folders:
+            continue
+        try:
+            found = _read_folder(imap, spool, (key, name, attributes), fetched, gmail=gmail)
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error as error:
+            note(f"{name} can't be read ({error}); it stays as it was")
+            if key not in old.folders:
+                continue
+            found = old.folders[key]
+        new.folders[key] = found
+
+
+def _folders(imap: imaplib.IMAP4) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Each folder: its name on the wire, in words with "/" between, and its attributes."""
+    for text, literals in _responses(_checked(imap.list())):
+        match = _LIST.fullmatch(text)
+        name = next(_strings(match[3], literals), b"") if match else b""
+        # A name with a line's end can be in no command.
+        if match is None or not name or re.search(rb"[\r\n\0]", name):
+            continue
+        attributes = frozenset(match[1].decode("latin-1").lower().split())
+        words = _decoded(name)
+        if match[2]:
+            words = words.replace(match[2][-1:].decode("latin-1"), "/")
+        if not attributes & {"\\noselect", "\\nonexistent"}:
+            yield name.decode("latin-1"), words, attributes
+
+
+def _read_folder(
+    imap: imaplib.IMAP4,
+    spool: Path,
+    folder: tuple[str, str, frozenset[str]],
+    fetched: list[int],
+    *,
+    gmail: bool,
+) -> Folder:
+    """The folder's messages, after those that the spool lacks were fetched."""
+    key, name, attributes = folder
+    # Read-only is EXAMINE. imaplib takes bytes, typeshed does not know it.
+    [count] = _checked(imap.select(_quoted(key.encode("latin-1")), readonly=True))  # type: ignore[arg-type]
+    validity = int(imap.response("UIDVALIDITY")[1][0] or 0)
+    messages: dict[int, Marks] = {}
+    sizes: dict[int, int] = {}
+    query = f"(UID FLAGS RFC822.SIZE{' X-GM-LABELS X-GM-THRID' * gmail})"
+    # An empty folder has no "1:*".
+    for text, literals in _fetch(imap, "1:*", query) if int(count or 0) else ():
+        fields = _fields(_LABELS.sub(b"", text))
+        if not fields.keys() >= {"UID", "FLAGS", "RFC822.SIZE"}:
+            continue  # the server's word on a change meanwhile
+        own = [
+            _decoded(each) for found in _LABELS.findall(text) for each in _strings(found, literals)
+        ]
+        uid, flags = int(fields["UID"]), fields["FLAGS"].strip("()").lower().split()
+        messages[uid] = of_imap(name, attributes, flags, own), fields.get("X-GM-THRID", "")
+        sizes[uid] = int(fields["RFC822.SIZE"])
+    place = spool / _place(key, validity)
+    place.mkdir(exist_ok=True)
+    # Empty is what a loss of power may leave.
+    kept = {each.name for each in os.scandir(place) if each.stat().st_size}
+    missing = [uid for uid in sorted(messages) if str(uid) not in kept]
+    with progress("", len(missing), doing=f"fetching {name}") as advance:
+        for batch in _batches(missing, sizes):
+            for uid in _fetch_into(imap, place, batch):
+                kept.add(str(uid))
+                fetched.append(uid)
+                advance()
+    present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
+    return Folder(name=name, validity=validity, messages=present)
+
+
+def _batches(uids: Sequence[int], sizes: Mapping[int, int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for uid in uids:
+        size = sum(sizes[each] for each in batch) + sizes[uid]
+        if batch and (len(batch) == _BATCH_MESSAGES or size > _BATCH_BYTES):
+            yield batch
+            batch = []
+        batch.append(uid)
+    if batch:
+        yield batch
+
+
+def _fetch_into(imap: imaplib.IMAP4, place: Path, uids: Sequence[int]) -> Iterator[int]:
+    """Fetch messages into their files, cut one byte beyond what the parser accepts; the UIDs."""
+    query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
+    try:
+        found = _fetch(imap, ",".join(map(str, uids)), query)
+    except imaplib.IMAP4.abort:
+        raise
+    except imaplib.IMAP4.error as error:
+        if len(uids) == 1:
+            note(f"a message can't be fetched and is left out ({error})")
+            return
+        for uid in uids:  # a bad one fails all of its batch
+            yield from _fetch_into(imap, place, [uid])
+        return
+    for text, literals in found:
+        fields = _fields(text)
+        uid = int(fields.get("UID", 0))
+        if uid not in uids or b"BODY[" not in text:
+            continue
+        partial = partial_of(place / str(uid))
+        partial.write_bytes(literals[0] if literals else b"")
+        if (received := parse_date(fields.get("INTERNALDATE", "").strip('"'))) is not None:
+            os.utime(partial, (received.timestamp(), received.timestamp()))
+        partial.replace(place / str(uid))
+        yield uid
+
+
+# ---- The wire, as far as imaplib leaves it to us.
+
+_LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
+_FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]+) (\([^)]*\)|"[^"]*"|\d+)')
+_LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]|\\.)*"|[^")])*)\)')
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"|(\{\d+\})|([^\s()"]+)')
+_SHIFTED = re.compile(rb"&([^-]*)-")
+
+
+def _checked(reply: tuple[str, list[Any]]) -> list[Any]:
+    kind, items = reply
+    if kind != "OK":
+        raise imaplib.IMAP4.error(b" ".join(filter(None, items)).decode("utf-8", "replace"))
+    return items
+
+
+def _fetch(imap: imaplib.IMAP4, uids: str, query: str) -> list[tuple[bytes, list[bytes]]]:
+    return list(_responses(_checked(imap.uid("FETCH", uids, query))))
+
+
+def _responses(items: Sequence[Any]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Each response of a command: its text, with "{size}" where its literals stood."""
+    text, literals = b"", []
+    for item in filter(None, items):
+        if isinstance(item, tuple):
+            text += item[0]
+            literals.append(item[1])
+        else:
+            yield text + item, literals
+            text, literals = b"", []
+
+
+def _fields(text: bytes) -> dict[str, str]:
+    """The fields of a FETCH that are numbers, lists or quoted."""
+    return {name.decode(): value.decode("latin-1") for name, value in _FIELD.findall(text)}
+
+
+def _strings(text: bytes, literals: Sequence[bytes]) -> Iterator[bytes]:
+    """The strings in a response: quoted, literal or bare."""
+    left = iter(literals)
+    for quoted, literal, bare in _STRING.findall(text):
+        yield next(left, b"") if literal else bare or re.sub(rb"\\(.)", rb"\1", quoted)
+
+
+def _quoted(name: bytes) -> bytes:
+    return b'"' + re.sub(rb'(["\\])', rb"\\\1", name) + b'"'
+
+
+def _decoded(name: bytes) -> str:
+    """A name in words: modified UTF-7 (RFC 3501), which some servers don't keep to."""
+
+    def shifted(match: "re.Match[bytes]") -> bytes:
+        inside = b"+" + match[1].replace(b",", b"/") + b"-"
+        return inside.decode("utf-7", "replace").encode("utf-8", "replace") if match[1] else b"&"
+
+    return encodable(_SHIFTED.sub(shifted, name).decode("utf-8", "replace"))
