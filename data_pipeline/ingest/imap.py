@@ -40,7 +40,8 @@ PASSWORD = "ART_E_IMAP_PASSWORD"
 # Seconds before a connection that was cut is opened again.
 WAITS_S = (1.0, 5.0, 20.0)
 _TIMEOUT_S = 60.0
-_BATCH_MESSAGES, _BATCH_BYTES = 200, 8_000_000
+# What a cut loses, for a batch comes whole or not at all.
+_BATCH_MESSAGES, _BATCH_BYTES = 100, 1_000_000
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@(\[[^\]@]+\]|[^\[\]:/@]+)(?::(\d{1,5}))?/?")
 
@@ -212,7 +213,8 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
                 raise
             if len(fetched) + len(new.folders) > before:
                 waits = iter(WAITS_S)
-            why = one_line(str(error)) or type(error).__name__
+            # What imaplib says holds pieces of mail.
+            why = str(error) if isinstance(error, OSError) else "it was closed"
             if (wait := next(waits, None)) is None:
                 raise UserError(
                     f"no connection to {account.host}:{account.port} ({why}); the same command goes"
@@ -400,11 +402,11 @@ def _fetch(imap: imaplib.IMAP4, uids: str, query: str) -> list[tuple[bytes, list
 def _responses(items: Sequence[Any]) -> Iterator[tuple[bytes, list[bytes]]]:
     """Each response of a command: its text, with "{size}" where its literals stood."""
     text, literals = b"", []
-    for item in filter(None, items):
+    for item in items:
         if isinstance(item, tuple):
             text += item[0]
             literals.append(item[1])
-        else:
+        elif item is not None:
             yield text + item, literals
             text, literals = b"", []
 
