@@ -303,12 +303,7 @@ def test_the_keyring_comes_first(
 
 @pytest.mark.parametrize("scheme", ["imaps", "imap"])
 def test_certificates_are_verified(
-    art_e: Run,
-    home: Path,
-    server: Server,
-    wire: Wire,
-    monkeypatch: pytest.MonkeyPatch,
-    scheme: str,
+    art_e: Run, home: Path, server: Server, wire: Wire, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     put(server, [1])
     # Not of the loopback hosts that may go without.
