@@ -174,9 +174,7 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
     path = chosen_db(db)
     file = state_file(path)
     if (state := load_state(file)) is None:
-        raise UserError(
-            f"{path} is not of an IMAP account; begin with: art-e ingest imaps://user@host"
-        )
+        raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
     account = Account.of(state.account)
     changes = follow(account, path)
@@ -188,9 +186,9 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
             owner = next(iter(old.owners()), owner)
         report, _ = read_sources([str(file)], path, source_format="imap", owner=owner)
     if as_json:
-        print_json({**changes._asdict(), "ingest": report and report.to_json()})
+        print_json({**changes, "ingest": report and report.to_json()})
         return
-    print_line(f"{changes.new:,} new, {changes.changed:,} changed, {changes.deleted:,} deleted")
+    print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
     for line in _sums(report, None, db) if report else ():
         print_line(line)
 

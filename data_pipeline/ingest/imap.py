@@ -14,23 +14,24 @@ import datetime as dt
 import errno
 import getpass
 import imaplib
+import itertools
 import os
 import re
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ValidationError
 
-from art_e.cli.output import note, one_line, plural, progress
+from art_e.cli.output import note, one_line, progress
 from art_e.errors import UserError
 from art_e.privacy import LOOPBACK, load_env
 from art_e.storage import home, locked, partial_of, write_whole
-from art_e.text import digest, encodable
+from art_e.text import digest, printable
 from data_pipeline.ingest.archives import Meter, head_of, regular_files
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.labels import of_imap
@@ -40,8 +41,8 @@ PASSWORD = "ART_E_IMAP_PASSWORD"
 # Seconds before a connection that was cut is opened again.
 WAITS_S = (1.0, 5.0, 20.0)
 _TIMEOUT_S = 60.0
-# What a cut loses, for a batch comes whole or not at all.
-_BATCH_MESSAGES, _BATCH_BYTES = 100, 1_000_000
+# What a cut loses, for a batch comes whole or not at all; at most 100 messages.
+_BATCH_BYTES = 1_000_000
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@(\[[^\]@]+\]|[^\[\]:/@]+)(?::(\d{1,5}))?/?")
 
@@ -109,10 +110,10 @@ Marks = tuple[tuple[str, ...], str]  # labels, and Gmail's name of the thread
 
 
 class Folder(BaseModel):
-    """A folder of the account, with the UIDs of its messages."""
+    """A folder of the account: its place in the spool, and the UIDs of its messages."""
 
     name: str
-    validity: int
+    place: str
     messages: dict[int, Marks]
 
 
@@ -125,14 +126,9 @@ class State(BaseModel):
     def files(self) -> Iterator[tuple[Path, str, Marks]]:
         """Of each message: its file, a name for people, its marks."""
         spool = Account.of(self.account).spool
-        for key, folder in self.folders.items():
-            place = spool / _place(key, folder.validity)
+        for folder in self.folders.values():
             for uid, marks in folder.messages.items():
-                yield place / str(uid), f"{folder.name}/{uid}", marks
-
-
-def _place(key: str, validity: int) -> str:
-    return f"{digest(key)}-{validity}"
+                yield spool / folder.place / str(uid), f"{folder.name}/{uid}", marks
 
 
 def state_file(db: Path) -> Path:
@@ -163,16 +159,11 @@ def read_spool(path: Path, meter: Meter) -> Iterator[RawMessage]:
 # ---- Following an account.
 
 
-class Changes(NamedTuple):
-    """Messages that came, got other labels, and went since the last time."""
+def follow(account: Account, db: Path) -> dict[str, int]:
+    """Bring the spool, and the state beside the inbox file `db`, to what the account holds.
 
-    new: int
-    changed: int
-    deleted: int
-
-
-def follow(account: Account, db: Path) -> Changes:
-    """Bring the spool, and the state beside the inbox file `db`, to what the account holds."""
+    Returns how many messages are new, have changed labels, and are deleted.
+    """
     password = _password_of(account)
     for folder in (account.spool, db.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,18 +182,21 @@ def follow(account: Account, db: Path) -> Changes:
         for file in regular_files(account.spool):
             if file not in now:
                 file.unlink()
-        return Changes(len(now) - len(both), changed, len(was) - len(both))
+    return {"new": len(now) - len(both), "changed": changed, "deleted": len(was) - len(both)}
 
 
 def _read_account(account: Account, password: str, old: State, new: State) -> None:
     """Fill `new`, over as many connections as it takes while each brings something."""
+
+    def have() -> int:
+        return len(new.folders) + sum(1 for _ in regular_files(account.spool))
+
     waits = iter(WAITS_S)
-    fetched: list[int] = []
     while True:
-        before = len(fetched) + len(new.folders)
+        before = have()
         try:
             with _connection(account, password) as imap:
-                return _read_folders(imap, account.spool, old, new, fetched)
+                return _read_folders(imap, account.spool, old, new)
         except ssl.SSLCertVerificationError as error:
             raise UserError(
                 f"the certificate of {account.host} can't be trusted ({error.verify_message}):"
@@ -211,14 +205,14 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
         except (imaplib.IMAP4.abort, OSError) as error:
             if isinstance(error, OSError) and error.errno in _DISK:
                 raise
-            if len(fetched) + len(new.folders) > before:
+            if have() > before:
                 waits = iter(WAITS_S)
             # What imaplib says holds pieces of mail.
             why = str(error) if isinstance(error, OSError) else "it was closed"
             if (wait := next(waits, None)) is None:
                 raise UserError(
-                    f"no connection to {account.host}:{account.port} ({why}); the same command goes"
-                    f" on from here: {plural(len(fetched), 'message')} fetched and kept"
+                    f"no connection to {account.host}:{account.port} ({why}): what was fetched is"
+                    " kept, and the same command goes on from there"
                 ) from None
             note(f"the connection to {account.host} is cut ({why}); again in {wait:.0f} s")
             time.sleep(wait)
@@ -259,31 +253,36 @@ def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
             imap.shutdown()
 
 
-def _read_folders(
-    imap: imaplib.IMAP4, spool: Path, old: State, new: State, fetched: list[int]
-) -> None:
-    """Add the folders that `new` lacks; `fetched` gets each message as it comes."""
-    gmail = b"X-GM-EXT-1" in imap.capability()[1][0].upper().split()
-    folders = list(_folders(imap))
-    if gmail and any("\\all" in attributes for *_, attributes in folders):
-        folders = [each for each in folders if {"\\all", "\\junk", "\\trash"} & each[2]]
-    for key, name, attributes in folders:
-        if key in new.folders:
+def _read_folders(imap: imaplib.IMAP4, spool: Path, old: State, new: State) -> None:
+    """Add the folders that `new` lacks; at Gmail of those that hold all mail."""
+    query, folders = "(UID FLAGS RFC822.SIZE)", list(_folders(imap))
+    if b"X-GM-EXT-1" in imap.capability()[1][0].upper().split():
+        query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
+        if any("\\all" in each.attributes for each in folders):
+            whole = {"\\all", "\\junk", "\\trash"}
+            folders = [each for each in folders if each.attributes & whole]
+    for folder in folders:
+        if folder.key in new.folders:
             continue
         try:
-            found = _read_folder(imap, spool, (key, name, attributes), fetched, gmail=gmail)
+            found = _read_folder(imap, spool, folder, query)
         except imaplib.IMAP4.abort:
             raise
         except imaplib.IMAP4.error as error:
-            note(f"{name} can't be read ({error}); it stays as it was")
-            if key not in old.folders:
+            note(f"{folder.name} can't be read ({error}); it stays as it was")
+            if folder.key not in old.folders:
                 continue
-            found = old.folders[key]
-        new.folders[key] = found
+            found = old.folders[folder.key]
+        new.folders[folder.key] = found
 
 
-def _folders(imap: imaplib.IMAP4) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Each folder: its name on the wire, in words with "/" between, and its attributes."""
+class _Listed(NamedTuple):
+    key: str  # the name on the wire
+    name: str  # in words with "/" between
+    attributes: frozenset[str]
+
+
+def _folders(imap: imaplib.IMAP4) -> Iterator[_Listed]:
     for text, literals in _responses(_checked(imap.list())):
         match = _LIST.fullmatch(text)
         name = next(_strings(match[3], literals), b"") if match else b""
@@ -295,61 +294,41 @@ def _folders(imap: imaplib.IMAP4) -> Iterator[tuple[str, str, frozenset[str]]]:
         if match[2]:
             words = words.replace(match[2][-1:].decode("latin-1"), "/")
         if not attributes & {"\\noselect", "\\nonexistent"}:
-            yield name.decode("latin-1"), words, attributes
+            yield _Listed(name.decode("latin-1"), words, attributes)
 
 
-def _read_folder(
-    imap: imaplib.IMAP4,
-    spool: Path,
-    folder: tuple[str, str, frozenset[str]],
-    fetched: list[int],
-    *,
-    gmail: bool,
-) -> Folder:
+def _read_folder(imap: imaplib.IMAP4, spool: Path, folder: _Listed, query: str) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
-    key, name, attributes = folder
-    # Read-only is EXAMINE. imaplib takes bytes, typeshed does not know it.
-    [count] = _checked(imap.select(_quoted(key.encode("latin-1")), readonly=True))  # type: ignore[arg-type]
-    validity = int(imap.response("UIDVALIDITY")[1][0] or 0)
+    name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
+    [count] = _checked(imap.select(name, readonly=True))  # EXAMINE
+    validity = (imap.response("UIDVALIDITY")[1][0] or b"0").decode()
     messages: dict[int, Marks] = {}
     sizes: dict[int, int] = {}
-    query = f"(UID FLAGS RFC822.SIZE{' X-GM-LABELS X-GM-THRID' * gmail})"
     # An empty folder has no "1:*".
     for text, literals in _fetch(imap, "1:*", query) if int(count or 0) else ():
         fields = _fields(_LABELS.sub(b"", text))
         if not fields.keys() >= {"UID", "FLAGS", "RFC822.SIZE"}:
             continue  # the server's word on a change meanwhile
-        own = [
-            _decoded(each) for found in _LABELS.findall(text) for each in _strings(found, literals)
-        ]
+        gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
         uid, flags = int(fields["UID"]), fields["FLAGS"].strip("()").lower().split()
-        messages[uid] = of_imap(name, attributes, flags, own), fields.get("X-GM-THRID", "")
+        labels = of_imap(folder.name, folder.attributes, flags, gmail)
+        messages[uid] = labels, fields.get("X-GM-THRID", "")
         sizes[uid] = int(fields["RFC822.SIZE"])
-    place = spool / _place(key, validity)
+    place = spool / f"{digest(folder.key)}-{validity}"
     place.mkdir(exist_ok=True)
     # Empty is what a loss of power may leave.
     kept = {each.name for each in os.scandir(place) if each.stat().st_size}
     missing = [uid for uid in sorted(messages) if str(uid) not in kept]
-    with progress("", len(missing), doing=f"fetching {name}") as advance:
-        for batch in _batches(missing, sizes):
-            for uid in _fetch_into(imap, place, batch):
+    totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
+    with progress("", len(missing), doing=f"fetching {folder.name}") as advance:
+        for _, batch in itertools.groupby(
+            zip(missing, totals, strict=True), lambda each: each[1] // _BATCH_BYTES
+        ):
+            for uid in _fetch_into(imap, place, [uid for uid, _ in batch]):
                 kept.add(str(uid))
-                fetched.append(uid)
                 advance()
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
-    return Folder(name=name, validity=validity, messages=present)
-
-
-def _batches(uids: Sequence[int], sizes: Mapping[int, int]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for uid in uids:
-        size = sum(sizes[each] for each in batch) + sizes[uid]
-        if batch and (len(batch) == _BATCH_MESSAGES or size > _BATCH_BYTES):
-            yield batch
-            batch = []
-        batch.append(uid)
-    if batch:
-        yield batch
+    return Folder(name=folder.name, place=place.name, messages=present)
 
 
 def _fetch_into(imap: imaplib.IMAP4, place: Path, uids: Sequence[int]) -> Iterator[int]:
@@ -434,4 +413,4 @@ def _decoded(name: bytes) -> str:
         inside = b"+" + match[1].replace(b",", b"/") + b"-"
         return inside.decode("utf-7", "replace").encode("utf-8", "replace") if match[1] else b"&"
 
-    return encodable(_SHIFTED.sub(shifted, name).decode("utf-8", "replace"))
+    return printable(_SHIFTED.sub(shifted, name).decode("utf-8", "replace"))

@@ -40,21 +40,12 @@ _LONGEST = 100  # characters of a label
 _MOST = 50
 
 _FLAGS = {"F": "starred", "R": "answered", "T": "trash", "D": "drafts"}
-# Attributes of IMAP folders (RFC 6154) and flags of IMAP messages, in lower case.
-_SPECIAL_USE = {
-    "\\sent": "sent",
-    "\\drafts": "drafts",
-    "\\junk": "spam",
-    "\\trash": "trash",
-    "\\flagged": "starred",
-    "\\all": "",
-}
-_IMAP_FLAGS = {
-    "\\flagged": "starred",
-    "\\answered": "answered",
-    "\\draft": "drafts",
-    "\\deleted": "trash",
-}
+# What IMAP folders are for (RFC 6154), and flags of messages.
+_IMAP = dict(
+    each.split("=")
+    for each in r"\sent=sent \drafts=drafts \draft=drafts \junk=spam \trash=trash \deleted=trash"
+    r" \flagged=starred \answered=answered \all=".split()
+)
 _STATUS = {"F": "starred", "A": "answered", "D": "trash", "T": "drafts"}
 BEFORE_FLAGS = re.compile("[:!;]2,")
 
@@ -97,10 +88,10 @@ def of_imap(
     """
     # Some servers keep all folders below the inbox.
     place = folder[6:] if folder[:6].casefold() == "inbox/" else folder
-    special = [_SPECIAL_USE[each] for each in attributes if each in _SPECIAL_USE]
+    special = [_IMAP[each] for each in attributes if each in _IMAP]
     top = label(place.partition("/")[0])
     found = special or [label(place), *[top] * (top in ("spam", "trash"))]
-    found += [_IMAP_FLAGS[each] for each in flags if each in _IMAP_FLAGS]
+    found += [_IMAP[each] for each in flags if each in _IMAP]
     found += ["unread"] * ("\\seen" not in flags)
     return in_order([*found, *(label(each.removeprefix("\\")) for each in gmail)])
 
