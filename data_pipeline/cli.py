@@ -126,7 +126,7 @@ def ingest(
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
     owner = None if owner is None else owner.strip().lower()
-    if followed := any(map(is_account, sources)):
+    if any(map(is_account, sources)):
         if len(sources) > 1 or append or limit or max_body_chars or max_recipients:
             raise UserError(
                 "an IMAP account is read whole, into a file of its own: name no other source, and"
@@ -158,7 +158,7 @@ def ingest(
         append=append,
         limit=limit,
     )
-    if not followed:
+    if source_format != "imap":
         state_file(path).unlink(missing_ok=True)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
@@ -268,9 +268,10 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
+        more = "art-e sync renews it" if state_file(path).exists() else "--append adds to it"
         raise UserError(
-            f"{path} {_held_by(path)}: --append adds to it, --replace makes it anew, and another"
-            " --db leaves it alone"
+            f"{path} {_held_by(path)}: {more}, --replace makes it anew, and another --db leaves it"
+            " alone"
         )
 
 

@@ -172,4 +172,5 @@ class Wire:
 
     def close(self) -> None:
         """Accept no more connections."""
+        self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

@@ -87,6 +87,7 @@ def main() -> None:
         check(db, mails[DELETED:], set(range(FLAGGED)))
         nothing = {"new": 0, "changed": 0, "deleted": 0, "ingest": None}
         assert art_e("sync", cuts=0) == nothing
+        wire.close()
         print("nothing lost, nothing twice")
 
 

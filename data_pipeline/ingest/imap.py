@@ -3,10 +3,9 @@
     ART_E_HOME/imap/<account>/<folder>-<UIDVALIDITY>/<UID>    a message as the server sent it
     <inbox file>.sync.json                                    the messages there are, and labels
 
-Nothing on the server ever changes. A spooled message never does, either: its name stands for it for
-ever (RFC 3501). Each time, all UIDs and flags are listed, and what the spool lacks is fetched. The
-state is written when all is there, then what the server no longer has leaves the spool: after a cut
-or a kill at any point the next time goes on from the spool.
+Nothing on the server ever changes. A file's name stands for one message for ever (RFC 3501), so
+only what the spool lacks is fetched. The state is written when all is there, then what the server
+no longer has leaves the spool: after a cut or a kill at any point the next time goes on from there.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ _TIMEOUT_S = 60.0
 # What a cut loses, for a batch comes whole or not at all; at most 100 messages.
 _BATCH_BYTES = 1_000_000
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
-_ADDRESS = re.compile(r"(imaps?)://([^:/]+)@(\[[^\]@]+\]|[^\[\]:/@]+)(?::(\d{1,5}))?/?")
+_ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 # ---- Accounts and their passwords.
 
@@ -57,27 +56,26 @@ def is_account(source: str) -> bool:
 class Account(NamedTuple):
     """An account; its text is the `imaps://user@host:port` that names it."""
 
+    scheme: str
     user: str
     host: str
     port: int
-    tls: bool
 
     @classmethod
     def of(cls, address: str) -> "Account":
         """The account of an address, which no error repeats: it may hold a password."""
         match = _ADDRESS.fullmatch(address)
-        if match is None:
+        if match is None or int(match[4] or 0) > 65_535:
             raise UserError(
                 "an IMAP account is written imaps://user@host or imaps://user@host:port, without a"
                 f" password; {PASSWORD}, the keyring or a prompt gives that"
             )
-        tls = match[1] == "imaps"
-        port = int(match[4] or (993 if tls else 143))
-        return cls(unquote(match[2]), match[3].strip("[]").lower(), port, tls)
+        scheme, user, host, port = match.groups()
+        usual = {"imaps": 993, "imap": 143}[scheme]
+        return cls(scheme, unquote(user), host.lower(), int(port or usual))
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"imap{'s' * self.tls}://{quote(self.user, '@')}@{host}:{self.port}"
+        return f"{self.scheme}://{quote(self.user, '@')}@{self.host}:{self.port}"
 
     @property
     def spool(self) -> Path:
@@ -222,14 +220,14 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
 
 @contextlib.contextmanager
 def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
-    at, context = (account.host, account.port), ssl.create_default_context()
-    if account.tls:
+    context, at = ssl.create_default_context(), (account.host, account.port)
+    if account.scheme == "imaps":
         imap: imaplib.IMAP4 = imaplib.IMAP4_SSL(*at, ssl_context=context, timeout=_TIMEOUT_S)
     else:
         imap = imaplib.IMAP4(*at, timeout=_TIMEOUT_S)
     try:
-        plain = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
-        if not account.tls and not plain:
+        open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
+        if account.scheme == "imap" and not open_is_fine:
             if "STARTTLS" not in imap.capabilities:
                 raise UserError(f"{account.host} would get the password in the open: use imaps://")
             imap.starttls(context)
@@ -283,7 +281,7 @@ class _Listed(NamedTuple):
 
 
 def _folders(imap: imaplib.IMAP4) -> Iterator[_Listed]:
-    for text, literals in _responses(_checked(imap.list())):
+    for text, literals in _responses(imap.list()):
         match = _LIST.fullmatch(text)
         name = next(_strings(match[3], literals), b"") if match else b""
         # A name with a line's end can be in no command.
@@ -300,12 +298,12 @@ def _folders(imap: imaplib.IMAP4) -> Iterator[_Listed]:
 def _read_folder(imap: imaplib.IMAP4, spool: Path, folder: _Listed, query: str) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
     name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
-    [count] = _checked(imap.select(name, readonly=True))  # EXAMINE
+    count, _ = next(_responses(imap.select(name, readonly=True)), (b"0", []))  # EXAMINE
     validity = (imap.response("UIDVALIDITY")[1][0] or b"0").decode()
     messages: dict[int, Marks] = {}
     sizes: dict[int, int] = {}
     # An empty folder has no "1:*".
-    for text, literals in _fetch(imap, "1:*", query) if int(count or 0) else ():
+    for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if int(count) else ():
         fields = _fields(_LABELS.sub(b"", text))
         if not fields.keys() >= {"UID", "FLAGS", "RFC822.SIZE"}:
             continue  # the server's word on a change meanwhile
@@ -335,7 +333,7 @@ def _fetch_into(imap: imaplib.IMAP4, place: Path, uids: Sequence[int]) -> Iterat
     """Fetch messages into their files, cut one byte beyond what the parser accepts; the UIDs."""
     query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
     try:
-        found = _fetch(imap, ",".join(map(str, uids)), query)
+        found = list(_responses(imap.uid("FETCH", ",".join(map(str, uids)), query)))
     except imaplib.IMAP4.abort:
         raise
     except imaplib.IMAP4.error as error:
@@ -367,19 +365,11 @@ _STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"|(\{\d+\})|([^\s()"]+)')
 _SHIFTED = re.compile(rb"&([^-]*)-")
 
 
-def _checked(reply: tuple[str, list[Any]]) -> list[Any]:
+def _responses(reply: tuple[str, list[Any]]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Each response to a command: its text, with "{size}" where its literals stood, and these."""
     kind, items = reply
     if kind != "OK":
         raise imaplib.IMAP4.error(b" ".join(filter(None, items)).decode("utf-8", "replace"))
-    return items
-
-
-def _fetch(imap: imaplib.IMAP4, uids: str, query: str) -> list[tuple[bytes, list[bytes]]]:
-    return list(_responses(_checked(imap.uid("FETCH", uids, query))))
-
-
-def _responses(items: Sequence[Any]) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Each response of a command: its text, with "{size}" where its literals stood."""
     text, literals = b"", []
     for item in items:
         if isinstance(item, tuple):
