@@ -22,60 +22,26 @@ from tests.processes import free_port
 USER, PASSWORD = "ann@home.example", "swordfish & 'tombola' ä"
 _PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
-# It runs as whoever starts it, without users of its own.
-_CONFIG = """
-protocols = imap
-listen = 127.0.0.1, 127.0.0.2
-base_dir = {folder}/run
-state_dir = {folder}/state
-log_path = {folder}/log
-default_internal_user = {user}
-default_internal_group = {group}
-default_login_user = {user}
-first_valid_uid = 1
-auth_failure_delay = 0
-disable_plaintext_auth = no
-mail_fsync = never
+# It runs as whoever starts it, without users of its own. "; " ends a line.
+_CONFIG = r"""
+protocols = imap; listen = 127.0.0.1, 127.0.0.2; log_path = {folder}/log
+base_dir = {folder}/run; state_dir = {folder}/state; first_valid_uid = 1
+default_internal_user = {user}; default_internal_group = {group}; default_login_user = {user}
+auth_failure_delay = 0; disable_plaintext_auth = no; mail_fsync = never
+ssl = yes; ssl_cert = <{folder}/cert.pem; ssl_key = <{folder}/key.pem
 mail_location = mdbox:{folder}/mail
-ssl = yes
-ssl_cert = <{folder}/cert.pem
-ssl_key = <{folder}/key.pem
-passdb {{
-  driver = passwd-file
-  args = {folder}/users
+passdb {{; driver = passwd-file; args = {folder}/users; }}
+userdb {{; driver = static; args = uid={user} gid={group} home={folder}; }}
+namespace inbox {{; inbox = yes; separator = .
+  mailbox Altpapier {{; special_use = \Trash; }}
+  mailbox Bulk {{; special_use = \Junk; }}
+  mailbox Outgoing {{; special_use = \Sent; }}
 }}
-userdb {{
-  driver = static
-  args = uid={user} gid={group} home={folder}
-}}
-namespace inbox {{
-  inbox = yes
-  separator = .
-  mailbox Altpapier {{
-    special_use = \\Trash
-  }}
-  mailbox Bulk {{
-    special_use = \\Junk
-  }}
-  mailbox Outgoing {{
-    special_use = \\Sent
-  }}
-}}
-service anvil {{
-  chroot =
-}}
-service stats {{
-  chroot =
-}}
-service imap-login {{
-  chroot =
-  inet_listener imap {{
-    port = {port}
-  }}
-  inet_listener imaps {{
-    port = {tls_port}
-    ssl = yes
-  }}
+service anvil {{; chroot =; }}
+service stats {{; chroot =; }}
+service imap-login {{; chroot =
+  inet_listener imap {{; port = {port}; }}
+  inet_listener imaps {{; port = {tls_port}; ssl = yes; }}
 }}
 """
 _CERTIFICATE = (
@@ -114,17 +80,11 @@ def dovecot() -> Iterator[Server]:
         (server.folder / "users").write_text(f"{USER}:{{PLAIN}}{PASSWORD}::::::\n")
         group = grp.getgrgid(owner.pw_gid).gr_name
         config = _CONFIG.format(**server._asdict(), user=owner.pw_name, group=group)
-        (server.folder / "conf").write_text(config)
+        (server.folder / "conf").write_text(config.replace("; ", "\n"))
         for each in (server.folder, *server.folder.iterdir()):
             os.chown(each, owner.pw_uid, owner.pw_gid)
-        command = [binary, "-F", "-c", server.folder / "conf"]
-        if os.getuid() == 0:
-            start = subprocess.Popen(
-                command, user=owner.pw_uid, group=owner.pw_gid, extra_groups=[]
-            )
-        else:
-            start = subprocess.Popen(command)
-        with start as process:
+        command = [binary, "-F", "-c", f"{name}/conf"]
+        with subprocess.Popen(command, user=owner.pw_uid, group=owner.pw_gid) as process:
             try:
                 while process.poll() is None:
                     with contextlib.suppress(OSError), server.client():

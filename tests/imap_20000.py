@@ -61,7 +61,7 @@ def check(db: Path, mails: list[bytes], flagged: set[int]) -> None:
 
 
 def main() -> None:
-    made = [each.data for each in messages(WorldConfig(size=SIZE + NEW))]  # type: ignore[union-attr]
+    made = [each.data for each in messages(WorldConfig(size=SIZE + NEW))]
     mails = [each.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for each in made]
     with tempfile.TemporaryDirectory() as home, dovecot() as server:
         os.environ |= {"ART_E_HOME": home, "ART_E_IMAP_PASSWORD": PASSWORD}
