@@ -46,7 +46,10 @@ _MENDABLE = {
 }
 
 # What holds after an interrupted command, whenever that was.
-_KEPT = {"ingest": "; the inbox is as it was"}
+_KEPT = {
+    "ingest": "; the inbox is as it was",
+    "sync": "; the inbox is as it was, and the next sync goes on from here",
+}
 
 # The commands in the order of the help page, each with its module and its line there. A module's
 # `app` is the command, or holds it by its name.
@@ -57,8 +60,9 @@ COMMANDS = {
     ),
     "ingest": (
         "data_pipeline.cli",
-        "Make an inbox file of mail: Enron, mbox, Maildir, .eml, CSV, Hugging Face.",
+        "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face.",
     ),
+    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP account holds now."),
     "inboxes": (
         "art_e.cli.mail",
         "List the inboxes of the file: owners, then the ones with most mail.",

@@ -391,7 +391,7 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
     if not any(name in headers for name in _ESSENTIAL):
         return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)
-    labels, thread = raw.labels, ""
+    labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
