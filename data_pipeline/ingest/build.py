@@ -27,7 +27,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
 from art_e.storage import locked
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
@@ -297,7 +297,7 @@ class InboxBuild:
             "SELECT DISTINCT from_name, from_address FROM staging.mails"
             " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
         ).fetchall()
-        found = {word for sender in senders for word in words(sender_text(*sender))}
+        found = {word for sender in senders for word in tokens(sender_text(*sender))}
         surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
         numbers = self._term_ids(stems(surfaces)).tolist()
         self._words.update(zip(surfaces, numbers, strict=True))
