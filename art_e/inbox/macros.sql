@@ -107,12 +107,14 @@ SELECT word, CASE
 FROM step_5;
 
 -- The mail of an inbox, spam and trash too where they are asked for.
+CREATE MACRO ids_of(inbox) AS TABLE
+SELECT address_id FROM addresses
+WHERE address = lower(inbox) OR address IN (
+    SELECT same.address FROM people AS named JOIN people AS same USING (person) WHERE named.address = lower(inbox));
 CREATE MACRO mail_of(inbox, with_junk) AS TABLE
-SELECT email_id FROM parties
-WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox))
+SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
 UNION ALL
-SELECT email_id FROM junk_parties
-WHERE with_junk AND address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox));
+SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
 
 CREATE MACRO search_inbox(
     inbox, keywords, as_of := NULL, from_addr := NULL, to_addr := NULL,

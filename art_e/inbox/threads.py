@@ -27,7 +27,7 @@ named AS (
 by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
 people AS (
     SELECT DISTINCT email_id, address_id FROM {parties}
-    WHERE role <> 'owner' AND address_id <> {owner}
+    WHERE role <> 'owner' AND address_id NOT IN ({own})
 ),
 by_subject AS (
     SELECT email_id, lag(email_id) OVER earlier AS other, base <> subject AS follows,
@@ -42,17 +42,17 @@ SELECT email_id, other FROM by_subject WHERE follows AND gap <= to_days({days})
 
 
 def threads_of(
-    execute: Execute, ids: list[int], mine: str, parties: str, owner: int
+    execute: Execute, ids: list[int], mine: str, parties: str, own: str
 ) -> list[list[int]]:
     """The places in `ids`, the inbox's mails in order, of all mails of each one's thread.
 
-    `mine` is the condition of these mails in SQL, `parties` their parties, `owner` the inbox's own
-    address.
+    `mine` is the condition of these mails in SQL, `parties` their parties, `own` the ids of the
+    inbox's own addresses.
     """
     if not ids:
         return []
     sql = _LINKS.format(
-        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, owner=owner, days=DAYS
+        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS
     )
     place_of = {email_id: place for place, email_id in enumerate(ids)}
     first = list(range(len(ids)))

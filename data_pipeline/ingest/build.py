@@ -96,7 +96,8 @@ def ingest(
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0
     busy = f"another ingest is writing {db}; wait for it to end"
-    with locked(db.with_name(f"{db.name}.lock"), busy), contextlib.ExitStack() as opened:
+    with locked(lock_of(db), busy), contextlib.ExitStack() as opened:
+        people = _people_in(db)
         old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
         old_counts = {"read": 0, "stored": 0} if old is None else old.counts
         build = opened.enter_context(InboxBuild(db))
@@ -113,9 +114,22 @@ def ingest(
         if (owner := choose_owner(build.candidates())) is not None:
             build.set_owner(owner)
         build.deduplicate()
+        build.set_people(people)
         counts = build.finish(read + old_counts["read"])
     seconds = time.perf_counter() - started
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
+
+
+def lock_of(db: Path) -> Path:
+    """The file whose lock those hold who write `db`."""
+    return db.with_name(f"{db.name}.lock")
+
+
+def _people_in(db: Path) -> list[tuple[str, str]]:
+    """What a file says of whose addresses belong together, for its successor."""
+    with contextlib.suppress(UserError), InboxFile(db) as old:
+        return [(each, person) for person, listed in old.people().items() for each in listed]
+    return []
 
 
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
@@ -259,6 +273,11 @@ class InboxBuild:
             [owner, self._stored],
         )
 
+    def set_people(self, people: list[tuple[str, str]]) -> None:
+        """Keep whose addresses belong together."""
+        for row in people:
+            self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
+
     def deduplicate(self) -> None:
         """Merge the copies; nothing can be added after it."""
         self._run_file("merge.sql")
@@ -285,10 +304,7 @@ class InboxBuild:
         self._run("CHECKPOINT inbox")
         self._run("USE memory")
         self._run("DETACH inbox")
-        new_file.chmod(0o600)
-        _sync(new_file)
-        new_file.replace(self.path)
-        _sync(self.path.parent)
+        put_in_place(new_file, self.path)
         return counts
 
     def _add_vocabulary(self) -> None:
@@ -340,6 +356,14 @@ class InboxBuild:
 
     def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(sql, parameters)
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Make `new`, once it is on the disk, the file at `path`; its owner alone may read it."""
+    new.chmod(0o600)
+    _sync(new)
+    new.replace(path)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

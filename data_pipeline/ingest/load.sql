@@ -92,4 +92,9 @@ FROM named JOIN numbered USING (stem)
     ANTI JOIN (FROM in_text WHERE term_id IN (SELECT term_id FROM numbered WHERE contains(stem, '@'))) USING (term_id, email_id)
 ORDER BY term_id, email_id;
 
+-- Both or none: nobody is merged with an address that is gone.
+INSERT INTO inbox.people
+SELECT address, person FROM staging.people SEMI JOIN inbox.addresses USING (address)
+WHERE person IN (SELECT address FROM inbox.addresses) ORDER BY ALL;
+
 INSERT INTO inbox.skipped SELECT source, stage, reason, detail FROM staging.skipped ORDER BY ALL;
