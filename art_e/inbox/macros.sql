@@ -15,7 +15,7 @@ CREATE MACRO address_matches(wanted, address, names) AS
     list_bool_and(list_transform(
         list_filter(
             string_split_regex(
-                coalesce(nullif(regexp_extract(lower(wanted), '<([^<>\s]+@[^<>\s]+)>', 1), ''), lower(wanted)),
+                coalesce(nullif(regexp_extract(folded(wanted), '<([^<>\s]+@[^<>\s]+)>', 1), ''), folded(wanted)),
                 '[\s,<>"]+'),
             lambda part: part <> ''),
         lambda part: contains(address || ' ' || names, part)));
@@ -163,10 +163,10 @@ scored AS (
 ),
 -- Names are those of the visible mail; the table addresses has those of all inboxes.
 people AS (
-    SELECT email_id, true AS is_sender, from_address AS address, lower(from_name) AS name
+    SELECT email_id, true AS is_sender, from_address AS address, folded(from_name) AS name
     FROM emails WHERE from_address <> '' AND email_id IN (SELECT email_id FROM visible)
     UNION ALL
-    SELECT email_id, false, recipient.address, lower(recipient.name)
+    SELECT email_id, false, recipient.address, folded(recipient.name)
     FROM (SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
         FROM emails WHERE email_id IN (SELECT email_id FROM visible))
 ),

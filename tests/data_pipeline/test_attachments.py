@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from pathlib import Path
 
-import docx
-import openpyxl
 import pytest
-from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import parse_query
@@ -20,56 +16,16 @@ from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, form_of
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import make_inbox
 from tests.command_line import Run
+from tests.mailbox import calendar, excel, pdf, word
 
 ME = "me@home.example"
 
 
-def pdf(text: str) -> bytes:
-    writer = PdfWriter()
-    page = writer.add_blank_page(300, 200)
-    font = DictionaryObject({
-        NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
-        NameObject("/BaseFont"): NameObject("/Helvetica"),
-    })  # fmt: skip
-    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
-    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-    stream = DecodedStreamObject()
-    stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
-    page[NameObject("/Contents")] = writer._add_object(stream)
-    out = io.BytesIO()
-    writer.write(out)
-    return out.getvalue()
-
-
-def word(text: str) -> bytes:
-    document = docx.Document()
-    document.add_paragraph(text)
-    document.add_table(1, 2).cell(0, 1).text = "cell zebra"
-    out = io.BytesIO()
-    document.save(out)
-    return out.getvalue()
-
-
-def excel(text: str) -> bytes:
-    book = openpyxl.Workbook()
-    book.worksheets[0].append([text, 4200, None])
-    out = io.BytesIO()
-    book.save(out)
-    return out.getvalue()
-
-
-ICS = (
-    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20240301T090000Z\r\n"
-    "SUMMARY:{}\r\nDTSTART:20240331T090000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
-)
 FILES: dict[str, tuple[bytes, str]] = {
     "lease.pdf": (pdf("The quagga lease ends"), "The quagga lease ends"),
     "plan.docx": (word("A quagga plan"), "A quagga plan\n\tcell zebra"),
     "costs.XLSX": (excel("quagga"), "Sheet\nquagga\t4200"),
-    "invite.ics": (
-        ICS.format("Quagga day").encode(),
-        "Summary: Quagga day\nDtstart: 2024-03-31 09:00",
-    ),
+    "invite.ics": (calendar("Quagga day"), "Summary: Quagga day\nDtstart: 2024-03-31 09:00"),
     "notes.txt": ("caf\xe9 quagga".encode("latin-1"), "caf\xe9 quagga"),
 }
 

@@ -1,0 +1,62 @@
+"""README's "Ask your own mail", on a Takeout download with all that mail has."""
+
+from pathlib import Path
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from tests.command_line import Run, json_of
+from tests.mailbox import ANSWER, ME, takeout
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return takeout(tmp_path_factory.mktemp("Downloads"))
+
+
+@pytest.fixture
+def ingested(download: Path, art_e: Run) -> dict[str, object]:
+    counts = json_of(art_e("ingest", download, "--json"))
+    assert isinstance(counts, dict)
+    return counts
+
+
+@pytest.mark.usefixtures("ingested")
+def test_the_lease_ends_when_the_landlord_says(art_e: Run) -> None:
+    shown = art_e("ask", "When does the lease end?", "--trace")
+    assert ANSWER in shown.stdout and "February 5" not in shown.stdout
+    hits = json_of(art_e("search", "lease", "--json"))
+    assert {each["message_id"] for each in hits} == {
+        "<1@home.example>", "<2@home.example>", "<3@home.example>"
+    }  # fmt: skip
+
+
+def test_what_was_left_out_is_counted(ingested: dict[str, object]) -> None:
+    assert (ingested["read"], ingested["stored"], ingested["junk"]) == (12, 12, 3)
+
+
+FOUND = {
+    "deposit": 1, "filename:pdf": 1, "kitchen joinery": 5, "oak worktop": 5, "neighbour": 5,
+    "has:attachment is:unread": 5, "filename:photo": 5, '"Kitchen visit"': 5,
+    "habitacion": 6, "reserva label:travel": 6, "weiss OR koln": 7, "from:jurgen": 7,
+    "\u6771\u4eac": 8, '"\u4f1a\u8b70"': 8, "invoice march": 9, '"due on April 1"': 9,
+    "jo@park.example": 5, "to:walkers": 10, "in:spam urgent": 4, "in:drafts": 11, "in:trash": 12,
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("ingested")
+@pytest.mark.parametrize("query", FOUND)
+def test_it_is_found(art_e: Run, query: str) -> None:
+    hits = json_of(art_e("search", query, "--json"))
+    assert hits[0]["message_id"] == f"<{FOUND[query]}@home.example>"
+
+
+@pytest.mark.usefixtures("ingested")
+def test_a_thread_has_its_replies_and_html_is_text(art_e: Run, home: Path) -> None:
+    thread = json_of(art_e("thread", "3@home.example", "--json"))
+    assert [each["message_id"] for each in thread] == [f"<{n}@home.example>" for n in (1, 2, 3)]
+    invoice = art_e("read", "9@home.example").stdout
+    assert "64.20" in invoice
+    assert "alert(1)" not in invoice and "track.example" not in invoice
+    with InboxFile(home / "inbox.duckdb") as file:
+        assert file.owners() == [ME]
