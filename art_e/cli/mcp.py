@@ -1,23 +1,29 @@
-"""`mcp`: `search_emails` and `read_email` over one inbox for MCP clients, on stdin and stdout.
+"""`mcp`: three tools and a resource over one inbox for MCP clients, on stdin and stdout.
 
     art-e mcp --inbox me@example.com
 
-A client can call the tools of an episode, checked and answered by the same code, with two
-differences: message ids are written in full, because a client keeps no handles, and without a
-question there are no turns and no final answer.
+Each result is one JSON object, as text and as structured content. Long mails and threads come in
+pages of about `PAGE_BYTES`, which keeps a result below 3,000 tokens (measured in docs/models.md).
 """
 
 import asyncio
+import datetime as dt
+import itertools
+import re
 import signal
 import sys
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import typer
-from mcp import types
+from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from art_e import __version__
+from art_e.cli.mail import shown_email
 from art_e.cli.options import (
     AsOfOption,
     DbOption,
@@ -26,24 +32,40 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import example, note, plural
+from art_e.cli.output import clean, example, note, one_line, plural
+from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.message import ToolCall, compact_json
-from art_e.tools import (
-    CallError,
-    ReadEmail,
-    SearchEmails,
-    Tools,
-    View,
-    not_found,
-    parse_call,
-    schemas,
+from art_e.inbox.mail import Email, Mailbox, format_date
+from art_e.inbox.query import OPERATORS, parse_query
+from art_e.inbox.snippet import find_passages
+from art_e.inbox.threads import added_texts
+from art_e.inbox.tokenizer import stems, words
+from art_e.message import observation_json
+from art_e.text import cut_line, encodable
+from art_e.tools import Text, not_found
+
+# Headers and text of a page together, as JSON.
+PAGE_BYTES = 5_000
+MAX_RESULTS = 10
+# Longer subjects and names, and further recipients and labels, are cut.
+MAX_LINE_CHARS = 150
+MAX_LISTED = 10
+MAX_ERROR_CHARS = 500
+SCHEME = "mail://"
+
+_QUERY = (
+    "Words rank the mails, best match first; a mail needs one of them. Everything else filters:"
+    ' "a phrase", -word or -operator:value to exclude, OR between two filters, and operators,'
+    " whose value stands in quotes if it has spaces: "
+    + "; ".join(f"{name}: {value}" for name, value in OPERATORS.items())
+    + '. A day is 2024-03-31, 2024-03, yesterday, "last monday" or "3 days ago". Without words the'
+    ' newest mail comes first. Examples: lease end from:ann after:2024-03-01; "move date" -draft;'
+    " newer_than:2w from:ann OR from:bob"
 )
+_PIECE = re.compile(r"[^\n]{0,300}(?:\s|\Z)|[^\n]{1,300}")  # a line, or a part of a long one
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
 
 
 @app.command(
@@ -67,19 +89,317 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         run_server(opened)
 
 
+# ---- What the tools return.
+
+
+class FoundMail(BaseModel):
+    """A mail that a search found."""
+
+    message_id: str
+    date: str
+    sender: str = Field(alias="from")
+    subject: str
+    snippet: str
+    missing: list[str] = Field([], description="words of the query that the mail lacks")
+    thread: int = Field(1, description="number of mails in its thread")
+
+
+class Found(BaseModel):
+    """The mails that a search found, best match first."""
+
+    hits: list[FoundMail]
+    note: str = ""
+
+
+class Headers(BaseModel):
+    """The headers of a mail; very long ones are cut."""
+
+    message_id: str
+    date: str
+    sender: str = Field(alias="from")
+    to: list[str] = []
+    cc: list[str] = []
+    bcc: list[str] = []
+    subject: str
+    labels: list[str] = []
+
+
+class FoundPassage(BaseModel):
+    """A piece of a mail, and the page that it stands on."""
+
+    page: int
+    text: str
+
+
+class ReadPage(Headers):
+    """A page of a mail, or its passages with the words of `find`."""
+
+    page: int
+    pages: int
+    text: str | None = None
+    passages: list[FoundPassage] | None = None
+    next_page: int | None = Field(None, description="where to go on; absent at the end")
+
+
+class ThreadMail(Headers):
+    """A mail of a thread, or a part of a long one."""
+
+    text: str
+    part: str = Field("", description='such as "2 of 3", for a mail that one page does not hold')
+
+
+class ThreadPage(BaseModel):
+    """A page of a thread, oldest mail first."""
+
+    mails: list[ThreadMail]
+    mails_in_thread: int
+    page: int
+    pages: int
+    next_page: int | None = Field(None, description="where to go on; absent at the end")
+
+
+# ---- The tools: the arguments, and what a call with them returns.
+
+
+class Tool(BaseModel):
+    """The checked arguments of a call."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: ClassVar[str]
+    returns: ClassVar[type[BaseModel]]
+
+    def run(self, inbox: Inbox) -> dict[str, Any]:
+        """The fields of `returns`. Raises `UserError`, which the client's model reads."""
+        raise NotImplementedError
+
+
+class SearchMail(Tool):
+    """Search the inbox. A hit has the mail's id for read_mail and read_thread, and a snippet."""
+
+    title = "Search mail"
+    returns = Found
+
+    query: Text = Field(max_length=500, description=_QUERY)
+    max_results: int = Field(MAX_RESULTS, ge=1, le=MAX_RESULTS)
+
+    def run(self, inbox: Inbox) -> dict[str, Any]:
+        """The best hits, and in a note what the search can't reach."""
+        query = parse_query(self.query, inbox.as_of or dt.date.today())
+        if not (query.words or query.groups):
+            raise UserError("the query holds no word and no operator; newer_than:1y is recent mail")
+        hits = inbox.search(query.words, query=query, max_results=self.max_results)
+        sizes = inbox.thread_sizes([hit.message_id for hit in hits])
+        found = [
+            {
+                **hit.to_json(),
+                "from": _line(str(hit.sender)),
+                "subject": _line(hit.subject),
+                "snippet": one_line(hit.snippet),
+                "thread": size,
+            }
+            for hit, size in zip(hits, sizes, strict=True)
+        ]
+        notes = ["spam, trash and drafts are left out of this inbox"] if query.junk else []
+        notes += [] if hits else ["no mail matches; try other words or fewer filters"]
+        return {"hits": found, "note": "; ".join(notes)}
+
+
+class ReadMail(Tool):
+    """Read one mail, a page at a time if it is long, or only its passages with some words."""
+
+    title = "Read a mail"
+    returns = ReadPage
+
+    message_id: Text = Field(description="as search_mail gives it")
+    page: int = Field(1, ge=1, description="page of the mail; with find, the first page to look on")
+    find: Text | None = Field(
+        None,
+        max_length=200,
+        description='words, or "a phrase" in double quotes: return only the passages around them,'
+        " each with its page",
+    )
+
+    def run(self, inbox: Inbox) -> dict[str, Any]:
+        """The headers with a page of text, or with passages."""
+        email = inbox.read(self.message_id)
+        if email is None:
+            raise UserError(not_found(self.message_id))
+        headers = _headers(email)
+        room = _room(headers)
+        pages = _paged(_tidied(email.body), room)
+        _check_page(self.page, len(pages))
+        shown = {**headers, "page": self.page, "pages": len(pages)}
+        if self.find is None:
+            return {**shown, "text": pages[self.page - 1], "next_page": _next(self.page, pages)}
+        runs = [stems(words(each)) for each in re.findall(r'"[^"]*"|[^\s"]+', self.find)]
+        wanted = [each for each in runs if each]
+        if not wanted:
+            raise UserError('find holds no word: give words, or "a phrase" in double quotes')
+        passages: list[dict[str, Any]] = []
+        used = 0
+        by_page = itertools.groupby(find_passages(pages, wanted), key=lambda each: each.page)
+        for number, group in by_page:
+            if number < self.page:
+                continue
+            pieces = [each._asdict() for each in group]
+            used += _size(pieces)
+            if passages and used > room:
+                return {**shown, "passages": passages, "next_page": number}
+            passages += pieces
+        return {**shown, "passages": passages}
+
+
+class ReadThread(Tool):
+    """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
+    mail quotes one before it, "[earlier text left out]" stands for that."""
+
+    title = "Read a thread"
+    returns = ThreadPage
+
+    message_id: Text = Field(description="of any mail of the thread, as search_mail gives it")
+    page: int = Field(1, ge=1)
+
+    def run(self, inbox: Inbox) -> dict[str, Any]:
+        """The mails, or parts of mails, of a page."""
+        mails = inbox.thread(self.message_id)
+        if not mails:
+            raise UserError(not_found(self.message_id))
+        pages: list[list[dict[str, Any]]] = [[]]
+        used = 0
+        added = added_texts([_tidied(each.body) for each in mails])
+        for email, text in zip(mails, added, strict=True):
+            headers = _headers(email)
+            parts = _paged(text, _room(headers))
+            for number, part in enumerate(parts, start=1):
+                place = f"{number} of {len(parts)}" if len(parts) > 1 else ""
+                shown = {**headers, "text": part, "part": place}
+                size = _size(shown)
+                if used and used + size > PAGE_BYTES:
+                    pages.append([])
+                    used = 0
+                pages[-1].append(shown)
+                used += size
+        _check_page(self.page, len(pages))
+        return {
+            "mails": pages[self.page - 1],
+            "mails_in_thread": len(mails),
+            "page": self.page,
+            "pages": len(pages),
+            "next_page": _next(self.page, pages),
+        }
+
+
+TOOLS: dict[str, type[Tool]] = {
+    "search_mail": SearchMail,
+    "read_mail": ReadMail,
+    "read_thread": ReadThread,
+}
+
+
+def _headers(email: Email) -> dict[str, Any]:
+    return {
+        "message_id": email.message_id,
+        "date": format_date(email.date),
+        "from": _line(str(email.sender)),
+        "to": _listed(email.to),
+        "cc": _listed(email.cc),
+        "bcc": _listed(email.bcc),
+        "subject": _line(email.subject),
+        "labels": [_line(each) for each in email.labels[:MAX_LISTED]],
+    }
+
+
+def _line(text: str) -> str:
+    return cut_line(one_line(text), MAX_LINE_CHARS)
+
+
+def _listed(recipients: tuple[Mailbox, ...]) -> list[str]:
+    shown = [_line(str(each)) for each in recipients[:MAX_LISTED]]
+    more = len(recipients) - MAX_LISTED
+    return [*shown, f"and {more} more"] if more > 0 else shown
+
+
+def _tidied(body: str) -> str:
+    """The body, cleaned, without white space that costs tokens and says nothing."""
+    lines = "\n".join(each.rstrip() for each in clean(body).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
+
+
+def _size(value: Any) -> int:
+    return len(observation_json(value).encode())
+
+
+def _room(headers: dict[str, Any]) -> int:
+    """The bytes that the headers leave to the text of a page."""
+    return max(PAGE_BYTES - _size(headers), PAGE_BYTES // 2)
+
+
+def _paged(text: str, most: int) -> list[str]:
+    """`text` in pages of at most `most` bytes of JSON, cut after a line or a word."""
+    pages, used = [""], 0
+    for piece in _PIECE.findall(text):
+        size = _size(piece) - len('""')
+        if used and used + size > most:
+            pages.append("")
+            used = 0
+        pages[-1] += piece
+        used += size
+    return pages
+
+
+def _check_page(page: int, pages: int) -> None:
+    if page > pages:
+        raise UserError(f"there is no page {page}; the last one is {pages}")
+
+
+def _next(page: int, pages: list[Any]) -> int | None:
+    return page + 1 if page < len(pages) else None
+
+
+# ---- The protocol.
+
+
 def mail_server(inbox: Inbox) -> Server[Any]:
     """A server of `inbox`; the caller connects it to a transport."""
-    tools = Tools(inbox, View(handles=False))
-    listed = types.ListToolsResult(tools=_listed(inbox))
+    tools = types.ListToolsResult(tools=_listed_tools(inbox))
+    template = types.ResourceTemplate(
+        name="mail",
+        title="A mail",
+        uri_template=f"{SCHEME}{{message_id}}",
+        description=f"A whole mail as text, by its message id. {_about(inbox)}",
+        mime_type="text/plain",
+    )
 
-    # Both block the event loop: a search takes a millisecond, and there is one client.
+    # All block the event loop: a search takes a millisecond, and there is one client.
     async def list_tools(_: ServerRequestContext, __: object) -> types.ListToolsResult:
-        return listed
+        return tools
 
     async def call_tool(
         _: ServerRequestContext, called: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        return answer_call(tools, called.name, called.arguments or {})
+        return answer_call(inbox, called.name, called.arguments or {})
+
+    async def list_resources(_: ServerRequestContext, __: object) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])  # an inbox is too long for a list
+
+    async def list_templates(
+        _: ServerRequestContext, __: object
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read_resource(
+        _: ServerRequestContext, wanted: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = encodable(wanted.uri)
+        message_id = unquote(uri.removeprefix(SCHEME))
+        email = inbox.read(message_id) if uri.startswith(SCHEME) else None
+        if email is None:
+            raise MCPError(types.INVALID_PARAMS, not_found(message_id))
+        contents = types.TextResourceContents(
+            uri=uri, mime_type="text/plain", text=shown_email(email).plain
+        )
+        return types.ReadResourceResult(contents=[contents])
 
     return Server(
         "art-e",
@@ -88,15 +408,27 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         instructions=f"Search and read the mail of one inbox. {_about(inbox)}",
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
     )
 
 
-def answer_call(tools: Tools, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """The result of a call: the observation, or the error."""
+def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    """The result of a call, as text and as structured content, or the error."""
     try:
-        return _result(_observation(tools, ToolCall("", name, compact_json(arguments))))
-    except CallError as error:
-        return _result(str(error), is_error=True)
+        if name not in TOOLS:
+            raise UserError(f"there is no tool {name[:80]!r}; use {', '.join(TOOLS)}")
+        called = TOOLS[name].model_validate(arguments)
+        result = called.returns.model_validate(called.run(inbox))
+    except UserError as error:
+        return _error(str(error))
+    except ValidationError as error:
+        return _error(f"{name}: {fault_of(error, 'arguments')}")
+    content = result.model_dump(by_alias=True, exclude_defaults=True)
+    return types.CallToolResult(
+        content=[types.TextContent(text=observation_json(content))], structured_content=content
+    )
 
 
 def run_server(inbox: Inbox) -> None:
@@ -118,19 +450,9 @@ async def _serve(server: Server[Any]) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _observation(tools: Tools, call: ToolCall) -> str:
-    arguments = parse_call(call, tuple(TITLES))
-    if isinstance(arguments, SearchEmails):
-        return tools.search(arguments).text
-    assert isinstance(arguments, ReadEmail)
-    read = tools.read(arguments)
-    if read is None:
-        raise CallError("invalid_reads", not_found(arguments.message_id))
-    return read.text
-
-
-def _result(text: str, is_error: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=is_error)
+def _error(text: str) -> types.CallToolResult:
+    content = types.TextContent(text=cut_line(text, MAX_ERROR_CHARS))
+    return types.CallToolResult(content=[content], is_error=True)
 
 
 def _about(inbox: Inbox) -> str:
@@ -142,15 +464,22 @@ def _about(inbox: Inbox) -> str:
     )
 
 
-def _listed(inbox: Inbox) -> list[types.Tool]:
-    """The tools with an episode's schemas, described in full: some clients hide instructions."""
-    functions = (each["function"] for each in schemas())
+class _Schema(GenerateJsonSchema):
+    """Leaves out titles of fields, which repeat their names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _listed_tools(inbox: Inbox) -> list[types.Tool]:
+    """The tools, described in full: some clients hide instructions."""
     return [
         types.Tool(
-            name=function["name"],
-            title=TITLES[function["name"]],
-            description=f"{function['description']} {_about(inbox)}",
-            input_schema=function["parameters"],
+            name=name,
+            title=tool.title,
+            description=f"{one_line(tool.__doc__ or '')} {_about(inbox)}",
+            input_schema=tool.model_json_schema(schema_generator=_Schema),
+            output_schema=tool.returns.model_json_schema(schema_generator=_Schema),
             annotations=types.ToolAnnotations(
                 read_only_hint=True,
                 destructive_hint=False,
@@ -158,6 +487,5 @@ def _listed(inbox: Inbox) -> list[types.Tool]:
                 open_world_hint=False,
             ),
         )
-        for function in functions
-        if function["name"] in TITLES
+        for name, tool in TOOLS.items()
     ]

@@ -1,8 +1,11 @@
-"""The piece of a mail that shows why it was found."""
+"""The pieces of a mail that show why it was found, or hold given words."""
 
+import itertools
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from art_e.inbox.tokenizer import fold, stems
 
@@ -13,6 +16,9 @@ SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
+
+# Shown before and after a word that was found in a page.
+_WORDS_AROUND = 25
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -52,6 +58,45 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
         end = space
     shown = " ".join(body[start:end].split())
     return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
+
+
+class Passage(NamedTuple):
+    """A piece of a text, and the number of its page from 1."""
+
+    page: int
+    text: str
+
+
+def find_passages(pages: Sequence[str], wanted: Sequence[list[str]]) -> list[Passage]:
+    """The pieces of a text in pages around every place that has one of the runs of stems `wanted`.
+
+    A piece stays within the page on which the run begins, but for the end of the run itself.
+    """
+    text = "".join(pages)
+    ends = list(itertools.accumulate(map(len, pages)))
+    found = [
+        (start + each.start(), start + each.end(), each[0])
+        for start, page in zip([0, *ends], pages, strict=False)
+        for each in _WORD.finditer(searchable(page))
+    ]
+    stemmed = stems([word for _, _, word in found])
+    beginnings = {run[0] for run in wanted}
+    pieces: list[tuple[int, int, int]] = []
+    for place, (start, _, _) in enumerate(found):
+        if stemmed[place] not in beginnings:
+            continue
+        lengths = [len(each) for each in wanted if stemmed[place : place + len(each)] == each]
+        if not lengths:
+            continue
+        number, after = bisect(ends, start), place + max(lengths)
+        first = max(found[max(0, place - _WORDS_AROUND)][0], ends[number - 1] if number else 0)
+        last = min(found[min(len(found), after + _WORDS_AROUND) - 1][1], ends[number])
+        last = max(last, found[after - 1][1])
+        if pieces and pieces[-1][0] == number and first <= pieces[-1][2]:
+            _, first, before = pieces.pop()
+            last = max(last, before)
+        pieces.append((number, first, last))
+    return [Passage(number + 1, text[first:last].strip()) for number, first, last in pieces]
 
 
 def _best_start(text: str, wanted: Sequence[str]) -> int:

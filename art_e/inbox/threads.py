@@ -1,4 +1,4 @@
-"""Which mails of an inbox belong together.
+"""Which mails of an inbox belong together, and what each of them adds.
 
 Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's name of
 their thread, and, where no header says so, by their subject: a reply or forward follows the latest
@@ -6,9 +6,15 @@ mail of that subject, within `DAYS`, that has someone in common with it besides 
 Only the open inbox's own mail counts, so nothing outside it can link two mails.
 """
 
+from collections.abc import Sequence
+
 from art_e.inbox.mail import Execute
+from art_e.inbox.tokenizer import words
 
 DAYS = 60
+# Fewer words in a row are no quotation: a greeting, a signature.
+QUOTED_WORDS = 8
+LEFT_OUT = "[earlier text left out]"
 # Of replies and forwards in the languages of mail programs, several in a row.
 _PREFIX = r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
 
@@ -70,3 +76,42 @@ def threads_of(
     for place in range(len(ids)):
         members[root(place)].append(place)
     return [members[root(place)] for place in range(len(ids))]
+
+
+def added_texts(bodies: Sequence[str]) -> list[str]:
+    """The text of each mail of a thread, oldest first, without lines that an earlier one holds.
+
+    A line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
+    mails, wherever these break their lines; `LEFT_OUT` stands for it.
+    """
+    seen: set[tuple[str, ...]] = set()
+    return [_added(body, seen) for body in bodies]
+
+
+def _added(body: str, seen: set[tuple[str, ...]]) -> str:
+    """The lines of `body` that `seen` lacks; adds the body's runs of words to `seen`."""
+    lines = body.split("\n")
+    placed = [(number, word) for number, line in enumerate(lines) for word in words(line)]
+    runs = [
+        tuple(word for _, word in placed[start : start + QUOTED_WORDS])
+        for start in range(len(placed) - QUOTED_WORDS + 1)
+    ]
+    held_up_to, new_lines = 0, set()
+    for place, (number, _) in enumerate(placed):
+        if place < len(runs) and runs[place] in seen:
+            held_up_to = place + QUOTED_WORDS
+        if place >= held_up_to:
+            new_lines.add(number)
+    seen.update(runs)
+    # A line without words shares the fate of the one before.
+    has_words = {number for number, _ in placed}
+    kept: list[str] = []
+    keeps = True
+    for number, line in enumerate(lines):
+        kept_before = keeps
+        keeps = number in new_lines if number in has_words else keeps
+        if keeps:
+            kept.append(line)
+        elif kept_before:
+            kept.append(LEFT_OUT)
+    return "\n".join(kept)
