@@ -46,7 +46,7 @@ from art_e.text import cut_line, encodable
 from art_e.tools import Text, not_found
 
 # Headers and text of a page together, as JSON.
-PAGE_BYTES = 5_000
+PAGE_BYTES = 5_500
 MAX_RESULTS = 10
 # Longer subjects and names, and further recipients and labels, are cut.
 MAX_LINE_CHARS = 150
