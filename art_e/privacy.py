@@ -61,7 +61,7 @@ def redact(text: str) -> str:
 
 
 # The loopback interface as clients write it; `art_e.models.providers` adds a model's address.
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def files_for_owner_alone() -> None:
@@ -77,5 +77,5 @@ def loopback_directly(*hosts: str) -> None:
     listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     names = [each.strip() for each in listed.split(",") if each.strip()]
     # Clients differ in which of the two variables they read.
-    value = ",".join(dict.fromkeys([*names, *_LOOPBACK, *hosts]))
+    value = ",".join(dict.fromkeys([*names, *LOOPBACK, *hosts]))
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = value

@@ -101,7 +101,9 @@ def list_runs(parent: Path) -> list[Run]:
 
 
 def find_run(name: str, parent: Path) -> Run:
-    """The run of that name or path. Raises `UserError` if it does not exist."""
+    """The run of that name or path, or the newest for "last". Raises `UserError` without it."""
+    if name == "last" and (runs := list_runs(parent)):
+        return runs[0]
     for run in (Run(parent / name), Run(Path(name))):
         if run.begun:
             return run

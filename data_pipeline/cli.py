@@ -1,9 +1,10 @@
-"""`ingest`: mail sources in, an inbox file out; `demo`: a tour of a made-up inbox.
+"""`ingest` and `sync`: mail sources in, an inbox file out; `demo`: a tour of a made-up inbox.
 
 The tour needs no key, no network and no mail: it makes a synthetic inbox once and keeps it, asks
 the offline policy one question of the world's test split, and shows the gold answer beside.
 """
 
+import contextlib
 import json
 import re
 import signal
@@ -42,12 +43,13 @@ from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import Candidate, IngestReport, Source
 from data_pipeline.ingest.build import ingest as run_ingest
+from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, questions
 
 # "auto" and FORMATS: typer has no unions.
-FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]
+FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
 
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
@@ -63,6 +65,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(
     epilog=example(
         "art-e ingest ~/Downloads/takeout-*.zip",
+        "art-e ingest imaps://me@gmail.com@imap.gmail.com",
         "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
         "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
     )
@@ -70,7 +73,10 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def ingest(
     sources: Annotated[
         list[str],
-        Argument(metavar="SOURCE...", help="File, folder, Hugging Face id, synthetic:SIZE."),
+        Argument(
+            metavar="SOURCE...",
+            help="File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE.",
+        ),
     ],
     db: DbOption = None,
     source_format: Annotated[
@@ -81,7 +87,7 @@ def ingest(
         Option(
             metavar="ADDRESS",
             help="Whose mail it is: that inbox holds all of it [default: inferred for mbox,"
-            " Maildir and .eml].",
+            " Maildir, .eml and IMAP].",
         ),
     ] = None,
     append: Annotated[bool, Option("--append", help="Add to the file if it is there.")] = False,
@@ -110,7 +116,7 @@ def ingest(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an inbox file of mail: Enron, mbox, Maildir, .eml, CSV, Hugging Face, synthetic."""
+    """Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face."""
     if no_filter and (max_body_chars is not None or max_recipients is not None):
         raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
     if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
@@ -119,6 +125,19 @@ def ingest(
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
+    owner = None if owner is None else owner.strip().lower()
+    if any(map(is_account, sources)):
+        if len(sources) > 1 or append or limit or max_body_chars or max_recipients:
+            raise UserError(
+                "an IMAP account is read whole, into a file of its own: name no other source, and"
+                " drop --append, --limit, --max-body-chars and --max-recipients"
+            )
+        account = Account.of(sources[0])
+        owner = owner or _owner_of(account)
+        follow(account, path)
+        sources, source_format = [str(state_file(path))], "imap"
+    elif append and state_file(path).exists():
+        raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
     def rules(name: Format) -> Rules:
         if no_filter:
@@ -135,16 +154,48 @@ def ingest(
         path,
         source_format=source_format,
         rules=rules,
-        owner=None if owner is None else owner.strip().lower(),
+        owner=owner,
         append=append,
         limit=limit,
     )
+    if source_format != "imap":
+        state_file(path).unlink(missing_ok=True)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
         print_json({**report.to_json(), **row})
     else:
         for line in _sums(report, questions, db):
             print_line(line)
+
+
+@app.command(epilog=example("art-e sync", "art-e sync --db work.duckdb"))
+def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """Bring an inbox file to what its IMAP account holds now: new mail, flags, deletions."""
+    path = chosen_db(db)
+    file = state_file(path)
+    if (state := load_state(file)) is None:
+        raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
+    _check_target(path, may_change=True)
+    account = Account.of(state.account)
+    changes = follow(account, path)
+    report = None
+    # An ingest that was interrupted leaves an older file.
+    if not path.exists() or path.stat().st_mtime_ns <= file.stat().st_mtime_ns:
+        owner = _owner_of(account)
+        with contextlib.suppress(UserError), InboxFile(path) as old:
+            owner = next(iter(old.owners()), owner)
+        report, _ = read_sources([str(file)], path, source_format="imap", owner=owner)
+    if as_json:
+        print_json({**changes, "ingest": report and report.to_json()})
+        return
+    print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
+    for line in _sums(report, None, db) if report else ():
+        print_line(line)
+
+
+def _owner_of(account: Account) -> str | None:
+    """The mail address that the account's user name is."""
+    return account.user.lower() if _ADDRESS.fullmatch(account.user) else None
 
 
 def read_sources(
@@ -166,7 +217,7 @@ def read_sources(
     total, in_bytes = limit, False
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
-    elif limit is None and all(Path(each).exists() for each in sources):
+    elif limit is None and "imap" not in formats and all(Path(each).exists() for each in sources):
         total, in_bytes = sum(size_of(Path(each)) for each in sources), True
     read = size = 0
     with progress("mails", total, in_bytes=in_bytes) as advance:
@@ -177,7 +228,7 @@ def read_sources(
             advance(so_far - read, meter.done - size)
             read, size = so_far, meter.done
 
-        personal = {"mbox", "maildir", "eml"}.issuperset(formats)
+        personal = {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
 
         def choose_owner(candidates: list[Candidate]) -> str | None:
             return _owner(owner, candidates) if owner is not None or personal else None
@@ -217,9 +268,10 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
+        more = "art-e sync renews it" if state_file(path).exists() else "--append adds to it"
         raise UserError(
-            f"{path} {_held_by(path)}: --append adds to it, --replace makes it anew, and another"
-            " --db leaves it alone"
+            f"{path} {_held_by(path)}: {more}, --replace makes it anew, and another --db leaves it"
+            " alone"
         )
 
 

@@ -369,7 +369,7 @@ def _self_hosted(price: float | None, models: Sequence[str]) -> list[str] | None
 
 @app.command(epilog=example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1"))
 def rejudge(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     judge: Annotated[
         list[str],
         Option(

@@ -4,6 +4,9 @@ import asyncio
 import datetime as dt
 import re
 import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -34,7 +37,17 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import (
+    STARTED,
+    console,
+    example,
+    note,
+    one_line,
+    plural,
+    print_json,
+    status,
+    text,
+)
 from art_e.cli.trace import shown_turn
 from art_e.config import setting
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
@@ -48,9 +61,9 @@ from art_e.models.model import Model, full_name
 from art_e.models.nearby import nearby
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
-from art_e.runs import Run, start_run
+from art_e.runs import Run, list_runs, start_run
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, exchanges
+from art_e.trajectory import AnsweredCall, Trajectory, exchanges, read_trajectories
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,7 +149,9 @@ class Answered(NamedTuple):
     )
 )
 def ask(
-    question: Annotated[str, Argument(metavar="QUESTION", help="In plain words, quoted.")],
+    question: Annotated[
+        str, Argument(metavar="QUESTION", help="In plain words, quoted; - reads standard input.")
+    ],
     inbox: InboxOption = None,
     model: Annotated[
         str | None,
@@ -156,6 +171,10 @@ def ask(
         ),
     ] = None,
     recipe: RecipeOption = None,
+    follow_up: Annotated[
+        bool,
+        Option("--continue", "-c", help="Go on from the last question: same inbox, model, talk."),
+    ] = False,
     trace: Annotated[
         bool, Option("--trace", help="Show each tool call and what came back.")
     ] = False,
@@ -168,18 +187,36 @@ def ask(
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question from the mail of one inbox, with sources."""
+    question = sys.stdin.read() if question == "-" else question
     if not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
+    talk: list[list[str]] = []
+    if follow_up:
+        last, talk = _last_talk()
+        inbox, model = inbox or last["inbox_address"], model or last["model"]
+        db, as_of = db or Path(last["db"]), as_of or last["as_of"]
     today = parse_day(as_of, "--as-of")
     is_default, model = model is None, model or setting("model") or OFFLINE
     form = chosen_form(recipe, max_turns)
     turn_tokens = form.turn_tokens_of(model)
-    options = model_options(effort, temperature, max_cost, tool_calls, 1, turn_tokens)
-    policy = ready_policy(Model(model), options)
+    # The trace says itself what happens.
+    with nullcontext(lambda _: None) if trace else status() as say:
+        say(f"loading what calls {model}")
+        options = model_options(
+            effort,
+            temperature,
+            max_cost,
+            tool_calls,
+            1,
+            turn_tokens,
+            lambda number, most: say(f"{model}: trying again, {number} of {most}"),
+        )
+        policy = ready_policy(Model(model), options)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        own = Question("ask", question.strip(), opened.address, today)
-        run = begin_run("ask", own, policy, file.path, form.max_turns, out, recipe)
+        bare = question.strip()
+        own = Question("ask", with_talk(bare, talk), opened.address, today)
+        run = begin_run("ask", own, policy, file.path, form.max_turns, out, recipe, (bare, talk))
         if policy.model == OFFLINE:
             note(OFFLINE_NOTE)
             # Nothing is looked for where nobody reads it.
@@ -189,12 +226,38 @@ def ask(
         elif (notice := Model(model).notice) is not None:
             note(notice)
         screen = console(to_stderr=as_json) if trace else None
-        answered = answer_question(opened, own, policy, run, form, screen)
+        with nullcontext(lambda _: None) if trace else status() as say:
+            answered = answer_question(opened, own, policy, run, form, screen, say)
+    answered = answered._replace(question=bare)
     if as_json:
         print_json(answered.to_json())
     else:
         show_answer(answered)
     exit_for(answered.trajectory)
+
+
+# So many earlier questions, with their answers, go along with a follow-up question.
+_TALK = 3
+
+
+def _last_talk() -> tuple[dict[str, Any], list[list[str]]]:
+    """The configuration of the last `ask`, and the questions and answers so far."""
+    asked = (
+        run for run in list_runs(runs_folder()) if run.complete and run.config["name"] == "ask"
+    )
+    if (run := next(asked, None)) is None:
+        raise UserError("there is no question to go on from; ask one without --continue")
+    [trajectory] = read_trajectories(run.trajectories)
+    answer = trajectory.final_answer or "(no answer was found)"
+    return run.config, [*run.config.get("talk", []), [run.config["question"], answer]][-_TALK:]
+
+
+def with_talk(question: str, talk: Sequence[Sequence[str]]) -> str:
+    """The question with what was asked and answered before."""
+    if not talk:
+        return question
+    before = "\n".join(f"Question: {asked}\nAnswer: {answer}" for asked, answer in talk)
+    return f"Earlier in this talk:\n{before}\n\nThe question now: {question}"
 
 
 def begin_run(
@@ -205,10 +268,14 @@ def begin_run(
     max_turns: int,
     out: Path | None,
     recipe: str | None = None,
+    talk: tuple[str, list[list[str]]] | None = None,
 ) -> Run:
-    """Make the folder of a run of one question."""
+    """Make the folder of a run of one question; `talk` is the question as it was put, and the
+    questions and answers before it."""
+    asked, before = talk or (question.question, [])
     config = {
-        "question": question.question,
+        "question": asked,
+        "talk": before,
         "inbox_address": question.inbox_address,
         "as_of": None if question.query_date is None else question.query_date.isoformat(),
         "model": policy.model,
@@ -227,8 +294,10 @@ def answer_question(
     run: Run,
     form: Form = DEFAULT_FORM,
     screen: "Console | None" = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Answered:
-    """Run the episode, print its turns on `screen`, and complete the run with its trajectory."""
+    """Run the episode, print its turns on `screen`, and complete the run with its trajectory. `say`
+    gets what happens at the moment."""
     episode = Episode(
         opened,
         question,
@@ -239,10 +308,15 @@ def answer_question(
     )
 
     def show(message: AssistantMessage, observations: list[ChatMessage]) -> None:
+        [exchange] = exchanges([message.to_chat(), *observations])
         if screen is not None:
-            [exchange] = exchanges([message.to_chat(), *observations])
             screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
+        if episode.done:
+            return
+        done = "; ".join(_in_words(call) for call in exchange.calls)
+        say(f"{done}; waiting for {policy.model}, turn {episode.rubric.turns + 1}")
 
+    say(f"waiting for {policy.model}")
     trajectory = asyncio.run(run_episode(episode, policy, run.id, show))
     with run.log() as log:
         log.append(trajectory.to_line())
@@ -255,6 +329,19 @@ def answer_question(
     if answered.kind == "answer" or trajectory.error is not None:
         return answered
     return answered._replace(passages=best_passages(opened, question))
+
+
+def _in_words(call: AnsweredCall) -> str:
+    """What a call did, in a few words of untrusted text."""
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    result = next(iter(call.results), {})
+    if "body" in result:
+        return f"read {result.get('from')}: {result.get('subject')}"
+    if isinstance(hits := result.get("hits"), list):
+        words = given.get("keywords")
+        searched = " ".join(map(str, words)) if isinstance(words, list) else str(words)
+        return f'searched "{searched}", {plural(len(hits), "mail")}'
+    return call.tool
 
 
 def best_passages(opened: Inbox, question: Question) -> tuple[Passage, ...]:
@@ -287,18 +374,19 @@ def show_answer(answered: Answered) -> None:
     if without is None:
         screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
     for email in answered.sources:
-        screen.print(_source_line(email), soft_wrap=True)
+        screen.print(shown_source(email), soft_wrap=True)
     if without is None and not answered.sources:
         screen.print(text(("  (no source was given)", "dim")))
     cited = {email.message_id for email in answered.sources}
     for passage in answered.passages:
         if passage.email.message_id not in cited:
             screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
-            screen.print(_source_line(passage.email), soft_wrap=True)
-    screen.print(text((_what_it_took(trajectory), "dim")), soft_wrap=True)
+            screen.print(shown_source(passage.email), soft_wrap=True)
+    screen.print(text((what_it_took(trajectory), "dim")), soft_wrap=True)
 
 
-def _source_line(email: Email) -> "Text":
+def shown_source(email: Email) -> "Text":
+    """A source on one line: its day, sender, subject and id."""
     return text(
         f"  {format_date(email.date)[:10]}  ",
         (one_line(str(email.sender)), "cyan"),
@@ -317,12 +405,13 @@ def _cited(email: Email) -> dict[str, Any]:
     }
 
 
-def _what_it_took(trajectory: Trajectory) -> str:
+def what_it_took(trajectory: Trajectory) -> str:
     """Turns, seconds, tokens and cost in one line."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
     parts = [plural(trajectory.rubric["turns"], "turn")]
-    took = f"{seconds['total']:.2f} s"
+    # All that a person waited for, what calls the model loaded too.
+    took = f"{time.monotonic() - STARTED:.2f} s" if asked_a_model else f"{seconds['total']:.2f} s"
     if asked_a_model:
         parts.append(f"{took} (model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s)")
         cached = usage["cached_prompt_tokens"]

@@ -24,7 +24,7 @@ from art_e.cli.output import clean, console, example, note, one_line, plural, pr
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
-from art_e.inbox.query import OPERATORS, parse_query
+from art_e.inbox.query import OPERATORS, joined, parse_query
 from art_e.inbox.tokenizer import fold, search_words, stems
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def search(
     # Words that begin with "-" are part of the query.
     if unknown := [each for each in given if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
-    query = parse_query(" ".join(given), today or dt.date.today())
+    query = parse_query(joined(given), today or dt.date.today())
     if given and not (query.words or query.groups):
         raise UserError("the search words hold no letter or digit: give words to look for")
     if not (given or sender or recipient or sent_after or sent_before):

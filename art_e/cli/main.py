@@ -46,7 +46,10 @@ _MENDABLE = {
 }
 
 # What holds after an interrupted command, whenever that was.
-_KEPT = {"ingest": "; the inbox is as it was"}
+_KEPT = {
+    "ingest": "; the inbox is as it was",
+    "sync": "; the inbox is as it was, and the next sync goes on from here",
+}
 
 # The commands in the order of the help page, each with its module and its line there. A module's
 # `app` is the command, or holds it by its name.
@@ -57,8 +60,9 @@ COMMANDS = {
     ),
     "ingest": (
         "data_pipeline.cli",
-        "Make an inbox file of mail: Enron, mbox, Maildir, .eml, CSV, Hugging Face.",
+        "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face.",
     ),
+    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP account holds now."),
     "inboxes": (
         "art_e.cli.mail",
         "List the inboxes of the file: owners, then the ones with most mail.",
@@ -73,6 +77,8 @@ COMMANDS = {
         "Show the conversation that a mail belongs to, oldest mail first.",
     ),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
+    "chat": ("art_e.cli.chat", "Talk about an inbox: questions, follow-ups, sources, ratings."),
+    "rate": ("art_e.cli.rate", "Rate the last answer of ask, and say what would be right."),
     "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),
     "models": (
         "art_e.cli.settings",

@@ -3,6 +3,7 @@
 Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -47,6 +48,7 @@ def model_options(
     tool_calls: ToolCalls,
     concurrency: int,
     turn_tokens: int | None = None,
+    on_retry: Callable[[int, int], None] = lambda _, __: None,
 ) -> ModelOptions:
     """How the command line has a model called; `turn_tokens` limits each message."""
     return ModelOptions(
@@ -56,6 +58,7 @@ def model_options(
         tool_calls=tool_calls,
         concurrency=concurrency,
         max_cost_usd=max_cost,
+        on_retry=on_retry,
     )
 
 

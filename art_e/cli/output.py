@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -91,6 +92,20 @@ def _note(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+STARTED = time.monotonic()  # about when the process began
+
+
+@contextmanager
+def status() -> "Iterator[Callable[[str], None]]":
+    """A line on stderr that says what happens now, if that is a terminal; call the function with
+    untrusted text to change it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with console(to_stderr=True).status("") as shown:
+        yield lambda line: shown.update(text(one_line(line)))
+
+
 # The width of tables without a terminal.
 PIPE_WIDTH = 240
 
@@ -167,9 +182,10 @@ def print_table(
 
 @contextmanager
 def progress(
-    things: str, total: int | None, *, in_bytes: bool = False
+    things: str, total: int | None, *, in_bytes: bool = False, doing: str = ""
 ) -> "Iterator[Callable[..., None]]":
-    """A bar on stderr with the time left, if that is a terminal, else nothing.
+    """A bar on stderr with the time left, if that is a terminal, else nothing. It begins with what
+    is `doing`, which may be untrusted.
 
     Yields a function to call with the number done since the last call (1 by default), and with
     `in_bytes`, where `total` is one of bytes, with the bytes of these.
@@ -179,13 +195,13 @@ def progress(
         return
     from rich import progress as rich
 
-    counted = f"{{task.fields[count]:,}} {things}"
+    counted = f"{{task.description}}{{task.fields[count]:,}} {things}".rstrip()
     counted += "" if total is None or in_bytes else f" of {total:,}"
-    columns = [rich.SpinnerColumn(), rich.BarColumn(), rich.TextColumn(counted)]
+    columns = [rich.SpinnerColumn(), rich.BarColumn(), rich.TextColumn(counted, markup=False)]
     columns += [rich.DownloadColumn()] if in_bytes else []
     columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(compact=True)]
     with rich.Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, count=0)
+        task = bar.add_task(one_line(doing) + ": " * bool(doing), total=total, count=0)
 
         def advance(count: int = 1, size: int = 0) -> None:
             so_far = bar.tasks[task].fields["count"] + count

@@ -48,6 +48,11 @@ class Record(NamedTuple):
         models = self.config.get("models", self.config.get("model", "unknown"))
         return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
 
+    @property
+    def question(self) -> str:
+        """The question that was asked, or the set of questions."""
+        return str(self.config.get("question") or self.config.get("questions") or "")
+
     def to_json(self) -> dict[str, Any]:
         """The run in a list of runs."""
         return {
@@ -55,6 +60,7 @@ class Record(NamedTuple):
             "folder": str(self.run.folder),
             "name": self.config.get("name"),
             "model": self.model,
+            "question": self.question,
             "started_at": self.config.get("started_at"),
             "episodes": len(self.trajectories),
             "complete": self.run.complete,
@@ -79,26 +85,26 @@ def list_all(
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "what", "model", "episodes", "state"):
+    for heading in ("run", "model", "question", "episodes", "state"):
         table.add_column(
             heading, overflow="fold", justify="right" if heading == "episodes" else "left"
         )
     for record in records:
-        cells = (record.run.id, str(record.config.get("name", "unknown")), record.model)
-        row = [*cells, f"{len(record.trajectories):,}", record.state]
-        table.add_row(*(text(one_line(cell)) for cell in row))
+        asked = text(one_line(record.question))
+        asked.truncate(QUESTION_WIDTH, overflow="ellipsis")
+        first = (text(one_line(each)) for each in (record.run.id, record.model))
+        state = text(one_line(record.state))
+        table.add_row(*first, asked, f"{len(record.trajectories):,}", state)
     console().print(table)
     if len(found) > limit:
         note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
 
 
 @app.command(
-    epilog=example(
-        "art-e runs show 20260101-120000-ask", "art-e runs show 20260101-120000-ask --episode 3f9c"
-    )
+    epilog=example("art-e runs show last", "art-e runs show 20260101-120000-ask --episode 3f9c")
 )
 def show(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     episode: Annotated[
         str | None, Option(metavar="ID", help="Full trace of one, by the start of its id.")
     ] = None,

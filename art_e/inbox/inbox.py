@@ -133,7 +133,7 @@ class Inbox:
             return [None] * len(positions)
         rows = self._execute(
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
-            " to_recipients, cc_recipients, bcc_recipients, subject, body,"
+            " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
             f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
             f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
             None,

@@ -186,7 +186,7 @@ CREATE MACRO in_brackets(wanted_id) AS
 -- One mail of an inbox, by its message id or that of a dropped copy; no row: not in this inbox.
 CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL, with_junk := false) AS TABLE
 SELECT e.message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name,
-    e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body
+    e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body || e.attached AS body
 FROM (
         SELECT email_id, 0 AS preference FROM emails WHERE message_id = in_brackets(wanted_id)
         UNION ALL SELECT email_id, 1 FROM aliases WHERE message_id = in_brackets(wanted_id)

@@ -11,7 +11,7 @@ import calendar
 import contextlib
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,8 @@ _CHOICES = {
 # Places whose mail is in an inbox only if it is asked for.
 _LEFT_OUT = frozenset({"drafts", "spam", "trash", "anywhere"})
 _TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?("[^"]*"|[^\s"]+)')
+_UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
+_DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _GAP = r"[^\p{L}\p{N}]+"
 _FOLDED = "strip_accents(lower({}))"
@@ -109,9 +111,21 @@ def parse_query(text: str, today: dt.date) -> Query:
     return Query(ranked, kept)
 
 
+def joined(arguments: Sequence[str]) -> str:
+    """The query of a command line's arguments, whose quotes the shell has taken: of several, what
+    stands behind an operator is one value; a single one is the whole query."""
+    if len(arguments) == 1:
+        return arguments[0]
+    return " ".join(_UNQUOTED.sub(r'\1"\2"', each) for each in arguments)
+
+
 def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
-    """The terms in order; None for OR."""
-    for found in _TOKEN.finditer(text):
+    """The terms in order; None for OR. A day of several words needs no quotes."""
+
+    def quoted_day(found: re.Match[str]) -> str:
+        return found[0] if day_of(found[2], today) is None else f'{found[1]}"{found[2]}"'
+
+    for found in _TOKEN.finditer(_DAY.sub(quoted_day, text)):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
         if name is None and not quoted and not minus and value == "OR":
@@ -234,7 +248,9 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
 def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
     """A filter as a condition on `emails` in SQL, and its parameters."""
     if name == "phrase":
-        either = (f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body"))
+        either = (
+            f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body || attached")
+        )
         inner = _GAP.join(map(re.escape, words(value)))
         return " OR ".join(either), 2 * [rf"(^|{_GAP}){inner}($|{_GAP})"]
     if name == "subject":

@@ -21,7 +21,8 @@ CREATE TABLE emails (
     labels VARCHAR[] NOT NULL,         -- of all copies, in the mailbox that was imported
     reference_ids VARCHAR[] NOT NULL,  -- message ids of the mails that it follows, the nearest last
     gmail_thread VARCHAR NOT NULL,     -- Gmail's name of its thread, or empty
-    delivered_to VARCHAR NOT NULL      -- the address that got it, as its server wrote, or empty
+    delivered_to VARCHAR NOT NULL,     -- the address that got it, as its server wrote, or empty
+    attached VARCHAR NOT NULL          -- the texts of attachments, read and searched behind the body
 );
 
 -- Dropped copies: their message ids, the mail that stands for them, and where they were read.

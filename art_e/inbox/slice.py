@@ -68,7 +68,7 @@ _BYTES_A_ROW = 500
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 
-_ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body"
+_ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body || attached AS body"
 
 
 class Postings(NamedTuple):

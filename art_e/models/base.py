@@ -1,5 +1,6 @@
 """The protocol of a policy, which chooses the next message of an episode."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -106,6 +107,7 @@ class ModelOptions:
     else `MAX_OUTPUT_TOKENS`). `temperature` None is 0, or the model's own default if it accepts
     no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
     so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
+    `on_retry` is called before a call is made again, with the number of the try and the most tries.
     """
 
     temperature: float | None = None
@@ -115,3 +117,4 @@ class ModelOptions:
     concurrency: int = 16
     timeout_s: float = 120.0
     max_cost_usd: float | None = None
+    on_retry: Callable[[int, int], None] = lambda _, __: None

@@ -90,7 +90,11 @@ class Retried(NamedTuple, Generic[T]):
     retries: int
 
 
-async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Retried[T]:
+async def make(
+    call: Callable[[], Awaitable[T]],
+    retries: Retries,
+    on_retry: Callable[[int, int], None] = lambda _, __: None,
+) -> Retried[T]:
     """Retry `call` until it returns. Raises `PolicyError` after the last try."""
     failed = 0
     while True:
@@ -103,6 +107,7 @@ async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Retried[T]
                 raise PolicyError(error.kind, str(error), failed) from None
             failed += 1
             wait = retries.wait_s(failed, error.retry_after)
+        on_retry(failed + 1, retries.tries)
         await asyncio.sleep(wait)
 
 
@@ -474,7 +479,7 @@ class LitellmPolicy:
         context, request, budget.
         """
         request = self._request(messages, tools)
-        made = await make(lambda: self._call(request), self._retries)
+        made = await make(lambda: self._call(request), self._retries, self._options.on_retry)
         called = made.result
         message = self._read(called.message, messages)
         usage = called.usage or Usage()

@@ -28,6 +28,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
 from art_e.privacy import load_env
+from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
 from data_pipeline.golden import (
@@ -293,6 +294,20 @@ def import_command(
     """
     with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
         importing.import_questions(file, golden, source)
+
+
+@app.command(
+    "from-ratings", epilog=example("art-e golden from-ratings --db mail.duckdb --out mine")
+)
+def ratings_command(
+    db: DbOption = None, out: SetOption = None, json_output: JsonOption = False
+) -> None:
+    """Make questions of the answers that you rated good or corrected (art-e rate)."""
+    ratings = read_ratings()
+    if not ratings:
+        raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
+    with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
+        importing.import_ratings(file, golden, ratings)
 
 
 # ---- filter, verify and split.

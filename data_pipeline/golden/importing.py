@@ -19,6 +19,7 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
+from art_e.ratings import Rating
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
@@ -27,6 +28,7 @@ from evals.judges.values import clean, find_values
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
 _HISTORY = ("checks", "mended")
+RATINGS = "ratings"  # the source of what users rated
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 
 
@@ -35,16 +37,52 @@ def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
 
     Raises `UserError` if `source` has no row or can't be read, and if the set has other rows.
     """
-    rows = list(read_rows(source))
+    # A path says nothing to others.
+    name = Path(source).resolve().name if Path(source).exists() else source
+    _import_rows(file, golden, list(read_rows(source)), name)
+
+
+def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[Rating]) -> None:
+    """Make `golden` the set of the answers that users rated good or corrected.
+
+    A bad answer without a correction, and a follow-up question, are rejected. Raises `UserError`
+    if there is no rating, and if the set has other rows.
+    """
+    _import_rows(file, golden, [_rated(each) for each in ratings], RATINGS)
+
+
+def _rated(rating: Rating) -> RawRow:
+    is_good = rating.rating == "good"
+    answer = rating.answer if is_good else rating.right_answer
+    row = {
+        "id": f"rated-{rating.episode_id[:12]}",
+        "question": rating.question,
+        "answer": answer,
+        "message_ids": rating.sources if is_good else rating.right_sources,
+        "inbox_address": rating.inbox_address,
+        "query_date": rating.as_of,
+        "answerable": answer is not None,
+        "provenance": {"rated": rating.rating, "model": rating.model if is_good else "person"},
+    }
+    fault = None
+    if rating.talk:
+        fault = "it followed another question, and can't stand alone"
+    elif not is_good and answer is None:
+        fault = "it was rated bad, and nobody said what is right (--answer)"
+    return RawRow(f"rating of {rating.rated_at}", row, fault)
+
+
+def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], name: str) -> None:
     if not rows:
-        raise UserError(f"{source} has no row; name a file of questions")
+        raise UserError(f"{name} has no row; name a file of questions")
     plain = (json.dumps(_plain(row.value), ensure_ascii=False, sort_keys=True) for row in rows)
     name_of_rows = digest("".join(f"{each}\n" for each in plain))
     steps = golden.manifest["steps"]
-    if steps and steps.get("import", {}).get("digest") != name_of_rows:
+    before = steps.get("import", {})
+    # Ratings become more from day to day.
+    grows = name == RATINGS == before.get("source")
+    if steps and before.get("digest") != name_of_rows and not grows:
         raise UserError("the folder holds another golden set; name another --out")
-    # A path says nothing to others.
-    name = Path(source).resolve().name if Path(source).exists() else source
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))

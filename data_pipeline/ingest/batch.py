@@ -16,6 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, Quarantined, RawMessage
 
@@ -37,7 +39,7 @@ _MAILS = pa.schema({
     "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
     "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
-    "gmail_thread": pa.string(), "delivered_to": pa.string(),
+    "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
 })  # fmt: skip
 _OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
@@ -107,7 +109,7 @@ def process(job: Job) -> BatchTables:
         if isinstance(item, StoredMail):
             kept.append(item)
             continue
-        email = parse_message(item)
+        email = parse_message(item, _extractor())
         if isinstance(email, Quarantined):
             skipped.append((email.source, "quarantined", email.reason, email.detail))
         elif (why := _filtered(email, job.rules)) is not None:
@@ -115,6 +117,12 @@ def process(job: Job) -> BatchTables:
         else:
             kept.append(StoredMail(email, job.rules.any_id, ()))
     return _tables(kept, skipped)
+
+
+@cache
+def _extractor() -> Extractor:
+    """This process's reader of attachments."""
+    return Extractor()
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -161,6 +169,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "reference_ids": [email.references for email in emails],
         "gmail_thread": [email.gmail_thread for email in emails],
         "delivered_to": [email.delivered_to for email in emails],
+        "attached": [email.attached for email in emails],
     }
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
     return BatchTables(
@@ -196,7 +205,7 @@ def _recipients(emails: list[ParsedEmail]) -> pa.Table:
 
 def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
     """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
-    texts = [text for email in emails for text in (email.subject, email.body)]
+    texts = [text for email in emails for text in (email.subject, email.body + email.attached)]
     texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
     numbers = np.arange(len(emails))
     row_of_text = np.concatenate((np.repeat(numbers, 2), numbers))

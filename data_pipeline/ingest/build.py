@@ -143,7 +143,7 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
             to_recipients, cc_recipients, bcc_recipients,
             {'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
              'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
-             'delivered_to': delivered_to}
+             'delivered_to': delivered_to, 'attached': attached}
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
             FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)

@@ -1,4 +1,4 @@
-"""Labels of a mail: Gmail's, the status in an mbox, the folder and flags of a Maildir.
+"""Labels of a mail: Gmail's, the status in an mbox, folder and flags of a Maildir or over IMAP.
 
 They get one name each ("inbox", "sent", "drafts", "spam", "trash", "starred", "unread",
 "answered"); labels of the user's own stay as they are written. Headers are believed only in an
@@ -7,6 +7,7 @@ mbox, whose exporter put them there: in other mail a sender can write what he li
 
 import csv
 import re
+from collections.abc import Collection, Iterable
 
 from data_pipeline.ingest.headers import Headers, decode_words
 
@@ -39,6 +40,12 @@ _LONGEST = 100  # characters of a label
 _MOST = 50
 
 _FLAGS = {"F": "starred", "R": "answered", "T": "trash", "D": "drafts"}
+# What IMAP folders are for (RFC 6154), and flags of messages.
+_IMAP = dict(
+    each.split("=")
+    for each in r"\sent=sent \drafts=drafts \draft=drafts \junk=spam \trash=trash \deleted=trash"
+    r" \flagged=starred \answered=answered \all=".split()
+)
 _STATUS = {"F": "starred", "A": "answered", "D": "trash", "T": "drafts"}
 BEFORE_FLAGS = re.compile("[:!;]2,")
 
@@ -70,6 +77,23 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     if kind == "new" or "S" not in given:
         found.append("unread")
     return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
+
+
+def of_imap(
+    folder: str, attributes: Collection[str], flags: Collection[str], gmail: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """The folder (names with "/" between them), the message's flags, and its labels at Gmail.
+
+    Attributes and flags are in lower case. What lies below a spam or trash folder is spam or trash.
+    """
+    # Some servers keep all folders below the inbox.
+    place = folder[6:] if folder[:6].casefold() == "inbox/" else folder
+    special = [_IMAP[each] for each in attributes if each in _IMAP]
+    top = label(place.partition("/")[0])
+    found = special or [label(place), *[top] * (top in ("spam", "trash"))]
+    found += [_IMAP[each] for each in flags if each in _IMAP]
+    found += ["unread"] * ("\\seen" not in flags)
+    return in_order([*found, *(label(each.removeprefix("\\")) for each in gmail)])
 
 
 def of_file(name: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ labelled AS (
 SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
-    m.delivered_to
+    m.delivered_to, m.attached
 FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
     LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;

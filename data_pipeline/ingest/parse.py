@@ -11,7 +11,7 @@ import datetime as dt
 import hashlib
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from lxml import etree
 from lxml.html import HtmlElement, HTMLParser, document_fromstring
 
 from art_e.inbox.mail import Mailbox
+from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.headers import (
     Headers,
     PartType,
@@ -208,11 +209,21 @@ _LONGEST_TYPE = 200
 _UNENCODED = frozenset({"", "7bit", "8bit", "binary"})
 
 
+class Attachment(NamedTuple):
+    """An attached file: its name, its type, the line that stands for it in the body, its bytes."""
+
+    name: str
+    kind: str
+    line: str
+    data: Callable[[], bytes]
+
+
 class PlainMessage(NamedTuple):
-    """The header fields and the readable body of a message."""
+    """The header fields, the readable body and the attachments of a message."""
 
     headers: Headers
     body: str
+    attachments: Sequence[Attachment] = ()
 
 
 def plain_message(data: bytes) -> PlainMessage | None:
@@ -244,7 +255,7 @@ _LONGEST_NAME = 200
 Part: TypeAlias = "Message[str, str]"
 
 
-def _message_texts(message: Part, attachments: list[str], depth: int = 0) -> list[str]:
+def _message_texts(message: Part, attachments: list[Attachment], depth: int = 0) -> list[str]:
     """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
     kind = part_type(message)
     if _is_text(message, kind):
@@ -265,8 +276,8 @@ def plain_text(text: str) -> str:
     return text if readable is text else tidy(readable)
 
 
-def _texts(part: Part, kind: PartType, attachments: list[str], depth: int) -> list[str]:
-    """The texts of a part in reading order; adds a line for each attachment in it."""
+def _texts(part: Part, kind: PartType, attachments: list[Attachment], depth: int) -> list[str]:
+    """The texts of a part in reading order; adds each attachment in it."""
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
             texts = []
@@ -291,7 +302,7 @@ def _texts(part: Part, kind: PartType, attachments: list[str], depth: int) -> li
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
         if not disposition.startswith("attachment") and not _file_name(part):
             return _leaf(part, kind)
-    attachments.append(_attachment_line(part, kind))
+    attachments.append(_attachment(part, kind))
     return []
 
 
@@ -311,8 +322,8 @@ def _is_text(part: Part, kind: PartType) -> bool:
     return kind.is_text and not part.is_multipart()
 
 
-def _attachment_line(part: Part, kind: PartType) -> str:
-    """One line that names an attachment: `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
+def _attachment(part: Part, kind: PartType) -> Attachment:
+    """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
     try:
         payload = part.get_payload()
     except (TypeError, ValueError):  # `email` stumbles over charset*= (RFC 2231) and NUL characters
@@ -324,7 +335,13 @@ def _attachment_line(part: Part, kind: PartType) -> str:
         if Headers(part.raw_items()).first("content-transfer-encoding").lower() == "base64":
             length = (length - payload.count("\n") - payload.count("\r")) * 3 // 4
         size = f", {max(1, round(length / 1024)):,} KB"
-    return f"[Attachment: {_file_name(part) or 'unnamed'} ({kind.kind}{size})]"
+    name = _file_name(part) or "unnamed"
+
+    def content() -> bytes:
+        found = part.get_payload(decode=True)
+        return found if isinstance(found, bytes) else b""
+
+    return Attachment(name, kind.kind, f"[Attachment: {name} ({kind.kind}{size})]", content)
 
 
 def _file_name(part: Part) -> str:
@@ -340,6 +357,7 @@ def _file_name(part: Part) -> str:
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
+_MOST_READ = 20  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
@@ -349,42 +367,57 @@ _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 
 
-def parse_message(message: RawMessage | MailFields) -> ParsedEmail | Quarantined:
-    """The mail, or why it can't be stored. Never raises."""
+def parse_message(
+    message: RawMessage | MailFields, extractor: Extractor | None = None
+) -> ParsedEmail | Quarantined:
+    """The mail, with the text of its attachments if there is an `extractor`, or why it can't be
+    stored. Never raises."""
     try:
         if isinstance(message, MailFields):
             return _from_fields(message)
-        return _parse_message(message)
+        return _parse_message(message, extractor)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = one_line(f"{type(error).__name__}: {error}")[:200]
         return Quarantined(scrub(message.source), "parse-error", detail)
 
 
-def _parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
+def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail | Quarantined:
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
         return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
     if not raw.data or raw.data.isspace():
         return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
-    headers, body = plain_message(raw.data) or message_by_email(raw.data)
+    headers, body, attachments = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
         return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)
-    labels, thread = raw.labels, ""
+    labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     junk = not LEFT_OUT.isdisjoint(labels)
-    return replace(email, labels=labels, junk=junk, gmail_thread=thread)
+    attached = "" if extractor is None else _attached(attachments, extractor)
+    return replace(email, labels=labels, junk=junk, gmail_thread=thread, attached=attached)
+
+
+def _attached(attachments: Sequence[Attachment], extractor: Extractor) -> str:
+    """The texts of attachments, each under its name."""
+    read = (
+        (each.name, extractor.text_of(each.name, each.kind, each.data()))
+        for each in attachments[:_MOST_READ]
+    )
+    found = (f"\n\n[Text of {name}]\n{tidy(scrub(text))}" for name, text in read if text)
+    return "".join(found)
 
 
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = parse_message_tree(split_message(data))
-    attachments: list[str] = []
+    attachments: list[Attachment] = []
     texts = _message_texts(tree, attachments)
-    body = "\n\n".join([*texts, "\n".join(attachments)]).strip("\n")
-    return PlainMessage(Headers(tree.raw_items()), body)
+    lines = "\n".join(each.line for each in attachments)
+    body = "\n\n".join([*texts, lines]).strip("\n")
+    return PlainMessage(Headers(tree.raw_items()), body, attachments)
 
 
 def compose(

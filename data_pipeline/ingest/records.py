@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from art_e.inbox.mail import Mailbox
 
-Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]
+Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
@@ -19,7 +19,8 @@ class RawMessage(NamedTuple):
 
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
-    missing or absurd. `labels` are the container's; those in headers count only `in_mbox`.
+    missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
+    only `in_mbox`.
     """
 
     source: str
@@ -27,6 +28,7 @@ class RawMessage(NamedTuple):
     envelope_date: dt.datetime | None = None
     labels: tuple[str, ...] = ()
     in_mbox: bool = False
+    gmail_thread: str = ""
 
 
 class MailFields(NamedTuple):
@@ -53,6 +55,7 @@ class ParsedEmail:
     `junk`: its owner has it in spam, trash or drafts, as one of its `labels` says.
     `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
+    `attached` has the texts of attachments, and is read and searched behind the body.
     """
 
     source: str
@@ -69,6 +72,7 @@ class ParsedEmail:
     labels: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     gmail_thread: str = ""
+    attached: str = ""
     delivered_to: str = ""
 
 

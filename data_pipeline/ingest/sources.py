@@ -37,6 +37,7 @@ from data_pipeline.ingest.archives import (
     tar_members,
 )
 from data_pipeline.ingest.headers import parse_date
+from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
@@ -319,6 +320,7 @@ _READERS: dict[Format, tuple[Callable[[Path, Meter], Iterable[RawMessage | MailF
     "eml": (_read_eml, ".eml files: give a folder that does"),
     "csv": (_read_csv, "rows: download it again"),
     "hf": (_read_huggingface, "mail: give a Parquet file, a folder or a hub id"),
+    "imap": (read_spool, "mail: the account is empty"),
 }
 
 
@@ -372,12 +374,14 @@ _MAIL_HEADER = re.compile(
 
 
 def detect(path_or_id: str) -> Format:
-    """The format of a path, a hub id or a `synthetic:` string.
+    """The format of a path, a hub id, an IMAP account or a `synthetic:` string.
 
     Raises `UserError` where there is nothing, and where no format is recognised.
     """
     if path_or_id.startswith(_SYNTHETIC):
         return "synthetic"
+    if is_account(path_or_id):
+        return "imap"
     path = Path(path_or_id)
     if not path.exists():
         if _HUB_ID.fullmatch(path_or_id):

@@ -2,7 +2,8 @@
 CREATE TABLE staging.mails (
     row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, from_address VARCHAR,
     from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, any_id BOOLEAN,
-    junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR);
+    junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
+    attached VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
 CREATE TABLE staging.owners (row INTEGER, address VARCHAR);
 CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);

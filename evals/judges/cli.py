@@ -60,7 +60,7 @@ KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
 def label(
-    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
 ) -> None:
     """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
     and continue where you stopped."""

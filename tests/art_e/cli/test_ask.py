@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ from art_e.cli.trace import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import exchanges, read_trajectories
-from tests.builders import ScriptedPolicy, answer, call, message, read, search
-from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of
-from tests.provider import Provider, rate_limited, says
+from tests.builders import WAIT_S, ScriptedPolicy, answer, call, message, read, search, sent
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.provider import Provider, Reply, Request, rate_limited, says
 
 QUESTION = "When does the warehouse lease end?"
 SEARCH = message(search("warehouse", "lease"))
@@ -277,3 +279,85 @@ def test_a_key_may_stand_in_the_env_file(
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "March 31, 2002"), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert_no_key(home, done.stdout, done.stderr)
+
+
+# ---- Going on, standard input, and what is shown while a model works.
+
+
+def test_a_follow_up_knows_what_was_said(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(
+        [*SCRIPT, says(None, answer("Bob", LEASE_ID)), says(None, answer(None))]
+    ) as provider:
+        provider.stand_in_for_openai(monkeypatch, KEY)
+        assert json_of(art_e(*asking(db), "--json"))["answer"] == "March 31, 2002"
+        second = json_of(art_e("ask", "-c", "Who said so?", "--json"))
+        art_e("ask", "--continue", "When?")
+        sent = [request.body["messages"][1]["content"] for request in provider.requests]
+    assert (second["question"], second["answer"]) == ("Who said so?", "Bob")
+    assert (second["inbox_address"], second["as_of"]) == (ANN, "2001-02-28")
+    assert sent[3] == (
+        f"Earlier in this talk:\nQuestion: {QUESTION}\nAnswer: March 31, 2002\n\n"
+        "The question now: Who said so?"
+    )
+    assert "Question: Who said so?\nAnswer: Bob\n\nThe question now: When?" in sent[4]
+    listed = json_of(art_e("runs", "list", "--json"))
+    assert [each["question"] for each in listed] == ["When?", "Who said so?", QUESTION]
+    shown = json_of(art_e("runs", "show", "last", "--json"))
+    assert (shown["run"], shown["question"]) == (listed[0]["run"], "When?")
+
+
+def test_there_must_be_something_to_go_on_from(art_e: Run) -> None:
+    assert "there is no question to go on from" in the_error(art_e("ask", "-c", "Who?"))
+    assert "no run 'last'" in the_error(art_e("runs", "show", "last"))
+
+
+def test_a_question_comes_from_standard_input(home: Path, owned_db: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "art_e", "ask", "-", "--db", str(owned_db), "--json"],
+        input=f"{QUESTION}\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"ART_E_HOME": str(home), "PYTHONPATH": str(ROOT)},
+    )
+    assert json.loads(done.stdout)["question"] == QUESTION
+
+
+def test_a_terminal_shows_each_step_while_a_model_works(
+    db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = iter([PAID_SEARCH, rate_limited("0.3"), PAID_READ, PAID_ANSWER])
+
+    def slowly(_: Request) -> Reply:
+        time.sleep(0.3)
+        return next(replies)
+
+    ours, theirs = os.openpty()
+    with Provider(slowly) as provider:
+        provider.stand_in_for_openai(monkeypatch, KEY)
+        with subprocess.Popen(
+            [sys.executable, "-m", "art_e", *map(str, asking(db))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env=os.environ | {"ART_E_HOME": str(home), "TERM": "xterm", "COLUMNS": "200"},
+        ) as process:
+            os.close(theirs)
+            printed = b"".join(sent(ours)).decode()
+            assert process.wait(WAIT_S) == 0
+            assert process.stdout is not None
+            answered = process.stdout.read().decode()
+    os.close(ours)
+    for step in (
+        "loading what calls openai/o3",
+        "waiting for openai/o3",
+        'searched "warehouse lease", 1 mail; waiting for openai/o3, turn 2',
+        "openai/o3: trying again, 2 of 8",
+        "read Bob Berg <bob@harbor.example>: Warehouse lease; waiting for openai/o3, turn 3",
+    ):
+        assert step in printed
+    # The time is all that a person waited.
+    wall, model = re.search(r"([\d.]+) s \(model ([\d.]+) s", answered).groups()  # type: ignore[union-attr]
+    assert float(wall) > float(model) > 0.9

@@ -140,6 +140,9 @@ FOUND: dict[str, set[int]] = {
     'after:"last month"': {5, 7},
     'after:"may 2024" before:"june 2024"': {4, 5},
     "after:may": {4, 5, 7},
+    "after:last monday OR from:ann": {4, 7},
+    "after:may 2024 before:june 2024 -budget": {5},
+    "-after:3 months ago": {1, 3, 9},
     "older_than:1m": {1, 3, 4},
     "older_than:1y": set(),
     "newer_than:1w": {7},
@@ -251,6 +254,10 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
     assert found("move", "-oslo") == found("move -oslo") == {3}
     assert found('"lease ends"') == found("from:landlord", "lease", "--limit", "3") == {1}
     assert found("in:spam") == {2}
+    # The shell takes the quotes of from:"Ann Alder" away.
+    assert found("from:Ann Alder", "budget") == {4}
+    assert found("from:ann budget") == {4}
+    assert found("after:last year", "--as-of", "2024-12-01", "budget") == {4}
     assert found("lease", "--as-of", "2024-03-02", "newer_than:2d") == {1}
     assert "no operator foo:" in the_error(art_e("search", "foo:bar", "--db", db))
     assert "no such option --frmo" in the_error(

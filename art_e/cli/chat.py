@@ -1,0 +1,226 @@
+"""`chat`: a conversation about one inbox, in the terminal.
+
+Each question is a run of its own, as `art-e ask -c` makes it, so that runs can be listed, shown and
+rated. What mail and models say is untrusted text.
+"""
+
+import datetime as dt
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import typer
+from typer import Option
+
+from art_e.cli.ask import (
+    Answered,
+    answer_question,
+    begin_run,
+    shown_source,
+    what_it_took,
+    why_no_answer,
+    with_talk,
+)
+from art_e.cli.mail import shown_email
+from art_e.cli.model_options import MaxCostOption, model_options, ready_policy
+from art_e.cli.options import (
+    AllOption,
+    AsOfOption,
+    DbOption,
+    InboxOption,
+    chosen_address,
+    chosen_db,
+    parse_day,
+)
+from art_e.cli.output import console, example, note, one_line, print_lines, text
+from art_e.cli.rate import rated
+from art_e.cli.trace import shown_turn
+from art_e.config import setting
+from art_e.episode import DEFAULT_MAX_TURNS
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
+from art_e.models.base import OFFLINE, Policy
+from art_e.models.model import Model, full_name
+from art_e.question import Question
+from art_e.ratings import add_rating
+from art_e.runs import Run
+from art_e.storage import home
+from art_e.trajectory import exchanges
+
+HELP = (
+    "a question      ask it; a follow-up knows what was said",
+    "2, t2           open source 2, or its whole conversation",
+    "/why            every step of the last answer",
+    "/good, /bad     rate it; /bad May 3 says what is right",
+    "/inbox ADDRESS  another inbox of the file",
+    "/model NAME     another model",
+    "/new            forget what was said",
+    "/quit           or Ctrl-D",
+)
+_COMPLETED = 500  # addresses, the owner's first
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass
+class Chat:
+    """The state of a conversation: the open inbox, the model, what was said, the last answer."""
+
+    file: InboxFile
+    inbox: Inbox
+    model: str
+    policy: Policy
+    today: dt.date | None
+    max_cost: float | None
+    talk: list[list[str]] = field(default_factory=list)
+    run: Run | None = None
+    answered: Answered | None = None
+    sources: list[Email] = field(default_factory=list)
+
+    def take(self, line: str) -> None:
+        """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
+        last."""
+        name, _, rest = line.partition(" ")
+        number = line.removeprefix("t")
+        if line.startswith("/"):
+            commands: dict[str, Callable[[str], None]] = {
+                "/help": lambda _: print_lines(*HELP),
+                "/why": lambda _: self._why(),
+                "/good": lambda _: self._rate("good", ""),
+                "/bad": lambda right: self._rate("bad", right),
+                "/inbox": self._open,
+                "/model": self._choose,
+                "/new": lambda _: self._forget(),
+                "/quit": lambda _: _quit(),
+            }
+            if name not in commands:
+                raise UserError(f"there is no {name}; /help shows what there is")
+            commands[name](rest.strip())
+        elif number.isdigit() and len(number) <= 3:
+            self._show(int(number), whole=line.startswith("t"))
+        else:
+            self._ask(line)
+
+    def _ask(self, line: str) -> None:
+        own = Question("ask", with_talk(line, self.talk), self.inbox.address, self.today)
+        talk = (line, self.talk)
+        path = self.file.path
+        self.run = begin_run("ask", own, self.policy, path, DEFAULT_MAX_TURNS, None, None, talk)
+        screen = console()
+
+        def say(step: str) -> None:
+            screen.print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
+
+        self.answered = answer_question(self.inbox, own, self.policy, self.run, say=say)
+        trajectory = self.answered.trajectory
+        without = why_no_answer(trajectory)
+        if without is not None:
+            screen.print(text(f"no answer: {without}"), soft_wrap=True)
+        else:
+            screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
+        passages = self.answered.passages
+        mails = [*self.answered.sources, *(each.email for each in passages)]
+        self.sources = list({each.message_id: each for each in mails}.values())
+        said = {each.email.message_id: each.text for each in passages}
+        for number, mail in enumerate(self.sources, start=1):
+            screen.print(text((f"{number}", "bold")), shown_source(mail), soft_wrap=True)
+            if mail.message_id in said and mail not in self.answered.sources:
+                screen.print(
+                    text((f"    {one_line(said[mail.message_id])}", "italic")), soft_wrap=True
+                )
+        screen.print(text((what_it_took(trajectory), "dim")), soft_wrap=True)
+        answer = trajectory.final_answer or "(no answer was found)"
+        self.talk = [*self.talk, [line, answer]][-3:]
+
+    def _show(self, number: int, *, whole: bool) -> None:
+        if not 1 <= number <= len(self.sources):
+            raise UserError(f"there is no source {number}; the last answer has {len(self.sources)}")
+        mail = self.sources[number - 1]
+        for each in self.inbox.thread(mail.message_id) if whole else [mail]:
+            console().print(shown_email(each), soft_wrap=True)
+
+    def _last(self) -> tuple[Run, Answered]:
+        if self.run is None or self.answered is None:
+            raise UserError("nothing was asked yet")
+        return self.run, self.answered
+
+    def _why(self) -> None:
+        _, answered = self._last()
+        for number, exchange in enumerate(exchanges(answered.trajectory.messages), start=1):
+            console().print(shown_turn(number, exchange), soft_wrap=True)
+
+    def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
+        run, answered = self._last()
+        add_rating(rated(run, answered.trajectory, rating, right or None, []))
+        note(f"kept: {rating}{f', {one_line(right)} is right' if right else ''}")
+
+    def _open(self, address: str) -> None:
+        self.inbox = self.file.open_inbox(address, self.today)
+        self._forget()
+        note(f"the inbox of {self.inbox.address}, {len(self.inbox):,} mails")
+
+    def _choose(self, name: str) -> None:
+        model = full_name(name)
+        self.policy = _policy(model, self.max_cost)
+        self.model = model
+        note(Model(model).notice or f"{model} answers")
+
+    def _forget(self) -> None:
+        self.talk, self.run, self.answered, self.sources = [], None, None, []
+
+
+def _policy(model: str, max_cost: float | None) -> Policy:
+    return ready_policy(Model(model), model_options(None, None, max_cost, "auto", 1))
+
+
+def _quit() -> None:
+    raise EOFError
+
+
+@app.command(epilog=example("art-e chat", "art-e chat --inbox me@example.com --model o3"))
+def chat(
+    inbox: InboxOption = None,
+    model: Annotated[
+        str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
+    ] = None,
+    as_of: AsOfOption = None,
+    junk: AllOption = False,
+    max_cost: MaxCostOption = None,
+    db: DbOption = None,
+) -> None:
+    """Talk about an inbox: questions, follow-ups, sources, ratings. /help shows what there is."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("chat needs a terminal; without one: art-e ask -c QUESTION")
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+
+    today = parse_day(as_of, "--as-of")
+    chosen = model or setting("model") or OFFLINE
+    history = home() / "chat_history"
+    history.parent.mkdir(parents=True, exist_ok=True)
+    with InboxFile(chosen_db(db), junk=junk) as file:
+        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+        state = Chat(file, opened, chosen, _policy(chosen, max_cost), today, max_cost)
+        words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
+        words += ["/bad", *(each.address for each in file.inboxes(_COMPLETED))]
+        session: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history)), completer=WordCompleter(words, sentence=False)
+        )
+        note(f"{opened.address}, {len(opened):,} mails, {chosen}; /help shows what there is")
+        if (notice := Model(chosen).notice) is not None:
+            note(notice)
+        while True:
+            try:
+                if line := session.prompt("> ").strip():
+                    state.take(line)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                # At the prompt it clears the line, at work it ends the question.
+                note("stopped; Ctrl-D leaves")
+            except UserError as error:
+                note(f"Error: {error}")

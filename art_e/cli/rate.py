@@ -1,0 +1,94 @@
+"""`rate`: whether an answer was good, and what would have been right."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from typer import Argument, Option
+
+from art_e.cli.options import JsonOption
+from art_e.cli.output import example, note, one_line, print_json
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.ratings import Rating, add_rating, ratings_file
+from art_e.runs import Run, find_run, list_runs
+from art_e.storage import runs_folder
+from art_e.trajectory import Trajectory, read_trajectories
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(
+    epilog=example("art-e rate good", 'art-e rate bad --answer "May 3" --source 1842.1075@thyme')
+)
+def rate(
+    rating: Annotated[Literal["good", "bad"], Argument(help="What the answer was.")],
+    answer: Annotated[
+        str | None, Option(metavar="TEXT", help="The right answer to a question answered badly.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        Option(metavar="MESSAGE_ID", help="A mail that tells it; may be repeated."),
+    ] = None,
+    name: Annotated[
+        str | None, Option("--run", metavar="RUN", help="The run of ask [default: the last].")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rate the last answer of ask; art-e golden from-ratings makes questions of ratings."""
+    if rating == "good" and (answer is not None or source):
+        raise UserError("--answer and --source correct a bad answer: art-e rate bad ...")
+    if source and answer is None:
+        raise UserError("--source goes with the answer that the mail tells: give --answer")
+    run = _asked(name)
+    [trajectory] = read_trajectories(run.trajectories)
+    with InboxFile(Path(run.config["db"]), junk=True) as file:
+        inbox = file.open_inbox(trajectory.inbox_address)
+        found = {each: inbox.canonical_id(each) for each in source or ()}
+    if unknown := [each for each, stored in found.items() if stored is None]:
+        raise UserError(f"no mail {unknown[0]} in the inbox of {trajectory.inbox_address}")
+    sources = [each for each in found.values() if each is not None]
+    given = rated(run, trajectory, rating, answer, sources)
+    add_rating(given)
+    if as_json:
+        print_json(given.model_dump())
+    else:
+        note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
+
+
+def rated(
+    run: Run,
+    trajectory: Trajectory,
+    rating: Literal["good", "bad"],
+    answer: str | None,
+    sources: list[str],
+) -> Rating:
+    """The rating of a run's answer, with the right answer and its sources if they are known."""
+    return Rating(
+        episode_id=trajectory.episode_id,
+        question=run.config["question"],
+        inbox_address=trajectory.inbox_address,
+        as_of=trajectory.as_of or trajectory.started_at[:10],
+        model=trajectory.model,
+        answer=trajectory.final_answer,
+        sources=trajectory.sources,
+        rating=rating,
+        right_answer=answer,
+        right_sources=sources,
+        talk=bool(run.config.get("talk")),
+        rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _asked(name: str | None) -> Run:
+    """The run of `ask` of that name, or the last one. Raises `UserError` without it."""
+    if name is not None:
+        run = find_run(name, runs_folder())
+        if run.config.get("name") != "ask":
+            raise UserError(f"{run.id} is no run of ask; art-e runs list shows them")
+        return run
+    asked = (each for each in list_runs(runs_folder()) if each.config.get("name") == "ask")
+    if (found := next((each for each in asked if each.complete), None)) is None:
+        raise UserError("there is no answer to rate yet; ask a question first: art-e ask")
+    return found

@@ -1,0 +1,177 @@
+"""Attachments: their text is found and read, and none takes more than its share of a machine."""
+
+import datetime as dt
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from pathlib import Path
+
+import docx
+import openpyxl
+import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from art_e.inbox.file import InboxFile
+from art_e.inbox.query import parse_query
+from data_pipeline.ingest import attachments
+from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, form_of
+from data_pipeline.ingest.records import RawMessage
+from tests.builders import make_inbox
+from tests.command_line import Run
+
+ME = "me@home.example"
+
+
+def pdf(text: str) -> bytes:
+    writer = PdfWriter()
+    page = writer.add_blank_page(300, 200)
+    font = DictionaryObject({
+        NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
+        NameObject("/BaseFont"): NameObject("/Helvetica"),
+    })  # fmt: skip
+    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
+    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+    stream = DecodedStreamObject()
+    stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
+    page[NameObject("/Contents")] = writer._add_object(stream)
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def word(text: str) -> bytes:
+    document = docx.Document()
+    document.add_paragraph(text)
+    document.add_table(1, 2).cell(0, 1).text = "cell zebra"
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def excel(text: str) -> bytes:
+    book = openpyxl.Workbook()
+    book.worksheets[0].append([text, 4200, None])
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+ICS = (
+    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20240301T090000Z\r\n"
+    "SUMMARY:{}\r\nDTSTART:20240331T090000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+FILES: dict[str, tuple[bytes, str]] = {
+    "lease.pdf": (pdf("The quagga lease ends"), "The quagga lease ends"),
+    "plan.docx": (word("A quagga plan"), "A quagga plan\n\tcell zebra"),
+    "costs.XLSX": (excel("quagga"), "Sheet\nquagga\t4200"),
+    "invite.ics": (
+        ICS.format("Quagga day").encode(),
+        "Summary: Quagga day\nDtstart: 2024-03-31 09:00",
+    ),
+    "notes.txt": ("caf\xe9 quagga".encode("latin-1"), "caf\xe9 quagga"),
+}
+
+
+def mail(files: dict[str, bytes], number: int = 1) -> RawMessage:
+    made = EmailMessage()
+    made["Message-ID"], made["From"], made["To"] = f"<{number}@x>", "ann@x.example", ME
+    made["Subject"], made["Date"] = "Papers", "1 Mar 2024 09:00:00 +0000"
+    made.set_content("See attached.")
+    for name, data in files.items():
+        made.add_attachment(data, "application", "octet-stream", filename=name)
+    return RawMessage("t", made.as_bytes())
+
+
+@pytest.fixture
+def extractor() -> Iterator[Extractor]:
+    made = Extractor()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_text_of_each_form(name: str, extractor: Extractor) -> None:
+    data, text = FILES[name]
+    assert extractor.text_of(name, "application/octet-stream", data).startswith(text)
+
+
+def test_other_files_have_none(extractor: Extractor) -> None:
+    assert form_of("photo.jpg", "image/jpeg") is None
+    assert form_of("unnamed", "application/pdf") == "pdf"
+    assert form_of("unnamed", "text/html") == "text"
+    assert extractor.text_of("photo.jpg", "image/jpeg", b"\xff\xd8") == ""
+    assert extractor.text_of("a.pdf", "", b"%PDF-1.4 cut off") == ""
+    assert len(extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)) < MAX_CHARS
+
+
+def endless() -> bytes:
+    """A PDF whose page tree refers to itself, millions of times over."""
+    kids = b"1 0 R " * 3_000_000
+    return b"%PDF-1.4\n1 0 obj<</Kids[" + kids + b"]>>endobj\ntrailer<</Root 1 0 R>>"
+
+
+def bomb() -> bytes:
+    """A spreadsheet of a few kilobytes whose strings are gigabytes."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(excel("x"))) as book,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for each in book.namelist():
+            if each != "xl/worksheets/sheet1.xml":
+                packed.writestr(each, book.read(each))
+        cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
+        sheet = b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>"
+        packed.writestr("xl/worksheets/sheet1.xml", sheet)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("name", "made"), [("a.pdf", endless), ("a.xlsx", bomb)])
+def test_a_bomb_is_not_read_and_the_next_file_is(
+    name: str, made: Callable[[], bytes], extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "TIMEOUT_S", 3.0)
+    assert len(extractor.text_of(name, "", made())) <= MAX_CHARS
+    data, expected = FILES["lease.pdf"]
+    assert extractor.text_of("lease.pdf", "", data) == expected
+
+
+def test_a_child_that_dies_is_replaced(extractor: Extractor) -> None:
+    data, expected = FILES["lease.pdf"]
+    assert extractor.text_of("lease.pdf", "", data) == expected
+    assert extractor._child is not None
+    extractor._child.kill()
+    extractor._child.wait()
+    assert extractor.text_of("lease.pdf", "", data) == expected
+
+
+def test_without_the_libraries_only_text_is_read(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "find_spec", lambda _: None)
+    found = {name: extractor.text_of(name, "", data) for name, (data, _) in FILES.items()}
+    assert [name for name, text in found.items() if text] == ["notes.txt"]
+
+
+def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> None:
+    db = tmp_path / "i.duckdb"
+    files = {name: data for name, (data, _) in FILES.items()}
+    make_inbox(db, [mail(files), mail({"photo.jpg": b"\xff"}, 2)], owner=ME)
+    with InboxFile(db) as file:
+        inbox = file.open_inbox(ME)
+        for _ in range(2):
+            [hit] = inbox.search(["quagga"])
+            assert "quagga" in hit.snippet.lower()
+        query = parse_query('"quagga lease" has:attachment filename:pdf', dt.date(2024, 6, 1))
+        assert [each.message_id for each in inbox.search([], query=query)] == ["<1@x>"]
+    shown = art_e("read", "1@x", "--db", db).stdout
+    assert "[Attachment: lease.pdf (application/octet-stream, 1 KB)]" in shown
+    assert "[Text of lease.pdf]\nThe quagga lease ends" in shown
+    assert "[Text of" not in art_e("read", "2@x", "--db", db).stdout
+    # A file that is added to keeps them.
+    make_inbox(db, [mail({"more.txt": b"okapi"}, 3)], owner=ME, append=True)
+    with InboxFile(db) as file:
+        inbox = file.open_inbox(ME)
+        assert len(inbox.search(["quagga"])) == len(inbox.search(["okapi"])) == 1
