@@ -8,7 +8,6 @@ pages of about `PAGE_BYTES`, which keeps a result below 3,000 tokens (measured i
 
 import asyncio
 import datetime as dt
-import itertools
 import re
 import signal
 import sys
@@ -20,7 +19,6 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from art_e import __version__
 from art_e.cli.mail import shown_email
@@ -36,11 +34,10 @@ from art_e.cli.output import clean, example, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, parse_query
-from art_e.inbox.snippet import find_passages
+from art_e.inbox.snippet import PIECE, find_passages
 from art_e.inbox.threads import added_texts
-from art_e.inbox.tokenizer import stems, words
+from art_e.inbox.tokenizer import words
 from art_e.message import observation_json
 from art_e.text import cut_line, encodable
 from art_e.tools import Text, not_found
@@ -63,7 +60,6 @@ _QUERY = (
     ' newest mail comes first. Examples: lease end from:ann after:2024-03-01; "move date" -draft;'
     " newer_than:2w from:ann OR from:bob"
 )
-_PIECE = re.compile(r"[^\n]{0,300}(?:\s|\Z)|[^\n]{1,300}")  # a line, or a part of a long one
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -92,6 +88,19 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
 # ---- What the tools return.
 
 
+class Headers(BaseModel):
+    """The headers of a mail; very long ones are cut."""
+
+    message_id: str
+    date: str
+    sender: str = Field(alias="from")
+    to: list[str] = []
+    cc: list[str] = []
+    bcc: list[str] = []
+    subject: str
+    labels: list[str] = []
+
+
 class FoundMail(BaseModel):
     """A mail that a search found."""
 
@@ -111,51 +120,32 @@ class Found(BaseModel):
     note: str = ""
 
 
-class Headers(BaseModel):
-    """The headers of a mail; very long ones are cut."""
-
-    message_id: str
-    date: str
-    sender: str = Field(alias="from")
-    to: list[str] = []
-    cc: list[str] = []
-    bcc: list[str] = []
-    subject: str
-    labels: list[str] = []
-
-
-class FoundPassage(BaseModel):
-    """A piece of a mail, and the page that it stands on."""
-
-    page: int
-    text: str
-
-
-class ReadPage(Headers):
-    """A page of a mail, or its passages with the words of `find`."""
+class Page(BaseModel):
+    """The place of a page."""
 
     page: int
     pages: int
-    text: str | None = None
-    passages: list[FoundPassage] | None = None
     next_page: int | None = Field(None, description="where to go on; absent at the end")
 
 
+class MailPage(Page, Headers):
+    """A page of a mail, or its passages with the words of `find`."""
+
+    text: str | None = None
+    passages: dict[int, str] | None = Field(None, description="by page")
+
+
 class ThreadMail(Headers):
-    """A mail of a thread, or a part of a long one."""
+    """A mail of a thread; a long one goes on, under the same headers, on the next page."""
 
     text: str
-    part: str = Field("", description='such as "2 of 3", for a mail that one page does not hold')
 
 
-class ThreadPage(BaseModel):
+class ThreadPage(Page):
     """A page of a thread, oldest mail first."""
 
     mails: list[ThreadMail]
     mails_in_thread: int
-    page: int
-    pages: int
-    next_page: int | None = Field(None, description="where to go on; absent at the end")
 
 
 # ---- The tools: the arguments, and what a call with them returns.
@@ -165,8 +155,6 @@ class Tool(BaseModel):
     """The checked arguments of a call."""
 
     model_config = ConfigDict(extra="forbid")
-
-    title: ClassVar[str]
     returns: ClassVar[type[BaseModel]]
 
     def run(self, inbox: Inbox) -> dict[str, Any]:
@@ -177,9 +165,7 @@ class Tool(BaseModel):
 class SearchMail(Tool):
     """Search the inbox. A hit has the mail's id for read_mail and read_thread, and a snippet."""
 
-    title = "Search mail"
     returns = Found
-
     query: Text = Field(max_length=500, description=_QUERY)
     max_results: int = Field(MAX_RESULTS, ge=1, le=MAX_RESULTS)
 
@@ -191,13 +177,7 @@ class SearchMail(Tool):
         hits = inbox.search(query.words, query=query, max_results=self.max_results)
         sizes = inbox.thread_sizes([hit.message_id for hit in hits])
         found = [
-            {
-                **hit.to_json(),
-                "from": _line(str(hit.sender)),
-                "subject": _line(hit.subject),
-                "snippet": one_line(hit.snippet),
-                "thread": size,
-            }
+            {**_shortened(hit.to_json()), "snippet": one_line(hit.snippet), "thread": size}
             for hit, size in zip(hits, sizes, strict=True)
         ]
         notes = ["spam, trash and drafts are left out of this inbox"] if query.junk else []
@@ -208,16 +188,14 @@ class SearchMail(Tool):
 class ReadMail(Tool):
     """Read one mail, a page at a time if it is long, or only its passages with some words."""
 
-    title = "Read a mail"
-    returns = ReadPage
-
+    returns = MailPage
     message_id: Text = Field(description="as search_mail gives it")
     page: int = Field(1, ge=1, description="page of the mail; with find, the first page to look on")
     find: Text | None = Field(
         None,
         max_length=200,
-        description='words, or "a phrase" in double quotes: return only the passages around them,'
-        " each with its page",
+        description='words, or "a phrase" in double quotes: return only the lines around them,'
+        " with their page",
     )
 
     def run(self, inbox: Inbox) -> dict[str, Any]:
@@ -225,38 +203,28 @@ class ReadMail(Tool):
         email = inbox.read(self.message_id)
         if email is None:
             raise UserError(not_found(self.message_id))
-        headers = _headers(email)
-        room = _room(headers)
-        pages = _paged(_tidied(email.body), room)
-        _check_page(self.page, len(pages))
-        shown = {**headers, "page": self.page, "pages": len(pages)}
+        headers = _shortened(email.to_json())
+        pages = _paged(email.body, headers)
+        shown = headers | _place(self.page, pages)
         if self.find is None:
-            return {**shown, "text": pages[self.page - 1], "next_page": _next(self.page, pages)}
-        runs = [stems(words(each)) for each in re.findall(r'"[^"]*"|[^\s"]+', self.find)]
-        wanted = [each for each in runs if each]
-        if not wanted:
+            return {**shown, "text": pages[self.page - 1]}
+        if not words(self.find):
             raise UserError('find holds no word: give words, or "a phrase" in double quotes')
-        passages: list[dict[str, Any]] = []
-        used = 0
-        by_page = itertools.groupby(find_passages(pages, wanted), key=lambda each: each.page)
-        for number, group in by_page:
-            if number < self.page:
-                continue
-            pieces = [each._asdict() for each in group]
-            used += _size(pieces)
-            if passages and used > room:
+        found = find_passages(pages, self.find)
+        passages: dict[int, str] = {}
+        for number in range(self.page, len(pages) + 1):
+            more = passages | ({number: found[number - 1]} if found[number - 1] else {})
+            if passages and _size({**headers, "passages": more}) > PAGE_BYTES:
                 return {**shown, "passages": passages, "next_page": number}
-            passages += pieces
-        return {**shown, "passages": passages}
+            passages = more
+        return {**shown, "passages": passages, "next_page": None}
 
 
 class ReadThread(Tool):
     """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
     mail quotes one before it, "[earlier text left out]" stands for that."""
 
-    title = "Read a thread"
     returns = ThreadPage
-
     message_id: Text = Field(description="of any mail of the thread, as search_mail gives it")
     page: int = Field(1, ge=1)
 
@@ -266,28 +234,15 @@ class ReadThread(Tool):
         if not mails:
             raise UserError(not_found(self.message_id))
         pages: list[list[dict[str, Any]]] = [[]]
-        used = 0
-        added = added_texts([_tidied(each.body) for each in mails])
-        for email, text in zip(mails, added, strict=True):
-            headers = _headers(email)
-            parts = _paged(text, _room(headers))
-            for number, part in enumerate(parts, start=1):
-                place = f"{number} of {len(parts)}" if len(parts) > 1 else ""
-                shown = {**headers, "text": part, "part": place}
-                size = _size(shown)
-                if used and used + size > PAGE_BYTES:
+        for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
+            headers = _shortened(email.to_json())
+            for text in _paged(added, headers):
+                shown = {**headers, "text": text}
+                if pages[-1] and _size([*pages[-1], shown]) > PAGE_BYTES:
                     pages.append([])
-                    used = 0
                 pages[-1].append(shown)
-                used += size
-        _check_page(self.page, len(pages))
-        return {
-            "mails": pages[self.page - 1],
-            "mails_in_thread": len(mails),
-            "page": self.page,
-            "pages": len(pages),
-            "next_page": _next(self.page, pages),
-        }
+        place = _place(self.page, pages)
+        return {**place, "mails": pages[self.page - 1], "mails_in_thread": len(mails)}
 
 
 TOOLS: dict[str, type[Tool]] = {
@@ -297,48 +252,30 @@ TOOLS: dict[str, type[Tool]] = {
 }
 
 
-def _headers(email: Email) -> dict[str, Any]:
-    return {
-        "message_id": email.message_id,
-        "date": format_date(email.date),
-        "from": _line(str(email.sender)),
-        "to": _listed(email.to),
-        "cc": _listed(email.cc),
-        "bcc": _listed(email.bcc),
-        "subject": _line(email.subject),
-        "labels": [_line(each) for each in email.labels[:MAX_LISTED]],
-    }
-
-
-def _line(text: str) -> str:
-    return cut_line(one_line(text), MAX_LINE_CHARS)
-
-
-def _listed(recipients: tuple[Mailbox, ...]) -> list[str]:
-    shown = [_line(str(each)) for each in recipients[:MAX_LISTED]]
-    more = len(recipients) - MAX_LISTED
-    return [*shown, f"and {more} more"] if more > 0 else shown
-
-
-def _tidied(body: str) -> str:
-    """The body, cleaned, without white space that costs tokens and says nothing."""
-    lines = "\n".join(each.rstrip() for each in clean(body).split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
+def _shortened(fields: dict[str, Any]) -> dict[str, Any]:
+    """The headers among a mail's fields, cleaned and cut."""
+    shown: dict[str, Any] = {"message_id": fields["message_id"]}
+    for name in ("date", "from", "subject"):
+        shown[name] = cut_line(one_line(fields[name]), MAX_LINE_CHARS)
+    for name in ("to", "cc", "bcc", "labels", "missing"):
+        listed = fields.get(name, [])
+        more = len(listed) - MAX_LISTED
+        shown[name] = [cut_line(one_line(each), MAX_LINE_CHARS) for each in listed[:MAX_LISTED]]
+        shown[name] += [f"and {more} more"] if more > 0 else []
+    return shown
 
 
 def _size(value: Any) -> int:
     return len(observation_json(value).encode())
 
 
-def _room(headers: dict[str, Any]) -> int:
-    """The bytes that the headers leave to the text of a page."""
-    return max(PAGE_BYTES - _size(headers), PAGE_BYTES // 2)
-
-
-def _paged(text: str, most: int) -> list[str]:
-    """`text` in pages of at most `most` bytes of JSON, cut after a line or a word."""
+def _paged(body: str, headers: dict[str, Any]) -> list[str]:
+    """The body in pages that leave room for the headers, each cut after a line or a word."""
+    most = max(PAGE_BYTES - _size(headers), PAGE_BYTES // 2)
+    # White space costs tokens and says nothing.
+    lines = "\n".join(each.rstrip() for each in clean(body).split("\n"))
     pages, used = [""], 0
-    for piece in _PIECE.findall(text):
+    for piece in PIECE.findall(re.sub(r"\n{3,}", "\n\n", lines).strip("\n")):
         size = _size(piece) - len('""')
         if used and used + size > most:
             pages.append("")
@@ -348,13 +285,12 @@ def _paged(text: str, most: int) -> list[str]:
     return pages
 
 
-def _check_page(page: int, pages: int) -> None:
-    if page > pages:
-        raise UserError(f"there is no page {page}; the last one is {pages}")
-
-
-def _next(page: int, pages: list[Any]) -> int | None:
-    return page + 1 if page < len(pages) else None
+def _place(page: int, pages: list[Any]) -> dict[str, Any]:
+    """The fields of `Page`."""
+    if page > len(pages):
+        raise UserError(f"there is no page {page}; the last one is {len(pages)}")
+    following = page + 1 if page < len(pages) else None
+    return {"page": page, "pages": len(pages), "next_page": following}
 
 
 # ---- The protocol.
@@ -420,12 +356,12 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
         if name not in TOOLS:
             raise UserError(f"there is no tool {name[:80]!r}; use {', '.join(TOOLS)}")
         called = TOOLS[name].model_validate(arguments)
-        result = called.returns.model_validate(called.run(inbox))
-    except UserError as error:
-        return _error(str(error))
-    except ValidationError as error:
-        return _error(f"{name}: {fault_of(error, 'arguments')}")
-    content = result.model_dump(by_alias=True, exclude_defaults=True)
+        result = called.run(inbox)
+    except (UserError, ValidationError) as error:
+        fault = str(error) if isinstance(error, UserError) else fault_of(error, "arguments")
+        text = types.TextContent(text=cut_line(fault, MAX_ERROR_CHARS))
+        return types.CallToolResult(content=[text], is_error=True)
+    content = called.returns.model_validate(result).model_dump(by_alias=True, exclude_defaults=True)
     return types.CallToolResult(
         content=[types.TextContent(text=observation_json(content))], structured_content=content
     )
@@ -450,11 +386,6 @@ async def _serve(server: Server[Any]) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _error(text: str) -> types.CallToolResult:
-    content = types.TextContent(text=cut_line(text, MAX_ERROR_CHARS))
-    return types.CallToolResult(content=[content], is_error=True)
-
-
 def _about(inbox: Inbox) -> str:
     """Whose inbox it is, up to which day, and that mail is data."""
     until = "" if inbox.as_of is None else f" up to and with {inbox.as_of}"
@@ -464,28 +395,16 @@ def _about(inbox: Inbox) -> str:
     )
 
 
-class _Schema(GenerateJsonSchema):
-    """Leaves out titles of fields, which repeat their names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
 def _listed_tools(inbox: Inbox) -> list[types.Tool]:
     """The tools, described in full: some clients hide instructions."""
     return [
         types.Tool(
             name=name,
-            title=tool.title,
+            title=name.replace("_", " ").capitalize(),
             description=f"{one_line(tool.__doc__ or '')} {_about(inbox)}",
-            input_schema=tool.model_json_schema(schema_generator=_Schema),
-            output_schema=tool.returns.model_json_schema(schema_generator=_Schema),
-            annotations=types.ToolAnnotations(
-                read_only_hint=True,
-                destructive_hint=False,
-                idempotent_hint=True,
-                open_world_hint=False,
-            ),
+            input_schema=tool.model_json_schema(),
+            output_schema=tool.returns.model_json_schema(),
+            annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
         for name, tool in TOOLS.items()
     ]

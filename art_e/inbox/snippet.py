@@ -5,9 +5,8 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from art_e.inbox.tokenizer import fold, stems
+from art_e.inbox.tokenizer import fold, search_words, stems, words
 
 SNIPPET_CHARS = 200
 
@@ -17,8 +16,10 @@ SEARCHED_CHARS = 50_000
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
 
-# Shown before and after a word that was found in a page.
-_WORDS_AROUND = 25
+# A line, or a part of a long one.
+PIECE = re.compile(r"[^\n]{1,300}(?:\s|\Z)|[^\n]{1,300}|\n")
+# Pieces shown before and after one with a word that was looked for.
+_AROUND = 2
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -60,43 +61,26 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
     return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
 
 
-class Passage(NamedTuple):
-    """A piece of a text, and the number of its page from 1."""
-
-    page: int
-    text: str
-
-
-def find_passages(pages: Sequence[str], wanted: Sequence[list[str]]) -> list[Passage]:
-    """The pieces of a text in pages around every place that has one of the runs of stems `wanted`.
-
-    A piece stays within the page on which the run begins, but for the end of the run itself.
-    """
-    text = "".join(pages)
-    ends = list(itertools.accumulate(map(len, pages)))
-    found = [
-        (start + each.start(), start + each.end(), each[0])
-        for start, page in zip([0, *ends], pages, strict=False)
-        for each in _WORD.finditer(searchable(page))
-    ]
-    stemmed = stems([word for _, _, word in found])
-    beginnings = {run[0] for run in wanted}
-    pieces: list[tuple[int, int, int]] = []
-    for place, (start, _, _) in enumerate(found):
-        if stemmed[place] not in beginnings:
-            continue
-        lengths = [len(each) for each in wanted if stemmed[place : place + len(each)] == each]
-        if not lengths:
-            continue
-        number, after = bisect(ends, start), place + max(lengths)
-        first = max(found[max(0, place - _WORDS_AROUND)][0], ends[number - 1] if number else 0)
-        last = min(found[min(len(found), after + _WORDS_AROUND) - 1][1], ends[number])
-        last = max(last, found[after - 1][1])
-        if pieces and pieces[-1][0] == number and first <= pieces[-1][2]:
-            _, first, before = pieces.pop()
-            last = max(last, before)
-        pieces.append((number, first, last))
-    return [Passage(number + 1, text[first:last].strip()) for number, first, last in pieces]
+def find_passages(pages: Sequence[str], wanted: str) -> list[str]:
+    """Of each page of a text the lines around the words, or the quoted phrase, in `wanted`."""
+    folded = "".join(map(searchable, pages))
+    if wanted.startswith('"'):
+        phrase = r"[\W_]+".join(words(wanted))
+        spans = [each.span() for each in re.finditer(phrase, folded)]
+    else:
+        sought = stems(search_words([wanted]))
+        spans = [(at, at + len(stem)) for stem in sought for at in _occurrences(folded, stem)]
+    pieces = [(number, each) for number, page in enumerate(pages) for each in PIECE.findall(page)]
+    ends = list(itertools.accumulate(len(piece) for _, piece in pieces))
+    shown: set[int] = set()
+    for start, end in spans:
+        shown.update(range(bisect(ends, start) - _AROUND, bisect(ends, end - 1) + _AROUND + 1))
+    passages = [""] * len(pages)
+    for place, (number, piece) in enumerate(pieces):
+        if place in shown:
+            gap = "[...]\n" if passages[number] and place - 1 not in shown else ""
+            passages[number] += gap + piece
+    return passages
 
 
 def _best_start(text: str, wanted: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ mail of that subject, within `DAYS`, that has someone in common with it besides 
 Only the open inbox's own mail counts, so nothing outside it can link two mails.
 """
 
+import re
 from collections.abc import Sequence
 
 from art_e.inbox.mail import Execute
@@ -15,6 +16,7 @@ DAYS = 60
 # Fewer words in a row are no quotation: a greeting, a signature.
 QUOTED_WORDS = 8
 LEFT_OUT = "[earlier text left out]"
+_SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 # Of replies and forwards in the languages of mail programs, several in a row.
 _PREFIX = r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
 
@@ -85,33 +87,16 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
     mails, wherever these break their lines; `LEFT_OUT` stands for it.
     """
     seen: set[tuple[str, ...]] = set()
-    return [_added(body, seen) for body in bodies]
-
-
-def _added(body: str, seen: set[tuple[str, ...]]) -> str:
-    """The lines of `body` that `seen` lacks; adds the body's runs of words to `seen`."""
-    lines = body.split("\n")
-    placed = [(number, word) for number, line in enumerate(lines) for word in words(line)]
-    runs = [
-        tuple(word for _, word in placed[start : start + QUOTED_WORDS])
-        for start in range(len(placed) - QUOTED_WORDS + 1)
-    ]
-    held_up_to, new_lines = 0, set()
-    for place, (number, _) in enumerate(placed):
-        if place < len(runs) and runs[place] in seen:
-            held_up_to = place + QUOTED_WORDS
-        if place >= held_up_to:
-            new_lines.add(number)
-    seen.update(runs)
-    # A line without words shares the fate of the one before.
-    has_words = {number for number, _ in placed}
-    kept: list[str] = []
-    keeps = True
-    for number, line in enumerate(lines):
-        kept_before = keeps
-        keeps = number in new_lines if number in has_words else keeps
-        if keeps:
-            kept.append(line)
-        elif kept_before:
-            kept.append(LEFT_OUT)
-    return "\n".join(kept)
+    added = []
+    for body in bodies:
+        lines = body.split("\n")
+        placed = [(number, word) for number, line in enumerate(lines) for word in words(line)]
+        starts = range(len(placed) - QUOTED_WORDS + 1)
+        runs = [tuple(word for _, word in placed[at : at + QUOTED_WORDS]) for at in starts]
+        held = {at + n for at, run in enumerate(runs) if run in seen for n in range(QUOTED_WORDS)}
+        new = {number for at, (number, _) in enumerate(placed) if at not in held}
+        for number in {number for number, _ in placed} - new:
+            lines[number] = LEFT_OUT
+        seen.update(runs)
+        added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(lines)))
+    return added
