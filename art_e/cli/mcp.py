@@ -37,9 +37,8 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import OPERATORS, parse_query
 from art_e.inbox.snippet import PIECE, find_passages
 from art_e.inbox.threads import added_texts
-from art_e.inbox.tokenizer import words
 from art_e.message import observation_json
-from art_e.text import cut_line, encodable
+from art_e.text import cut_line
 from art_e.tools import Text, not_found
 
 # Headers and text of a page together, as JSON.
@@ -132,7 +131,7 @@ class MailPage(Page, Headers):
     """A page of a mail, or its passages with the words of `find`."""
 
     text: str | None = None
-    passages: dict[int, str] | None = Field(None, description="by page")
+    passages: dict[str, str] | None = Field(None, description="by page")
 
 
 class ThreadMail(Headers):
@@ -156,10 +155,6 @@ class Tool(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     returns: ClassVar[type[BaseModel]]
-
-    def run(self, inbox: Inbox) -> dict[str, Any]:
-        """The fields of `returns`. Raises `UserError`, which the client's model reads."""
-        raise NotImplementedError
 
 
 class SearchMail(Tool):
@@ -208,16 +203,16 @@ class ReadMail(Tool):
         shown = headers | _place(self.page, pages)
         if self.find is None:
             return {**shown, "text": pages[self.page - 1]}
-        if not words(self.find):
-            raise UserError('find holds no word: give words, or "a phrase" in double quotes')
-        found = find_passages(pages, self.find)
-        passages: dict[int, str] = {}
-        for number in range(self.page, len(pages) + 1):
-            more = passages | ({number: found[number - 1]} if found[number - 1] else {})
-            if passages and _size({**headers, "passages": more}) > PAGE_BYTES:
-                return {**shown, "passages": passages, "next_page": number}
-            passages = more
-        return {**shown, "passages": passages, "next_page": None}
+        passages: dict[str, str] = {}
+        shown["next_page"], used = None, _size(headers)
+        for number, text in find_passages(pages, self.find).items():
+            if number >= self.page:
+                used += _size(text)
+                if passages and used > PAGE_BYTES:
+                    shown["next_page"] = number
+                    break
+                passages[str(number)] = text
+        return {**shown, "passages": passages}
 
 
 class ReadThread(Tool):
@@ -245,7 +240,7 @@ class ReadThread(Tool):
         return {**place, "mails": pages[self.page - 1], "mails_in_thread": len(mails)}
 
 
-TOOLS: dict[str, type[Tool]] = {
+TOOLS: dict[str, type[SearchMail | ReadMail | ReadThread]] = {
     "search_mail": SearchMail,
     "read_mail": ReadMail,
     "read_thread": ReadThread,
@@ -276,12 +271,11 @@ def _paged(body: str, headers: dict[str, Any]) -> list[str]:
     lines = "\n".join(each.rstrip() for each in clean(body).split("\n"))
     pages, used = [""], 0
     for piece in PIECE.findall(re.sub(r"\n{3,}", "\n\n", lines).strip("\n")):
-        size = _size(piece) - len('""')
-        if used and used + size > most:
+        used += _size(piece)
+        if pages[-1] and used > most:
             pages.append("")
-            used = 0
+            used = _size(piece)
         pages[-1] += piece
-        used += size
     return pages
 
 
@@ -327,14 +321,13 @@ def mail_server(inbox: Inbox) -> Server[Any]:
     async def read_resource(
         _: ServerRequestContext, wanted: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri = encodable(wanted.uri)
+        uri = wanted.uri
         message_id = unquote(uri.removeprefix(SCHEME))
         email = inbox.read(message_id) if uri.startswith(SCHEME) else None
         if email is None:
             raise MCPError(types.INVALID_PARAMS, not_found(message_id))
-        contents = types.TextResourceContents(
-            uri=uri, mime_type="text/plain", text=shown_email(email).plain
-        )
+        text = shown_email(email).plain
+        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[contents])
 
     return Server(

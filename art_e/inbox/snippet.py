@@ -61,25 +61,25 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
     return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
 
 
-def find_passages(pages: Sequence[str], wanted: str) -> list[str]:
-    """Of each page of a text the lines around the words, or the quoted phrase, in `wanted`."""
+def find_passages(pages: Sequence[str], wanted: str) -> dict[int, str]:
+    """By page from 1, the lines of a text around the words, or the quoted phrase, in `wanted`."""
     folded = "".join(map(searchable, pages))
     if wanted.startswith('"'):
-        phrase = r"[\W_]+".join(words(wanted))
+        phrase = r"[\W_]+".join(words(wanted)) or "(?!)"
         spans = [each.span() for each in re.finditer(phrase, folded)]
     else:
         sought = stems(search_words([wanted]))
         spans = [(at, at + len(stem)) for stem in sought for at in _occurrences(folded, stem)]
-    pieces = [(number, each) for number, page in enumerate(pages) for each in PIECE.findall(page)]
+    pieces = [(place, each) for place, page in enumerate(pages, 1) for each in PIECE.findall(page)]
     ends = list(itertools.accumulate(len(piece) for _, piece in pieces))
     shown: set[int] = set()
     for start, end in spans:
         shown.update(range(bisect(ends, start) - _AROUND, bisect(ends, end - 1) + _AROUND + 1))
-    passages = [""] * len(pages)
+    passages: dict[int, str] = {}
     for place, (number, piece) in enumerate(pieces):
         if place in shown:
-            gap = "[...]\n" if passages[number] and place - 1 not in shown else ""
-            passages[number] += gap + piece
+            gap = "[...]\n" if number in passages and place - 1 not in shown else ""
+            passages[number] = passages.get(number, "") + gap + piece
     return passages
 
 

@@ -1,4 +1,4 @@
-"""`art-e mcp` as MCP clients meet it: a process of its own, spoken to by the SDK's client."""
+"""`art-e mcp`: what it promises a client, over stdin and stdout of a real process."""
 
 import asyncio
 import contextlib
@@ -19,28 +19,10 @@ from art_e import __version__
 from art_e.cli.mcp import PAGE_BYTES, answer_call, mail_server
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.query import OPERATORS, parse_query
+from art_e.inbox.query import OPERATORS
 from art_e.inbox.threads import LEFT_OUT
-from tests.builders import (
-    BOB,
-    CREW,
-    CROWD,
-    FOREIGN,
-    HOSTILE,
-    HOSTILE_BODY,
-    HUGE_LINES,
-    LATER,
-    LEASE,
-    LEASE_COPY,
-    LONG,
-    LONG_BODY,
-    PRICE,
-    QUESTION,
-    SECRET,
-    date_header,
-    make_inbox,
-    raw,
-)
+from tests import builders
+from tests.builders import BOB, LEASE, LONG, LONG_BODY, QUESTION, date_header, make_inbox, raw
 from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
 
 AS_OF = str(QUESTION.query_date)
@@ -64,31 +46,26 @@ def said(result: types.CallToolResult) -> str:
 
 def facts(result: types.CallToolResult) -> dict[str, Any]:
     """The structured content, which the text must repeat."""
-    assert not result.is_error, said(result)
-    assert json.loads(said(result)) == result.structured_content
     content = result.structured_content
-    assert isinstance(content, dict)
+    assert isinstance(content, dict) and json.loads(said(result)) == content
     return content
 
 
-def called(inbox: Inbox, name: str, **arguments: Any) -> dict[str, Any]:
+def call(inbox: Inbox, name: str, **arguments: Any) -> dict[str, Any]:
     return facts(answer_call(inbox, name, arguments))
-
-
-def error_of(inbox: Inbox, name: str, **arguments: Any) -> str:
-    result = answer_call(inbox, name, arguments)
-    assert result.is_error and result.structured_content is None
-    return said(result)
 
 
 def all_pages(inbox: Inbox, name: str, **arguments: Any) -> list[dict[str, Any]]:
     """Every page of a mail or thread, as a client goes through them."""
-    pages = [called(inbox, name, **arguments)]
-    while (number := pages[-1].get("next_page")) is not None:
-        pages.append(called(inbox, name, **arguments, page=number))
-    assert [each["page"] for each in pages] == list(range(1, pages[0]["pages"] + 1))
+    pages = [call(inbox, name, **arguments)]
+    while "next_page" in pages[-1]:
+        pages.append(call(inbox, name, **arguments, page=pages[-1]["next_page"]))
     last = len(pages)
-    assert f"the last one is {last}" in error_of(inbox, name, **arguments, page=last + 1)
+    assert [(each["page"], each["pages"]) for each in pages] == [
+        (number, last) for number in range(1, last + 1)
+    ]
+    beyond = answer_call(inbox, name, {**arguments, "page": last + 1})
+    assert beyond.is_error and said(beyond).endswith(f"the last one is {last}")
     return pages
 
 
@@ -129,18 +106,17 @@ def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: st
         for name, arguments in (
             ("search_mail", {"query": "crane from:ann"}),
             ("search_mail", {"query": "in:spam"}),
-            ("read_mail", {"message_id": LEASE_COPY.strip("<>")}),
+            ("read_mail", {"message_id": builders.LEASE_COPY.strip("<>")}),
             ("read_mail", {"message_id": LONG, "page": 2}),
-            ("read_mail", {"message_id": CROWD, "find": "nothing"}),
-            ("read_thread", {"message_id": HOSTILE}),
+            ("read_mail", {"message_id": LONG, "find": "harbors"}),
+            ("read_thread", {"message_id": builders.HOSTILE}),
         ):
             result = await client.call_tool(name, arguments)
-            assert facts(result) == called(inbox, name, **arguments)
-        for message_id in (FOREIGN, LATER, "m1", "<nowhere@t>", "x" * 1_000_000, "\ud800"):
+            assert facts(result) == call(inbox, name, **arguments)
+        for message_id in (builders.FOREIGN, builders.LATER, "m1", "<nowhere@t>", "x" * 1_000_000):
             for name in ("read_mail", "read_thread"):
                 result = await client.call_tool(name, {"message_id": message_id})
-                assert result.is_error and len(said(result)) < 1_000
-                assert "not found in this inbox" in said(result) or message_id == "\ud800"
+                assert result.is_error and "not found in this inbox" in said(result)
 
         for name, wrong, helpful in WRONG_CALLS:
             result = await client.call_tool(name, wrong)
@@ -155,14 +131,20 @@ def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: st
 async def check_resources(client: Client) -> None:
     assert (await client.list_resources()).resources == []
     [template] = (await client.list_resource_templates()).resource_templates
-    for message_id in (LEASE, HOSTILE):
-        for written in (message_id.strip("<>"), urllib.parse.quote(message_id, safe="")):
-            uri = template.uri_template.replace("{message_id}", written)
-            [contents] = (await client.read_resource(uri)).contents
-            assert isinstance(contents, types.TextResourceContents) and contents.uri == uri
-            assert f"Message-ID: {message_id}\n" in contents.text
-            assert message_id == HOSTILE or "the harbor office ends on May 3." in contents.text
-    for uri in (f"mail://{FOREIGN}", f"mail://{LATER}", f"file://{LEASE}", LEASE, "mail://", "x"):
+    for written in (LEASE.strip("<>"), urllib.parse.quote(builders.LEASE_COPY, safe="")):
+        uri = template.uri_template.replace("{message_id}", written)
+        [contents] = (await client.read_resource(uri)).contents
+        assert isinstance(contents, types.TextResourceContents) and contents.uri == uri
+        assert f"Message-ID: {LEASE}\n" in contents.text
+        assert "the harbor office ends on May 3." in contents.text
+    for uri in (
+        f"mail://{builders.FOREIGN}",
+        f"mail://{builders.LATER}",
+        f"file://{LEASE}",
+        LEASE,
+        "mail://",
+        "x",
+    ):
         with pytest.raises(MCPError, match="not found in this inbox"):
             await client.read_resource(uri)
 
@@ -173,142 +155,127 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
     ("\x1b[31m" * 10_000, {}, "no tool '\\x1b[31m"),
     ("search_mail", None, "query: Field required"),
     ("search_mail", {"query": "x", "inbox": "zoe@test.example"}, "inbox: Extra inputs"),
-    ("search_mail", {"query": "x", "as_of": "2030-01-01"}, "as_of: Extra inputs"),
     ("search_mail", {"query": "x", "z" * 1_000_000: 1}, "zzz"),
     ("search_mail", {"query": "x", "max_results": 11}, "max_results: Input should be less"),
-    ("search_mail", {"query": "x " * 1_000}, "query: String should have at most 500"),
     # In the words of `art-e search`.
     ("search_mail", {"query": "sender:ann"}, "there is no operator sender:; quote it"),
-    ("search_mail", {"query": "before:soon"}, "before:soon is no day; write 2024-03-31"),
-    ("search_mail", {"query": "OR lease"}, "OR stands between two terms"),
     ("search_mail", {"query": " ?! "}, "holds no word and no operator"),
     ("read_mail", {"message_id": 5}, "message_id: Input should be a valid string"),
     ("read_mail", {"message_id": LEASE, "page": 0}, "page: Input should be greater"),
-    ("read_mail", {"message_id": LEASE, "find": '"-"'}, "find holds no word"),
 ]
 
 
+NONE, LEFT_OUT_MAIL = "no mail matches", "spam, trash and drafts are left out"
+
+
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "found", "noted"),
     [
-        ("crane from:ann", [PRICE]),
-        ('"harbor office" OR subject:crew', [CREW, LEASE]),
-        ("lease newer_than:3w", []),
-        ("harbor -subject:party -minutes before:2020-01-12 after:2020-01-10", [LONG]),
-        (f"harbor crane {SECRET} tombola to:zoe", []),
+        ("crane from:ann", [builders.PRICE], []),
+        ('"harbor office" -subject:crew -in:trash', [LEASE], []),
+        ("lease newer_than:3w", [], [NONE]),
+        (f"{builders.SECRET} tombola to:zoe", [], [NONE]),
+        ("in:spam", [], [LEFT_OUT_MAIL, NONE]),
+        ("in:anywhere lease", [LEASE], [LEFT_OUT_MAIL]),
     ],
 )
-def test_the_query_language_is_that_of_search(inbox: Inbox, query: str, found: list[str]) -> None:
-    answer = called(inbox, "search_mail", query=query)
-    assert sorted(each["message_id"] for each in answer["hits"]) == sorted(found)
-    parsed = parse_query(query, QUESTION.query_date)
-    hits = inbox.search(parsed.words, query=parsed, max_results=10)
-    assert [each["message_id"] for each in answer["hits"]] == [each.message_id for each in hits]
-    assert ("no mail matches" in answer.get("note", "")) is not bool(found)
-
-
-def test_a_search_for_mail_that_is_left_out_says_so(inbox: Inbox) -> None:
-    for query, told in (("in:spam", True), ("-in:trash", False), ("in:anywhere lease", True)):
-        answer = called(inbox, "search_mail", query=query, max_results=2)
-        assert ("spam, trash and drafts are left out" in answer.get("note", "")) is told
-        assert len(answer["hits"]) == (0 if query == "in:spam" else 2 - ("lease" in query))
+def test_the_query_language_is_that_of_search(
+    inbox: Inbox, query: str, found: list[str], noted: list[str]
+) -> None:
+    answer = call(inbox, "search_mail", query=query)
+    assert [each["message_id"] for each in answer["hits"]] == found
+    assert [each for each in (LEFT_OUT_MAIL, NONE) if each in answer.get("note", "")] == noted
+    assert len(call(inbox, "search_mail", query="after:2020", max_results=2)["hits"]) == 2
 
 
 def test_a_long_mail_comes_in_pages_that_hold_it_whole(inbox: Inbox) -> None:
     pages = all_pages(inbox, "read_mail", message_id=LONG)
     assert "".join(each["text"] for each in pages) == LONG_BODY.strip()
     for page in pages:
-        assert len(json.dumps(page)) < 1.1 * PAGE_BYTES
-        assert page["message_id"] == LONG and page["pages"] == len(pages) > 3
+        assert len(json.dumps(page)) < 1.1 * PAGE_BYTES and page["message_id"] == LONG
         assert page["text"].endswith(("harbor", "harbor "))  # cut between words
-    for message_id in (CROWD, HUGE_LINES, HOSTILE):
+    for message_id in (builders.CROWD, builders.HUGE_LINES, builders.HOSTILE):
         [page] = all_pages(inbox, "read_mail", message_id=message_id)
         assert len(json.dumps(page)) < 1.1 * PAGE_BYTES
-    assert called(inbox, "read_mail", message_id=CROWD)["to"][-1] == "and 870 more"
+    assert call(inbox, "read_mail", message_id=builders.CROWD)["to"][-1] == "and 870 more"
     # The text of hostile mail stays within its field.
-    assert page["text"] == HOSTILE_BODY.replace("\u2028", "\u2028")
+    assert page["text"] == builders.HOSTILE_BODY
 
 
-def test_find_returns_passages_with_their_pages(tmp_path: Path) -> None:
+def test_find_returns_passages_by_page(tmp_path: Path) -> None:
     filler = "\n".join(f"Line {number} tells of nothing at all." for number in range(600))
     body = f"Penalties are due.\n{filler}\nThe move date\nis May 3.\n{filler}\nA penalty again."
-    make_inbox(
-        tmp_path / "i.duckdb", [raw("<1@t>", body=body), raw("<2@t>", body="nothing " * 5_000)]
-    )
+    other = "nothing " * 5_000
+    make_inbox(tmp_path / "i.duckdb", [raw("<1@t>", body=body), raw("<2@t>", body=other)])
     with InboxFile(tmp_path / "i.duckdb") as file:
-        inbox = file.open_inbox("bob@test.example")
+        inbox = file.open_inbox(BOB)
         pages = all_pages(inbox, "read_mail", message_id="<1@t>")
         for find, expected in (
             # Forms of a word, in any case; a phrase may be broken over lines.
             ("PENALTY", ["Penalties are due.", "A penalty again."]),
             ('"move date is"', ["The move date\nis May 3."]),
             ('"date move"', []),
-            ('again "may 3"', ["The move date\nis May 3.", "A penalty again."]),
+            ('"?"', []),
         ):
-            answer = called(inbox, "read_mail", message_id="<1@t>", find=find)
-            assert "text" not in answer and len(answer["passages"]) == len(expected)
-            for passage, text in zip(answer["passages"], expected, strict=True):
-                assert text in passage["text"] and len(passage["text"]) < 600
-                assert text in pages[passage["page"] - 1]["text"]
+            answer = call(inbox, "read_mail", message_id="<1@t>", find=find)
+            assert "text" not in answer
+            for (page, text), part in zip(answer["passages"].items(), expected, strict=True):
+                assert part in text and text in pages[int(page) - 1]["text"] and len(text) < 300
         # Where too much is found, the rest is a call away, and nothing comes twice.
-        seen, page = [], 1
+        seen, page = "", 1
         while page:
-            answer = called(inbox, "read_mail", message_id="<2@t>", find="nothing", page=page)
+            answer = call(inbox, "read_mail", message_id="<2@t>", find="nothing", page=page)
             assert len(json.dumps(answer)) < 1.2 * PAGE_BYTES
-            seen += [each["page"] for each in answer["passages"]]
+            seen += "".join(answer["passages"].values())
             page = answer.get("next_page", 0)
-        assert seen == list(range(1, answer["pages"] + 1))
+        assert seen == other.strip()
 
 
 def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
     first = "The lease of the harbor office ends on May 3, so we have to decide soon.\nBob"
     quoted = "> The lease of the harbor office ends on May 3,\n> so we have to decide soon.\n> Bob"
-    second = (
-        f"Thanks. Which office would be cheaper for all of us in the long run?\n\n{quoted}\n\nAnn"
-    )
+    question = "Which office would be cheaper for all of us in the long run?"
     outside = "> A mail that nobody in this thread has ever sent or seen before now."
-    third = f"The one at the quay.\n> Which office would be cheaper for all of us in the long run?\n{quoted}\n{outside}"
-    bob = "Bob <bob@test.example>"
+    second = f"Thanks. {question}\n\n{quoted}\n\nAnn"
+    third = f"The one at the quay.\n> {question}\n{quoted}\n{outside}"
     mails = [
-        raw("<1@t>", subject="Lease", body=first, sender=bob, to=ANN, date=date_header(6)),
-        raw("<2@t>", subject="Re: Lease", body=second, sender=ANN, to=bob, date=date_header(7)),
-        raw("<3@t>", subject="Re: Lease", body=third, sender=bob, to=ANN, date=date_header(8)),
+        raw("<3@t>", subject="Re: Lease", body=third, sender=BOB, to=ANN, date=date_header(8)),
+        raw("<1@t>", subject="Lease", body=first, sender=BOB, to=ANN, date=date_header(6)),
+        raw("<2@t>", subject="Re: Lease", body=second, sender=ANN, to=BOB, date=date_header(7)),
         raw("<4@t>", subject="Re: Lease", body=quoted, sender=ANN, to=ANN, date=date_header(9)),
-        raw("<5@t>", subject="Minutes", body=LONG_BODY, sender=ANN, to=bob),
+        raw("<5@t>", subject="Minutes", body=LONG_BODY, sender=ANN, to=BOB),
     ]
     make_inbox(tmp_path / "i.duckdb", mails)
     with InboxFile(tmp_path / "i.duckdb") as file:
-        inbox = file.open_inbox("bob@test.example")
+        inbox = file.open_inbox(BOB)
         [page] = all_pages(inbox, "read_thread", message_id="2@t")
         # <4@t> is not in Bob's inbox.
-        assert [each["message_id"] for each in page["mails"]] == ["<1@t>", "<2@t>", "<3@t>"]
-        assert page["mails_in_thread"] == 3
-        one, two, three = (each["text"] for each in page["mails"])
-        assert one == first
-        assert two == second.replace(f"{quoted}\n\n", f"{LEFT_OUT}\n")
-        assert three == f"The one at the quay.\n{LEFT_OUT}\n{outside}"
-        assert error_of(inbox, "read_thread", message_id="<4@t>").startswith("not found")
-        parts = [each["mails"] for each in all_pages(inbox, "read_thread", message_id="<5@t>")]
-        assert "".join(part["text"] for [part] in parts) == LONG_BODY.strip()
-        assert [part["part"] for [part] in parts] == [
-            f"{number} of {len(parts)}" for number in range(1, len(parts) + 1)
-        ]
+        assert {each["message_id"]: each["text"] for each in page["mails"]} == {
+            "<1@t>": first,
+            "<2@t>": f"Thanks. {question}\n\n{LEFT_OUT}\n\nAnn",
+            "<3@t>": f"The one at the quay.\n{LEFT_OUT}\n{outside}",
+        }
+        dates = [each["date"] for each in page["mails"]]
+        assert dates == sorted(dates) and page["mails_in_thread"] == 3
+        pages = all_pages(inbox, "read_thread", message_id="<5@t>")
+        assert "".join(each["mails"][0]["text"] for each in pages) == LONG_BODY.strip()
 
 
-def test_no_control_character_of_a_mail_reaches_the_client(tmp_path: Path) -> None:
+def test_no_control_character_of_a_mail_or_call_reaches_the_client(tmp_path: Path) -> None:
     make_inbox(tmp_path / "i.duckdb", [hostile_mail()])
     with InboxFile(tmp_path / "i.duckdb") as file:
         inbox = file.open_inbox(ANN)
         for name, arguments in (
             ("search_mail", {"query": "zebra"}),
             ("read_mail", {"message_id": HOSTILE_ID}),
-            ("read_mail", {"message_id": HOSTILE_ID, "find": "prize"}),
+            ("read_mail", {"message_id": HOSTILE_ID, "find": "prize \ud800"}),
             ("read_thread", {"message_id": HOSTILE_ID}),
         ):
-            answer = called(inbox, name, **arguments)
-            text = json.dumps(answer, ensure_ascii=False)
+            text = json.dumps(call(inbox, name, **arguments), ensure_ascii=False)
             assert "prize" in text and "[bold]red" in text
             assert_safe(text)
+        for name in ("read_mail", "read_thread", "\ud800"):
+            answer_call(inbox, name, {"message_id": "\ud800"}).model_dump_json()
 
 
 class Wire:
@@ -372,13 +339,11 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
     spoken.say({"id": 3, "method": "tools/call", "params": {"name": 5}})
     spoken.say({"id": 4, "method": "tools/call"})
     spoken.say({"method": "notifications/cancelled", "params": {"requestId": 999}})
-    # No client writes lone surrogates; JSON can.
-    spoken.say({"id": 5, "method": "tools/call", "params": calling("search_mail", query="harbor")})
-    named = calling("read_mail", message_id="\ud800", find="\udfff")
-    spoken.say({"id": 6, "method": "tools/call", "params": named})
-    spoken.say({"id": 7, "method": "tools/call", "params": calling("\ud800", query="x")})
-    spoken.say({"id": 8, "method": "resources/read", "params": {"uri": "mail://\ud800"}})
-    heard = {answer["id"]: answer for answer in (spoken.hear() for _ in range(8))}
+    # Lone surrogates are no JSON to the library, which drops the line.
+    spoken.say({"id": 6, "method": "tools/call", "params": {"name": "\ud800"}})
+    harbor = {"name": "search_mail", "arguments": {"query": "harbor"}}
+    spoken.say({"id": 5, "method": "tools/call", "params": harbor})
+    heard = {answer["id"]: answer for answer in (spoken.hear() for _ in range(5))}
     assert [heard[number]["error"]["code"] for number in (1, 2, 3, 4)] == [
         types.METHOD_NOT_FOUND,
         types.METHOD_NOT_FOUND,
@@ -386,18 +351,12 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
         types.INVALID_PARAMS,
     ]
     assert json.loads(heard[5]["result"]["content"][0]["text"])["hits"]
-    assert all(heard[number]["result"]["isError"] for number in (6, 7)), heard
-    assert heard[8]["error"]["code"] == types.INVALID_PARAMS
     assert {answer["jsonrpc"] for answer in heard.values()} == {"2.0"}
     spoken.stdin.close()
     assert spoken.process.wait(SECONDS) == 0
     assert spoken.stdout.read() == b""
     [note] = spoken.stderr.read().splitlines()
     assert note.startswith(b"serving ")
-
-
-def calling(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": name, "arguments": arguments}
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
