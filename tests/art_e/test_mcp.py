@@ -24,6 +24,7 @@ from art_e.inbox.threads import LEFT_OUT
 from tests import builders
 from tests.builders import BOB, LEASE, LONG, LONG_BODY, QUESTION, date_header, make_inbox, raw
 from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
+from tests.documented import ROOT
 
 AS_OF = str(QUESTION.query_date)
 # What a hang costs; no test waits for it otherwise.
@@ -72,8 +73,14 @@ def all_pages(inbox: Inbox, name: str, **arguments: Any) -> list[dict[str, Any]]
 @pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: str) -> None:
     """With the handshake over stdin and stdout of a process, without it in this process."""
-    db = str(inbox_file.path)
-    command = ["-m", "art_e", "mcp", "--inbox", BOB, "--db", db, "--as-of", AS_OF]
+    given = {"--inbox": BOB, "--db": str(inbox_file.path)}
+    command = ["-m", "art_e"]
+    [package] = json.loads((ROOT / "server.json").read_text("utf-8"))["packages"]
+    for each in package["packageArguments"]:
+        name = each.get("name")
+        command += [name, given.pop(name)] if name else [each["value"]]
+    assert not given
+    command += ["--as-of", AS_OF]
     process = StdioServerParameters(command=sys.executable, args=command)
 
     async def session() -> None:
