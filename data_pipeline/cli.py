@@ -46,6 +46,7 @@ from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
+from data_pipeline.people import say_likely_others
 from data_pipeline.synthetic.world import WorldConfig, questions
 
 # "auto" and FORMATS: typer has no unions.
@@ -160,6 +161,7 @@ def ingest(
     )
     if source_format != "imap":
         state_file(path).unlink(missing_ok=True)
+    say_likely_others(path, db)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
         print_json({**report.to_json(), **row})

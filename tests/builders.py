@@ -359,7 +359,10 @@ def random_query(rng: Random, made_of: Material) -> Query:
         return rng.choice(choices) if rng.random() < 0.12 else None
 
     return Query(
-        keywords=[rng.choice(made_of.words) for _ in range(rng.randint(0, 6))],
+        keywords=[
+            rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
+            for _ in range(rng.randint(0, 6))
+        ],
         from_addr=sometimes(made_of.people),
         to_addr=sometimes(made_of.people),
         sent_after=sometimes(made_of.days),

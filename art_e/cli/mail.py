@@ -25,7 +25,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, joined, parse_query
-from art_e.inbox.tokenizer import fold, search_words, stems
+from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -272,4 +272,5 @@ def _highlighted(snippet: str, searched: list[str]) -> "Text":
     for match in re.finditer(r"[^\W_]+", snippet):
         if stems([fold(match.group())])[0] in wanted:
             shown.stylize("bold yellow", match.start(), match.end())
+    shown.highlight_words(filter(is_cjk, searched), "bold yellow")
     return shown

@@ -63,6 +63,10 @@ COMMANDS = {
         "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face.",
     ),
     "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP account holds now."),
+    "people": (
+        "data_pipeline.people",
+        "Say which addresses belong to one person: one inbox then holds all their mail.",
+    ),
     "inboxes": (
         "art_e.cli.mail",
         "List the inboxes of the file: owners, then the ones with most mail.",

@@ -75,7 +75,7 @@ def ready_policy(model: Model, options: ModelOptions) -> Policy:
     policy = model.policy(options)
     if host is not None:
         # Else loading would count as part of the first question's time.
-        warm_up()
+        warm_up(model.name)
     return policy
 
 

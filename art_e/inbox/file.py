@@ -63,7 +63,7 @@ class InboxFile:
             ) from None
         self._local = threading.local()
         self._vocabulary = Vocabulary(self.execute)
-        self._slices: OrderedDict[int, Slice] = OrderedDict()
+        self._slices: OrderedDict[tuple[int, ...], Slice] = OrderedDict()
         self._lock = threading.Lock()
         try:
             self.meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
@@ -112,27 +112,28 @@ class InboxFile:
         Raises `UserError`, naming the nearest addresses, if the address has no mail.
         """
         wanted = address.strip().lower()
-        row = self.execute(
-            "SELECT address_id FROM addresses WHERE address = ? AND address_id IN"
-            f" (SELECT address_id FROM {self._parties})",
+        rows = self.execute(
+            f"SELECT address_id FROM ids_of(?) SEMI JOIN {self._parties} USING (address_id)"
+            " ORDER BY address_id",
             [wanted],
-        ).fetchone()
-        if row is None:
+        ).fetchall()
+        if not rows:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
-        return Inbox(self.execute, self._slice(row[0]), self._vocabulary, wanted, as_of)
+        mail = self._slice(tuple(address_id for (address_id,) in rows))
+        return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
     def inbox_of(self, question: Question) -> Inbox:
         """The question's inbox as of its date. Raises `UserError` like `open_inbox`."""
         return self.open_inbox(question.inbox_address, question.query_date)
 
-    def _slice(self, address_id: int) -> Slice:
-        """The address's mail, shared by its open inboxes while it is among the last used."""
+    def _slice(self, address_ids: tuple[int, ...]) -> Slice:
+        """The addresses' mail, shared by open inboxes while it is among the last used."""
         with self._lock:
-            mail = self._slices.pop(address_id, None)
+            mail = self._slices.pop(address_ids, None)
         # Read outside the lock: if two threads read at once, one result is kept.
-        mail = mail or Slice(self.execute, address_id, self._parties)
+        mail = mail or Slice(self.execute, address_ids, self._parties)
         with self._lock:
-            mail = self._slices.setdefault(address_id, mail)
+            mail = self._slices.setdefault(address_ids, mail)
             while len(self._slices) > 1 and self.cached_bytes > CACHE_BYTES:
                 self._slices.popitem(last=False)
         return mail
@@ -150,19 +151,34 @@ class InboxFile:
         ).fetchall()
         return [address for (address,) in rows]
 
+    def people(self) -> dict[str, list[str]]:
+        """Of each person with several addresses: the one that stands for all, and all of them."""
+        rows = self.execute(
+            "SELECT person, list(address ORDER BY address <> person, address) FROM people"
+            " GROUP BY person ORDER BY person"
+        ).fetchall()
+        return dict(rows)
+
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
-        """Every address of the file (or the first `limit`): owners, then those with most mail."""
+        """Every inbox of the file (or the first `limit`): owners, then those with most mail."""
         rows = self.execute(
             """
-            SELECT address, any_value(emails),
+            WITH named AS (
+                SELECT address_id, emails, coalesce(person, a.address) AS inbox
+                FROM addresses AS a LEFT JOIN people USING (address)
+            ),
+            -- of several addresses first about as many
+            listed AS (
+                SELECT inbox, bool_or(address_id IN (
+                    SELECT address_id FROM parties WHERE role = 'owner'
+                )) AS owns
+                FROM named GROUP BY inbox ORDER BY owns DESC, sum(emails) DESC, inbox LIMIT ?
+            )
+            SELECT inbox, count(DISTINCT email_id) AS emails,
                 count(DISTINCT email_id) FILTER (role = 'from'),
                 count(DISTINCT email_id) FILTER (role IN ('to', 'cc', 'bcc'))
-            FROM (
-                SELECT *, address_id IN (
-                    SELECT address_id FROM parties WHERE role = 'owner'
-                ) AS owns FROM addresses ORDER BY owns DESC, emails DESC, address LIMIT ?
-            ) JOIN parties USING (address_id)
-            GROUP BY address ORDER BY any_value(owns) DESC, any_value(emails) DESC, address
+            FROM listed JOIN named USING (inbox) JOIN parties USING (address_id)
+            GROUP BY inbox ORDER BY any_value(owns) DESC, emails DESC, inbox
             """,
             [limit if limit is not None else 2**31],
         ).fetchall()

@@ -2,6 +2,14 @@
 --   SELECT * FROM search_inbox('kim@example.com', ['portland', 'move'], as_of := DATE '2000-12-30');
 -- Same mails, same order and same score as art_e.inbox; a test holds the two together.
 
+-- What is indexed of a text: its words, those of CJK as pairs of characters; and the mail addresses in it.
+CREATE MACRO folded(text) AS lower(strip_accents(text));
+CREATE MACRO tokens_of(text) AS flatten(list_transform(
+    regexp_extract_all(regexp_replace(folded(text), '(${cjk}+)', ' \1 ', 'g'), '[\p{L}\p{N}]+'),
+    lambda word: if(length(word) > 2 AND regexp_matches(word, '^${cjk}'),
+        list_transform(range(1, length(word)), lambda i: word[i:i + 1]), [word])));
+CREATE MACRO addresses_in(text) AS regexp_extract_all(folded(text), '${address}');
+
 -- Whether an address matches a filter: every part of the filter occurs in the address or its names.
 CREATE MACRO address_matches(wanted, address, names) AS
     list_bool_and(list_transform(
@@ -92,19 +100,21 @@ step_5 AS (
     FROM step_4
 )
 SELECT word, CASE
-    WHEN length(word) <= 2 OR word IN ('andes', 'atlas', 'bias', 'cosmos', 'howe', 'news', 'sky') THEN word
+    WHEN length(word) <= 2 OR contains(word, '@') OR word IN ('andes', 'atlas', 'bias', 'cosmos', 'howe', 'news', 'sky') THEN word
     ELSE coalesce(MAP {
         'early': 'earli', 'gently': 'gentl', 'idly': 'idl', 'only': 'onli', 'singly': 'singl', 'skies': 'sky',
         'skis': 'ski', 'ugly': 'ugli'}[word], lower(w)) END AS stem
 FROM step_5;
 
 -- The mail of an inbox, spam and trash too where they are asked for.
+CREATE MACRO ids_of(inbox) AS TABLE
+SELECT address_id FROM addresses
+WHERE address = lower(inbox) OR address IN (
+    SELECT same.address FROM people AS named JOIN people AS same USING (person) WHERE named.address = lower(inbox));
 CREATE MACRO mail_of(inbox, with_junk) AS TABLE
-SELECT email_id FROM parties
-WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox))
+SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
 UNION ALL
-SELECT email_id FROM junk_parties
-WHERE with_junk AND address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox));
+SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
 
 CREATE MACRO search_inbox(
     inbox, keywords, as_of := NULL, from_addr := NULL, to_addr := NULL,
@@ -117,7 +127,8 @@ WITH visible AS MATERIALIZED (
         AND (as_of IS NULL OR sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
 ),
 every_word AS MATERIALIZED (
-    SELECT DISTINCT unnest(regexp_extract_all(lower(strip_accents(keyword)), '[\p{L}\p{N}]+')) AS word
+    SELECT DISTINCT unnest(
+        tokens_of(regexp_replace(folded(keyword), '${address}', ' ', 'g')) || addresses_in(keyword)) AS word
     FROM (SELECT unnest(CAST(keywords AS VARCHAR[])) AS keyword)
 ),
 wanted_words AS (

@@ -19,7 +19,7 @@ import numpy as np
 from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
-from art_e.inbox.tokenizer import search_words, stems, words
+from art_e.inbox.tokenizer import addresses, is_cjk, search_words, stems, tokens, words
 
 # Operators with what their value is.
 OPERATORS = {
@@ -52,7 +52,7 @@ _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _GAP = r"[^\p{L}\p{N}]+"
 _FOLDED = "strip_accents(lower({}))"
 _IN_SUBJECT = (
-    f"list_has_any(regexp_extract_all({_FOLDED.format('subject')}, '[\\p{{L}}\\p{{N}}]+'),"
+    "list_has_any(tokens_of(subject) || addresses_in(subject),"
     " (SELECT coalesce(list(word), []) FROM terms WHERE stem = ?))"
 )
 _LABELLED = "len(list_filter(labels, lambda x: lower(x) = ? OR starts_with(lower(x), ?))) > 0"
@@ -97,7 +97,7 @@ def parse_query(text: str, today: dt.date) -> Query:
             joins = True
             continue
         if term.operator in ("word", "phrase") and not term.excludes:
-            ranked += words(term.value)
+            ranked.append(term.value)
         if joins:
             groups[-1].append(term)
         else:
@@ -229,10 +229,12 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
     if name in ("from", "to", "cc"):
         return mail.matching(value, name, size)[:size]
     if name == "word":
-        mask = np.zeros(size, dtype=np.bool_)
-        for stem in stems(words(value)):
+        held_by_all = np.ones(size, dtype=np.bool_)
+        for stem in stems(addresses(value) or tokens(value)):
+            mask = np.zeros(size, dtype=np.bool_)
             mask[holding(stem)] = True
-        return mask
+            held_by_all &= mask
+        return held_by_all
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
         if name == "on":
@@ -251,10 +253,12 @@ def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
         either = (
             f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body || attached")
         )
-        inner = _GAP.join(map(re.escape, words(value)))
-        return " OR ".join(either), 2 * [rf"(^|{_GAP}){inner}($|{_GAP})"]
+        named = words(value)
+        before = "" if is_cjk(named[0]) else f"(^|{_GAP})"
+        after = "" if is_cjk(named[-1][-1]) else f"($|{_GAP})"
+        return " OR ".join(either), 2 * [before + _GAP.join(map(re.escape, named)) + after]
     if name == "subject":
-        wanted = stems(words(value))
+        wanted = stems(addresses(value) or tokens(value))
         return " AND ".join([_IN_SUBJECT] * len(wanted)) or "false", wanted
     if name in ("has", "filename"):
         parts = words(value) if name == "filename" else []

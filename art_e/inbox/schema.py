@@ -3,10 +3,10 @@
 from importlib import resources
 from string import Template
 
-from art_e.inbox.tokenizer import STOP_WORDS
+from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "6"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2
@@ -27,7 +27,14 @@ def macros_sql() -> str:
     """The statements that create `search_inbox`, `read_inbox`, `stems_of`, `address_matches`."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     return Template(_read("macros.sql")).substitute(
-        stop_words=f"[{quoted}]", points=POINTS, k1=K1, k1_plus_1=K1 + 1, b=B, one_minus_b=1 - B
+        stop_words=f"[{quoted}]",
+        points=POINTS,
+        k1=K1,
+        k1_plus_1=K1 + 1,
+        b=B,
+        one_minus_b=1 - B,
+        cjk=f"[{CJK}]",
+        address=ADDRESS,
     )
 
 

@@ -35,6 +35,9 @@ CREATE TABLE addresses (
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 
+-- Addresses of one person, each with the one that stands for all, itself too; all open one inbox.
+CREATE TABLE people (address VARCHAR NOT NULL, person VARCHAR NOT NULL);
+
 -- Whose inbox a mail is in: owner = imported with --owner.
 CREATE TYPE role AS ENUM ('from', 'to', 'cc', 'bcc', 'owner');
 CREATE TABLE parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);

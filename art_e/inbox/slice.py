@@ -127,11 +127,13 @@ class _Parties(NamedTuple):
 
 
 class Slice:
-    """The mail that one address sent or received; `nbytes` is about its size in memory."""
+    """The mail that the addresses of one person sent or received; `nbytes` is about its size in
+    memory."""
 
-    def __init__(self, execute: Execute, address_id: int, parties: str = "parties") -> None:
+    def __init__(self, execute: Execute, address_ids: Sequence[int], parties: str) -> None:
         self._execute = execute
-        self._address_id = address_id
+        # In SQL.
+        self._own = ", ".join(map(str, address_ids))
         self._from_parties = parties
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
@@ -160,15 +162,15 @@ class Slice:
     def _mine(self) -> str:
         return (
             f"email_id IN (SELECT email_id FROM {self._from_parties}"
-            f" WHERE address_id = {int(self._address_id)})"
+            f" WHERE address_id IN ({self._own}))"
         )
 
     @property
     def owned(self) -> str:
-        """In SQL: whether the mail was imported as the address's own."""
+        """In SQL: whether the mail was imported as the person's own."""
         return (
             f"email_id IN (SELECT email_id FROM {self._from_parties}"
-            f" WHERE address_id = {int(self._address_id)} AND role = 'owner')"
+            f" WHERE address_id IN ({self._own}) AND role = 'owner')"
         )
 
     def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
@@ -194,7 +196,7 @@ class Slice:
     def threads(self, size: int) -> list[list[int]]:
         """The positions of all mails of the thread of each of the first `size` mails."""
         ids = self.ids[:size].tolist()
-        return threads_of(self._execute, ids, self._mine, self._from_parties, int(self._address_id))
+        return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
 
     def count_before(self, epoch: int) -> int:
         """How many mails were sent before this second: the position of the next."""

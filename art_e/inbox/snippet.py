@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from art_e.inbox.tokenizer import fold, search_words, stems, words
+from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems, words
 
 SNIPPET_CHARS = 200
 
@@ -117,8 +117,12 @@ def _occurrences(text: str, stem: str) -> Iterator[int]:
     """Where words of this stem begin in folded `text`.
 
     A Snowball stem differs from the start of its words in the last letter at most ("happi" of
-    "happy", "age" of "aging"); exceptions such as "dying" are not found.
+    "happy", "age" of "aging"); exceptions such as "dying" are not found. Addresses and pairs of CJK
+    are found wherever they stand.
     """
+    if "@" in stem or is_cjk(stem):
+        yield from (found.start() for found in re.finditer(re.escape(stem), text))
+        return
     start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
     position = text.find(start)
     while position >= 0:

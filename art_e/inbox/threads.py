@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from art_e.inbox.mail import Execute
-from art_e.inbox.tokenizer import words
+from art_e.inbox.tokenizer import tokens
 
 DAYS = 60
 # Fewer words in a row are no quotation: a greeting, a signature.
@@ -35,7 +35,7 @@ named AS (
 by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
 people AS (
     SELECT DISTINCT email_id, address_id FROM {parties}
-    WHERE role <> 'owner' AND address_id <> {owner}
+    WHERE role <> 'owner' AND address_id NOT IN ({own})
 ),
 by_subject AS (
     SELECT email_id, lag(email_id) OVER earlier AS other, base <> subject AS follows,
@@ -50,17 +50,17 @@ SELECT email_id, other FROM by_subject WHERE follows AND gap <= to_days({days})
 
 
 def threads_of(
-    execute: Execute, ids: list[int], mine: str, parties: str, owner: int
+    execute: Execute, ids: list[int], mine: str, parties: str, own: str
 ) -> list[list[int]]:
     """The places in `ids`, the inbox's mails in order, of all mails of each one's thread.
 
-    `mine` is the condition of these mails in SQL, `parties` their parties, `owner` the inbox's own
-    address.
+    `mine` is the condition of these mails in SQL, `parties` their parties, `own` the ids of the
+    inbox's own addresses.
     """
     if not ids:
         return []
     sql = _LINKS.format(
-        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, owner=owner, days=DAYS
+        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS
     )
     place_of = {email_id: place for place, email_id in enumerate(ids)}
     first = list(range(len(ids)))
@@ -90,7 +90,7 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
     added = []
     for body in bodies:
         lines = body.split("\n")
-        placed = [(number, word) for number, line in enumerate(lines) for word in words(line)]
+        placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
         starts = range(len(placed) - QUOTED_WORDS + 1)
         runs = [tuple(word for _, word in placed[at : at + QUOTED_WORDS]) for at in starts]
         held = {at + n for at, run in enumerate(runs) if run in seen for n in range(QUOTED_WORDS)}

@@ -27,7 +27,7 @@ from art_e.models.prices import Budget, price_of
 from art_e.models.providers import (
     Capabilities,
     capabilities_of,
-    close_clients_with_loop,
+    complete,
     load_litellm,
     receiving_host,
     warm_up,
@@ -142,6 +142,8 @@ _KINDS = {
 }
 # With these the same request may pass later.
 _PASSING = frozenset({408, 409, 425, 429})
+# As servers that speak OpenAI's protocol say it.
+_TOO_LONG = re.compile(r"context (length|window|size)|maximum (model|context) len", re.IGNORECASE)
 _BROKEN = {
     "timeout": "no answer in time",
     "connection": "can't be reached, or the connection was cut",
@@ -150,12 +152,15 @@ _BROKEN = {
 
 def failure_of(error: Exception, model: str) -> ProviderError:
     """The failure that `error`, raised by a call to `model`, stands for."""
-    litellm = load_litellm()
     headers = _headers(error)
     status: int = getattr(error, "status_code", None) or 500
     what = _one_line(str(error)) or type(error).__name__
-    too_long = isinstance(error, litellm.ContextWindowExceededError)
-    if too_long or _has_code(error, "context_length_exceeded"):
+    too_long = status == 400 and _TOO_LONG.search(str(error)) is not None
+    if (
+        too_long
+        or type(error).__name__ == "ContextWindowExceededError"
+        or _has_code(error, "context_length_exceeded")
+    ):
         return ProviderError("context", f"{model}: {what}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
         # A retry would not help: no server is running.
@@ -315,7 +320,9 @@ def usage_of(response: Any) -> Usage | None:
     usage = getattr(response, "usage", None)
     if usage is None or not usage.prompt_tokens:
         return None
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    prompt, completion = (
+        getattr(usage, f"{each}_tokens_details", None) for each in ("prompt", "completion")
+    )
     cached = (prompt and prompt.cached_tokens) or 0
     reasoning = (completion and completion.reasoning_tokens) or 0
     # Costs follow from these: a part must not exceed the whole, even if a provider says so.
@@ -383,21 +390,17 @@ class Calls:
         return self._budget.exhausted
 
     async def make(self, request: Mapping[str, Any]) -> Called:
-        """Call once, with the arguments of `litellm.acompletion`.
+        """Call once, with the arguments of OpenAI's chat completions.
 
         Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
         """
-        litellm = load_litellm()
-        await close_clients_with_loop()
         reserved = self._budget.reserve(*self._most_tokens(request))
         # Unknown until the end, also for a cancelled call: the provider may bill it.
         cost: float | None = None
         try:
             started = time.perf_counter()
             async with asyncio.timeout(self._timeout_s):
-                answer = await litellm.acompletion(
-                    **request, timeout=self._timeout_s, num_retries=0, max_retries=0
-                )
+                answer = await complete(request, self._timeout_s)
             seconds = time.perf_counter() - started
             message = answer.choices[0].message
             usage = usage_of(answer)
@@ -499,7 +502,7 @@ class LitellmPolicy:
 
     async def _call(self, request: Mapping[str, Any]) -> Called:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
-        warm_up()
+        warm_up(self.model)
         async with self._place():
             return await self._calls.make(request)
 

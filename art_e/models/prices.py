@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
 from art_e.models.base import LOCAL_PREFIX, PolicyError, Usage
-from art_e.models.providers import load_litellm
+from art_e.models.providers import listed_models
 from art_e.storage import home
 
 # Fields of litellm's list.
@@ -165,7 +165,7 @@ def _list_entry(model: str) -> Mapping[str, Any] | None:
 
     litellm.get_model_info would ask an Ollama server over the network.
     """
-    prices: Mapping[str, Mapping[str, Any]] = load_litellm().model_cost
+    prices: Mapping[str, Mapping[str, Any]] = listed_models()
     if model in prices:
         return prices[model]
     provider, _, name = model.partition("/")

@@ -1,26 +1,35 @@
-"""What litellm knows about a hosted model without calling it: its host and what it accepts.
+"""Hosted models: where they are, what they accept, and a call.
 
-Only this module imports litellm, which takes seconds, so it happens when a model is named. By
-default litellm fetches its price list over HTTP, reads `.env`, prints hints and logs requests; here
-it does none of that.
+Servers that speak OpenAI's protocol as it is get their calls from the openai client; litellm makes
+all others. Only this module imports litellm: it takes three seconds of CPU time. By default it
+fetches its price list over HTTP, reads `.env`, prints hints and logs requests; here it does none of
+that.
 """
 
 import asyncio
+import importlib.util
 import inspect
 import ipaddress
+import json
 import logging
 import os
+import re
+import sys
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.privacy import loopback_directly
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 # litellm reads these at import: prices and headers come from the installed package, and it leaves
 # `.env` to us.
@@ -31,6 +40,9 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
 }
 
+_clients: dict[
+    asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
+] = {}
 _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 
@@ -55,13 +67,103 @@ def load_litellm() -> ModuleType:
 
 
 @cache
-def warm_up() -> None:
-    """Load what litellm loads for a first call, so that this does not count as latency.
+def listed_models() -> dict[str, dict[str, Any]]:
+    """litellm's list of models with prices and capabilities, by name, read without litellm."""
+    package = importlib.util.find_spec("litellm")
+    if package is None or package.origin is None:
+        raise AssertionError("litellm is not installed")
+    path = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
+    listed: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return listed
 
-    The answer is a mock: no request is sent.
+
+# Providers that the openai client calls, each with the variable of its key and whether unknown
+# models there take a reasoning effort.
+_PLAIN = {
+    "openai": ("OPENAI_API_KEY", True),
+    "hosted_vllm": ("HOSTED_VLLM_API_KEY", True),
+    "lm_studio": ("LM_STUDIO_API_KEY", False),
+    "openai_like": ("OPENAI_LIKE_API_KEY", False),
+}
+# OpenAI's own that take chat completions with tools as they are; litellm converts the others.
+_OPENAI_O_SERIES = re.compile(r"o\d")
+_OPENAI_PLAIN = re.compile(r"o\d|gpt-(3\.5|4)")
+
+
+def _entry(provider: str, name: str) -> dict[str, Any]:
+    listed = listed_models()
+    return listed.get(f"{provider}/{name}") or listed.get(name) or {}
+
+
+def is_plain(model: str) -> bool:
+    """Whether the openai client calls the model, and litellm need not be loaded."""
+    provider, _, name = model.partition("/")
+    if provider != "openai":
+        return provider in _PLAIN and bool(name.strip())
+    entry = _entry(provider, name)
+    known = bool(entry) or name.startswith("gpt-")
+    if known and _OPENAI_PLAIN.match(name) is None:
+        return False
+    return bool(name.strip()) and entry.get("mode", "chat") == "chat"
+
+
+async def complete(request: Mapping[str, Any], timeout_s: float) -> Any:
+    """The answer to a request in the form of OpenAI's chat completions.
+
+    Raises what litellm or the openai client raise, and anything over an answer in another form.
+    """
+    await close_clients_with_loop()
+    model = str(request["model"])
+    # litellm writes a pydantic model as the schema that a provider takes.
+    if "response_format" in request or not is_plain(model):
+        return await load_litellm().acompletion(
+            **request, timeout=timeout_s, num_retries=0, max_retries=0
+        )
+    provider, _, name = model.partition("/")
+    # As litellm does: some servers reject null.
+    messages = [
+        {key: value for key, value in each.items() if value is not None}
+        for each in request["messages"]
+    ]
+    sent: Any = {**request, "model": name, "messages": messages}
+    answer = await _client(provider).chat.completions.create(**sent, timeout=timeout_s)
+    # The client does not look.
+    message = answer.choices[0].message
+    texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
+    if not all(isinstance(each, str | None) for each in texts):
+        raise TypeError("what should be text is none")
+    return answer
+
+
+def _client(provider: str) -> "AsyncOpenAI":
+    """The client of the running loop for a provider at its address and with its key of now."""
+    import openai
+
+    address, key = _address_of(provider), os.environ.get(_PLAIN[provider][0])
+    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    if (provider, address, key) not in clients:
+        clients[provider, address, key] = openai.AsyncOpenAI(
+            base_url=address, api_key=key or "none", max_retries=0
+        )
+    return clients[provider, address, key]
+
+
+def _address_of(provider: str) -> str | None:
+    known = _ADDRESSES[provider]
+    address = next(filter(None, map(os.environ.get, known.variables)), known.default)
+    return f"{address}/v1" if address == known.default else address
+
+
+@cache
+def warm_up(model: str) -> None:
+    """Load what a first call of `model` loads, so that this does not count as latency.
+
+    litellm's answer is a mock: no request is sent.
     """
     import openai.resources.chat  # noqa: F401 - its import takes half a second
 
+    if is_plain(model):
+        return
     load_litellm().completion(
         model="openai/gpt-4.1",
         messages=[{"role": "user", "content": ""}],
@@ -73,7 +175,7 @@ def warm_up() -> None:
 
 
 async def close_clients_with_loop() -> None:
-    """Close litellm's HTTP clients of the running loop when the loop ends.
+    """Close the HTTP clients of the running loop when the loop ends, litellm's too.
 
     litellm keeps a client for each loop and never closes one. asyncio closes a loop's
     asynchronous generators at its end, so one of them closes the clients.
@@ -89,14 +191,17 @@ async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None,
         yield
     finally:
         _closers.pop(loop, None)
-        clients = load_litellm().in_memory_llm_clients_cache
-        # A later loop may get the same id, so a closed client must not stay.
-        for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
-            client = clients.cache_dict.pop(key)
-            clients.ttl_dict.pop(key, None)
-            closing = client.close()
-            if inspect.isawaitable(closing):
-                await closing
+        for own in _clients.pop(loop, {}).values():
+            await own.close()
+        if "litellm" in sys.modules:
+            clients = load_litellm().in_memory_llm_clients_cache
+            # A later loop may get the same id, so a closed client must not stay.
+            for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
+                client = clients.cache_dict.pop(key)
+                clients.ttl_dict.pop(key, None)
+                closing = client.close()
+                if inspect.isawaitable(closing):
+                    await closing
 
 
 class _Address(NamedTuple):
@@ -173,6 +278,8 @@ def on_this_machine(host: str) -> bool:
 
 def _provider(model: str) -> tuple[str, str | None]:
     """The provider's name in litellm, and its address as far as litellm knows it."""
+    if is_plain(model):
+        return model.partition("/")[0], None
     litellm = load_litellm()
     try:
         _, provider, _, _ = litellm.get_llm_provider(model)
@@ -234,6 +341,8 @@ class Capabilities:
 
 def capabilities_of(model: str) -> Capabilities:
     """What `model` accepts. Raises `UserError` for an unknown name or a missing API key."""
+    if is_plain(model):
+        return _plain_capabilities(*model.split("/", 1))
     litellm = load_litellm()
     try:
         name, provider, _, base = litellm.get_llm_provider(model)
@@ -260,6 +369,31 @@ def capabilities_of(model: str) -> Capabilities:
         # litellm would turn their system prompt into a user's message.
         system_role="developer" if o_series and provider == "openai" else "system",
         endpoint=_endpoint(provider) or base,
+    )
+
+
+def takes_response_format(model: str) -> bool:
+    """Whether the model can be held to a JSON schema."""
+    taken = load_litellm().get_supported_openai_params(model)
+    return "response_format" in (taken or [])
+
+
+def _plain_capabilities(provider: str, name: str) -> Capabilities:
+    """The same of a model that the openai client calls."""
+    key, unknown_takes_effort = _PLAIN[provider]
+    if provider == "openai" and not os.environ.get(key):
+        raise UserError(f"{provider}/{name} needs a key: export {key}, or put it into .env")
+    entry = _entry(provider, name)
+    o_series = _OPENAI_O_SERIES.match(name) is not None and bool(entry)
+    return Capabilities(
+        native_tools=entry.get("supports_function_calling") is not False,
+        reasons=o_series or entry.get("supports_reasoning") is True,
+        tool_choice=_tool_choice(provider, ["tool_choice"], entry.get("supports_tool_choice")),
+        temperature=not o_series,
+        reasoning_effort=o_series or (not entry and unknown_takes_effort),
+        max_tokens="max_completion_tokens" if o_series else "max_tokens",
+        system_role="developer" if o_series and provider == "openai" else "system",
+        endpoint=_endpoint(provider),
     )
 
 

@@ -11,7 +11,7 @@ from art_e.errors import UserError
 from art_e.message import observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Calls, Retries, make
-from art_e.models.providers import capabilities_of, load_litellm, receiving_host
+from art_e.models.providers import capabilities_of, receiving_host, takes_response_format
 from art_e.models.responses import Response, Responses, request_key
 from art_e.text import cut_line, encodable
 
@@ -62,8 +62,7 @@ class StructuredModel:
         self._takes = capabilities_of(model)
         # Raises for an unknown host: litellm sends some such requests to OpenAI.
         receiving_host(model)
-        taken = load_litellm().get_supported_openai_params(model) or []
-        if "response_format" not in taken:
+        if not takes_response_format(model):
             raise UserError(f"{model} can't be held to a form of reply; name another model")
         self._calls = Calls(
             model,

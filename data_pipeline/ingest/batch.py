@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from art_e.inbox.schema import SUBJECT_WEIGHT
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, Quarantined, RawMessage
@@ -208,11 +208,12 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.
     texts = [text for email in emails for text in (email.subject, email.body + email.attached)]
     texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
     numbers = np.arange(len(emails))
-    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers))
-    times_of_text = np.ones(len(texts), dtype=np.int64)
+    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers, numbers))
+    times_of_text = np.ones(len(row_of_text), dtype=np.int64)
     times_of_text[: 2 * len(emails) : 2] = SUBJECT_WEIGHT
 
-    found = pc.ascii_split_whitespace(pa.array(map(_spaced, texts), pa.large_string()))
+    spaced = itertools.chain(map(_spaced, texts), map(_addresses, emails))
+    found = pc.ascii_split_whitespace(pa.array(spaced, pa.large_string()))
     words_of_text = np.diff(found.offsets.to_numpy())
     encoded = found.flatten().dictionary_encode()
     word_ids = encoded.indices.to_numpy()
@@ -248,13 +249,21 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.
             "term": stem_of[:content_words].astype(np.int32),
         }
     )
-    lengths = np.bincount(rows, minlength=len(emails))
+    # Without addresses, or a mail would count as long for its many recipients.
+    counted = times[: words_of_text[: 3 * len(emails)].sum()].sum()
+    lengths = np.bincount(rows[:counted], minlength=len(emails))
     return postings, lengths, list(stem_numbers), word_table
 
 
 def _spaced(text: str) -> str:
     """The words of `text` with white space around them, and nothing else."""
-    return text.translate(_SPACED) if text.isascii() else " ".join(words(text))
+    return text.translate(_SPACED) if text.isascii() else " ".join(tokens(text))
+
+
+def _addresses(email: ParsedEmail) -> str:
+    """The distinct addresses that a mail's text names."""
+    texts = (email.subject, email.body, email.attached)
+    return " ".join(sorted({each for text in texts for each in addresses(text)}))
 
 
 def sender_text(name: str, address: str) -> str:

@@ -27,7 +27,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
 from art_e.storage import locked
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
@@ -96,7 +96,8 @@ def ingest(
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0
     busy = f"another ingest is writing {db}; wait for it to end"
-    with locked(db.with_name(f"{db.name}.lock"), busy), contextlib.ExitStack() as opened:
+    with locked(lock_of(db), busy), contextlib.ExitStack() as opened:
+        people = _people_in(db)
         old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
         old_counts = {"read": 0, "stored": 0} if old is None else old.counts
         build = opened.enter_context(InboxBuild(db))
@@ -113,9 +114,22 @@ def ingest(
         if (owner := choose_owner(build.candidates())) is not None:
             build.set_owner(owner)
         build.deduplicate()
+        build.set_people(people)
         counts = build.finish(read + old_counts["read"])
     seconds = time.perf_counter() - started
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
+
+
+def lock_of(db: Path) -> Path:
+    """The file whose lock those hold who write `db`."""
+    return db.with_name(f"{db.name}.lock")
+
+
+def _people_in(db: Path) -> list[tuple[str, str]]:
+    """What a file says of whose addresses belong together, for its successor."""
+    with contextlib.suppress(UserError), InboxFile(db) as old:
+        return [(each, person) for person, listed in old.people().items() for each in listed]
+    return []
 
 
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
@@ -259,6 +273,11 @@ class InboxBuild:
             [owner, self._stored],
         )
 
+    def set_people(self, people: list[tuple[str, str]]) -> None:
+        """Keep whose addresses belong together."""
+        for row in people:
+            self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
+
     def deduplicate(self) -> None:
         """Merge the copies; nothing can be added after it."""
         self._run_file("merge.sql")
@@ -285,10 +304,7 @@ class InboxBuild:
         self._run("CHECKPOINT inbox")
         self._run("USE memory")
         self._run("DETACH inbox")
-        new_file.chmod(0o600)
-        _sync(new_file)
-        new_file.replace(self.path)
-        _sync(self.path.parent)
+        put_in_place(new_file, self.path)
         return counts
 
     def _add_vocabulary(self) -> None:
@@ -297,7 +313,7 @@ class InboxBuild:
             "SELECT DISTINCT from_name, from_address FROM staging.mails"
             " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
         ).fetchall()
-        found = {word for sender in senders for word in words(sender_text(*sender))}
+        found = {word for sender in senders for word in tokens(sender_text(*sender))}
         surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
         numbers = self._term_ids(stems(surfaces)).tolist()
         self._words.update(zip(surfaces, numbers, strict=True))
@@ -340,6 +356,14 @@ class InboxBuild:
 
     def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(sql, parameters)
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Make `new`, once it is on the disk, the file at `path`; its owner alone may read it."""
+    new.chmod(0o600)
+    _sync(new)
+    new.replace(path)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

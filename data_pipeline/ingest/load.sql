@@ -62,17 +62,39 @@ SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
 FROM roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
 
 -- Terms are numbered by stem; those of dropped copies alone (a sender's other name) are left out.
+-- Whole addresses of parties are terms too, like those in the text.
+CREATE TEMP TABLE named AS
+SELECT DISTINCT email_id, address AS stem FROM roles WHERE role <> 'owner' AND contains(address, '@') AND length(address) <= 64;
+
 CREATE TEMP TABLE numbered AS
-SELECT term, stem, CAST(row_number() OVER (ORDER BY stem) - 1 AS INTEGER) AS term_id
-FROM staging.stems
-WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept));
+SELECT any_value(term) AS term, stem, CAST(row_number() OVER (ORDER BY stem) - 1 AS INTEGER) AS term_id
+FROM (
+    SELECT term, stem FROM staging.stems
+    WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept))
+    UNION ALL SELECT NULL, stem FROM named
+)
+GROUP BY stem;
 
 INSERT INTO inbox.terms
-SELECT DISTINCT word, term_id, stem FROM staging.words JOIN numbered USING (term) ORDER BY word;
+SELECT word, term_id, stem FROM staging.words JOIN numbered USING (term)
+UNION SELECT stem, term_id, stem FROM numbered WHERE contains(stem, '@') -- an address
+ORDER BY word;
 
 INSERT INTO inbox.postings
-SELECT n.term_id, k.email_id, p.frequency
-FROM staging.postings AS p JOIN kept AS k USING (row) JOIN numbered AS n USING (term)
-ORDER BY n.term_id, k.email_id;
+WITH in_text AS (
+    SELECT n.term_id, k.email_id, p.frequency
+    FROM staging.postings AS p JOIN kept AS k USING (row) JOIN numbered AS n USING (term)
+)
+FROM in_text
+UNION ALL
+SELECT term_id, email_id, 1
+FROM named JOIN numbered USING (stem)
+    ANTI JOIN (FROM in_text WHERE term_id IN (SELECT term_id FROM numbered WHERE contains(stem, '@'))) USING (term_id, email_id)
+ORDER BY term_id, email_id;
+
+-- Both or none: nobody is merged with an address that is gone.
+INSERT INTO inbox.people
+SELECT address, person FROM staging.people SEMI JOIN inbox.addresses USING (address)
+WHERE person IN (SELECT address FROM inbox.addresses) ORDER BY ALL;
 
 INSERT INTO inbox.skipped SELECT source, stage, reason, detail FROM staging.skipped ORDER BY ALL;

@@ -9,6 +9,7 @@ CREATE TABLE staging.owners (row INTEGER, address VARCHAR);
 CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
 CREATE TABLE staging.words (word VARCHAR, term INTEGER);
 CREATE TABLE staging.stems (term INTEGER, stem VARCHAR);
+CREATE TABLE staging.people (address VARCHAR, person VARCHAR);
 CREATE TABLE staging.skipped (source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR);
 -- Copies that were dropped before, from the file being added to.
 CREATE TABLE staging.old_copies (message_id VARCHAR, content_digest BLOB, any_id BOOLEAN, source VARCHAR);

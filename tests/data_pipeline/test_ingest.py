@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens
 from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
@@ -220,20 +220,20 @@ text = st.text(
     | st.characters(),
     max_size=40,
 )
-addresses = st.lists(st.sampled_from(["a@x", "B@x", "Jo <c@x>", "d@y"]), max_size=3)
+parties = st.lists(st.sampled_from(["a@x", "B@x", "Jo <c@x>", "d@y"]), max_size=3)
 mails = st.lists(
     st.builds(
         lambda subject, sender, to, cc, bcc, body, long: MailFields(
             "any", "", "s " + subject, sender, to, cc, bcc, None, body + "w" * long
         ),
-        text, text, addresses, addresses, addresses, text, st.sampled_from([0, 64, 65]),
+        text, text, parties, parties, parties, text, st.sampled_from([0, 64, 65]),
     ),
     max_size=4,
 )  # fmt: skip
 
 
-def indexed(of: str) -> list[str]:
-    return [word for word in words(of) if len(word) <= MAX_WORD_CHARS]
+def indexed(found: list[str]) -> list[str]:
+    return [word for word in found if len(word) <= MAX_WORD_CHARS]
 
 
 @settings(max_examples=200)
@@ -246,9 +246,11 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     found: list[str] = []
     lengths = []
     for row, email in enumerate(emails):
-        content = indexed(email.subject) * SUBJECT_WEIGHT + indexed(email.body)
-        everything = content + indexed(sender_text(email.sender.name, email.sender.address))
-        postings.update((row, stem) for stem in stems(everything))
+        content = indexed(tokens(email.subject)) * SUBJECT_WEIGHT + indexed(tokens(email.body))
+        sender = sender_text(email.sender.name, email.sender.address)
+        everything = content + indexed(tokens(sender))
+        named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
+        postings.update((row, stem) for stem in stems(everything) + named)
         found += content
         lengths.append(len(everything))
     rows = batch.postings.to_pylist()

@@ -94,6 +94,10 @@ FOUND: dict[str, set[int]] = {
     "to:bob": {4},
     "cc:bob": {4},
     "cc:me": set(),
+    # An address is found among the parties, and wherever a text names it.
+    "landlord@x.example": {1, 3},
+    "bob@y.example": {4, 5},
+    "-landlord@x.example": {4, 5, 7, 9},
     "from:ann OR from:bob": {4, 5},
     "from:ann OR from:bob move": {5},
     "move from:ann OR from:bob": {5},

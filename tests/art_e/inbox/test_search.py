@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.query import parse_query
 from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
-from art_e.inbox.tokenizer import fold, stems, words
+from art_e.inbox.tokenizer import addresses, fold, stems, tokens, words
 from art_e.tools import SearchEmails, Tools, View
 from tests.builders import date_header, make_inbox, message_ids, raw
 
@@ -278,6 +279,58 @@ def test_text_folds_and_splits_as_in_duckdb(
         f"SELECT lower(strip_accents(text)), {DUCKDB_WORDS} FROM (SELECT ? AS text)", [text]
     ).fetchone()
     assert row == (fold(text), words(text))
+
+
+written = st.text(
+    st.sampled_from("ab1@@..-_+ \u00e9\u6771\u4eac\u90fd\u3067\uac00\u30fc\u3005"), max_size=30
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=written | st.text(st.sampled_from(ASSIGNED), max_size=20))
+@example("Write to <Ann.B+c@x-1.Example.> or a@b, \u6771\u4eac\u90fd\u306e\u4f1a\u8b70lease")
+def test_what_is_indexed_is_the_same_in_sql(world: InboxFile, text: str) -> None:
+    [row] = world.execute("SELECT tokens_of(?), addresses_in(?)", [text, text]).fetchall()
+    assert row == (tokens(text), addresses(text))
+
+
+def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
+    bodies = {
+        "tokyo": "\u660e\u65e5\u3001\u6771\u4eac\u90fd\u3067\u4f1a\u8b70",
+        "kyoto": "\u4eac\u90fd\u306e\u79cblease2024",
+        "seoul": "\uc11c\uc6b8\uc5d0\uc11c \ud68c\uc758",
+        "one": "\u79cb",
+    }
+    mails = [raw(f"<{name}@t>", subject="", body=body) for name, body in bodies.items()]
+    make_inbox(tmp_path / "inbox.duckdb", mails)
+    with InboxFile(tmp_path / "inbox.duckdb") as file:
+        inbox = file.open_inbox("bob@test.example")
+        for words, expected in (
+            ("\u6771\u4eac", ["tokyo"]), ("\u4eac\u90fd", ["tokyo", "kyoto"]),
+            ("\uc11c\uc6b8", ["seoul"]), ("lease2024", ["kyoto"]), ("\u79cb", ["one"]),
+            ("\u6771\u90fd", []),
+        ):  # fmt: skip
+            found = inbox.search([words])
+            assert sorted(hit.message_id for hit in found) == sorted(
+                f"<{each}@t>" for each in expected
+            )
+        for phrase, expected in (('"\u6771\u4eac"', ["tokyo"]), ('"\u90fd\u3067"', ["tokyo"])):
+            query = parse_query(phrase, dt.date(2024, 1, 1))
+            hits = inbox.search(query.words, query=query)
+            assert [hit.message_id for hit in hits] == [f"<{each}@t>" for each in expected]
+
+
+def test_an_address_is_found_whole(tmp_path: Path) -> None:
+    mails = [
+        raw("<from@t>", sender="Ann <ann.lee@x.example>"),
+        raw("<to@t>", to="bob@test.example, ANN.LEE@x.example"),
+        raw("<text@t>", body="Write to ann.lee@x.example; or not."),
+        raw("<parts@t>", body="Ann Lee has an example of x. " * 3),
+    ]
+    make_inbox(tmp_path / "inbox.duckdb", mails)
+    with InboxFile(tmp_path / "inbox.duckdb") as file:
+        hits = file.open_inbox("bob@test.example").search(["Ann.Lee@X.example"])
+        assert {hit.message_id for hit in hits} == {"<from@t>", "<to@t>", "<text@t>"}
 
 
 # Those that Snowball's English stemmer looks for, or makes an exception of.

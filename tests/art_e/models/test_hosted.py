@@ -345,8 +345,10 @@ socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
 from art_e.models.providers import load_litellm, warm_up
 
+warm_up("openai/o3")
+assert "litellm" not in sys.modules
 litellm = load_litellm()
-warm_up()
+warm_up("gemini/gemini-2.5-pro")
 messages = [{"role": "user", "content": "When does the lease end?"}]
 for model in ("o3", "ollama_chat/qwen2.5:14b", "hosted_vllm/meta-llama/Llama-3-8B"):
     assert litellm.token_counter(model=model, messages=messages) > 5

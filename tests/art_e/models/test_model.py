@@ -1,5 +1,6 @@
 """What a model's name stands for, and the host that its calls go to."""
 
+import asyncio
 import contextlib
 import inspect
 import os
@@ -7,8 +8,16 @@ import os
 import openai
 import pytest
 
+from art_e.models import providers
 from art_e.models.model import Model
-from art_e.models.providers import load_litellm, on_this_machine
+from art_e.models.providers import (
+    capabilities_of,
+    complete,
+    is_plain,
+    listed_models,
+    load_litellm,
+    on_this_machine,
+)
 from tests.builders import the_error
 from tests.provider import Provider, says
 
@@ -78,7 +87,6 @@ def test_a_request_goes_to_the_host_that_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str, variable: str, path: str
 ) -> None:
     """The request itself, by the real client; how the server answers does not matter."""
-    litellm = load_litellm()
     for provider_name in ("OPENAI", "ANTHROPIC", "GEMINI", "AZURE", "OPENROUTER", "GROQ"):
         monkeypatch.setenv(f"{provider_name}_API_KEY", "key-of-the-test")
     monkeypatch.setenv("AZURE_API_VERSION", "2025-01-01-preview")
@@ -87,10 +95,12 @@ def test_a_request_goes_to_the_host_that_is_named(
         monkeypatch.setenv(variable, f"{address}{path}")
         assert Model(name).host == address.removeprefix("http://")
         with contextlib.suppress(openai.OpenAIError):
-            litellm.completion(name, [{"role": "user", "content": "Hi."}], max_retries=0, timeout=5)
+            asyncio.run(
+                complete({"model": name, "messages": [{"role": "user", "content": "Hi."}]}, 5)
+            )
         assert provider.requests
     # litellm keeps such clients for ever; a socket that is left open fails some later test.
-    clients = litellm.in_memory_llm_clients_cache.cache_dict
+    clients = load_litellm().in_memory_llm_clients_cache.cache_dict
     for key in [key for key in clients if not inspect.iscoroutinefunction(clients[key].close)]:
         clients.pop(key).close()
 
@@ -111,6 +121,28 @@ def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:
 @pytest.mark.parametrize("name", ["", "Offline", "offline ", "nobody/has-this", "a\nb"])
 def test_an_unknown_model_has_no_policy(name: str) -> None:
     assert f"unknown model {name!r}; use offline" in the_error(Model(name).policy)
+
+
+def test_what_the_openai_client_calls_is_known_as_litellm_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-test")
+    listed = {name.removeprefix("openai/") for name in listed_models()}
+    names = [f"openai/{name}" for name in listed if "/" not in name]
+    names += [
+        "openai/of-our-own",
+        "hosted_vllm/Qwen2.5-14B-Instruct",
+        "lm_studio/x",
+        "openai_like/x",
+    ]
+    plain = [each for each in names if is_plain(each)]
+    assert {"openai/o3", "openai/o4-mini", "openai/gpt-4.1", *names[-4:]} <= set(plain)
+    assert not {"openai/gpt-5", "openai/o3-pro", "gemini/gemini-2.5-pro"} & set(plain)
+    known = {each: capabilities_of(each) for each in plain}
+    monkeypatch.setattr(providers, "is_plain", lambda _: False)
+    assert known == {each: capabilities_of(each) for each in plain}
+    costs = load_litellm().model_cost
+    assert costs == {name: listed_models()[name] for name in costs}
 
 
 def test_loopback() -> None:

@@ -1,0 +1,161 @@
+"""`art-e people`: which addresses belong to one person, so that one inbox holds all their mail.
+
+What is said of people stands in the inbox file, and stays when that is added to, synced or made
+anew.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import duckdb
+import typer
+from typer import Argument, Option
+
+from art_e.cli.options import DbOption, JsonOption, chosen_address, chosen_db, db_argument
+from art_e.cli.output import example, note, plural, print_json, print_line
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import words
+from art_e.storage import locked, partial_of
+from data_pipeline.ingest.build import lock_of, put_in_place
+
+app = typer.Typer(
+    rich_markup_mode=None, add_completion=False, no_args_is_help=True,
+    help="Say which addresses belong to one person: one inbox then holds all their mail.",
+)  # fmt: skip
+
+Addresses = Annotated[list[str], Argument(metavar="ADDRESS...", show_default=False)]
+
+
+def likely_others(file: InboxFile, address: str) -> list[tuple[str, int]]:
+    """Other addresses that seem to be the same person's, with their mails, most mail first.
+
+    Two are alike if they share a first and last name, in their names or before their "@".
+    """
+    rows = file.execute(
+        "SELECT address, names, emails FROM addresses ORDER BY emails DESC, address"
+    ).fetchall()
+    known = {each: _names(each, names) for each, names, _ in rows}
+    same = {each for listed in file.people().values() if address in listed for each in listed}
+    own: set[frozenset[str]] = set().union(*(known.get(each, ()) for each in same | {address}))
+    return [
+        (each, emails)
+        for each, _, emails in rows
+        if each not in same | {address} and not own.isdisjoint(known[each])
+    ]
+
+
+def _names(address: str, names: str) -> set[frozenset[str]]:
+    """The names of an address, each as the set of its words; initials say nothing."""
+    spelled = [*names.split(" | "), address.partition("@")[0].replace("_", " ")]
+    found = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
+    return {name for name in found if len(name) > 1}
+
+
+def say_likely_others(path: Path, db: Path | None) -> None:
+    """Note which addresses may be further ones of the file's owners."""
+    with InboxFile(path) as file:
+        for owner in file.owners():
+            if others := [each for each, emails in likely_others(file, owner) if emails]:
+                named = " ".join([owner, *others[:5]])
+                note(
+                    f"{owner} may have more addresses: art-e people merge {named}{db_argument(db)}"
+                )
+
+
+def _change(path: Path, edit: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
+    """Edit a copy of the file and put it in place, so that who reads the file is not disturbed."""
+    with locked(lock_of(path), f"an ingest is writing {path}; wait for it to end"):
+        copy = partial_of(path)
+        try:
+            shutil.copyfile(path, copy)
+            with duckdb.connect(str(copy)) as connection:
+                edit(connection)
+            put_in_place(copy, path)
+        finally:
+            copy.unlink(missing_ok=True)
+
+
+@app.command("list", epilog=example("art-e people list", "art-e people list --inbox ann@x.example"))
+def show(
+    inbox: Annotated[
+        str | None, Option("--inbox", metavar="ADDRESS", help="Whose other addresses are guessed.")
+    ] = None,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List people with several addresses, and addresses that may be further ones."""
+    with InboxFile(chosen_db(db)) as file:
+        people = file.people()
+        asked = [chosen_address(file, inbox, db)] if inbox is not None else file.owners()
+        likely = {each: likely_others(file, each) for each in asked}
+    if as_json:
+        print_json({"people": people, "likely": {k: [a for a, _ in v] for k, v in likely.items()}})
+        return
+    for person, listed in people.items():
+        print_line(f"{person}: {', '.join(listed[1:])}")
+    for person, others in likely.items():
+        print_line(f"{person} may also be:{'' if others else ' nobody else'}")
+        for address, emails in others:
+            print_line(f"  {address}  {plural(emails, 'mail')}")
+    if not people and not likely:
+        note("nobody has several addresses; --inbox ADDRESS guesses, art-e people merge says so")
+
+
+@app.command(epilog=example("art-e people merge ann@x.example ann@old.example"))
+def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
+    """Open one inbox for all these addresses; the first stands for all."""
+    path = chosen_db(db)
+    named = list(dict.fromkeys(each.strip().lower() for each in addresses))
+    if len(named) < 2:
+        raise UserError(
+            "name two addresses or more: art-e people merge ann@x.example ann@old.example"
+        )
+    with InboxFile(path, junk=True) as file:
+        for each in named:
+            file.open_inbox(each)
+        # Who is merged already brings the addresses merged with.
+        known = {each: listed for listed in file.people().values() for each in listed}
+    everyone = list(dict.fromkeys(each for one in named for each in [one, *known.get(one, ())]))
+
+    def edit(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [everyone])
+        connection.executemany(
+            "INSERT INTO people VALUES (?, ?)", [[e, named[0]] for e in everyone]
+        )
+
+    _change(path, edit)
+    with InboxFile(path) as file:
+        emails = len(file.open_inbox(named[0]))
+    if as_json:
+        print_json({"person": named[0], "addresses": everyone, "emails": emails})
+    else:
+        print_line(f"{named[0]}: {plural(emails, 'mail')} of {', '.join(everyone)}")
+
+
+@app.command(epilog=example("art-e people split ann@x.example"))
+def split(
+    address: Annotated[str, Argument(metavar="ADDRESS", show_default=False)],
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give each address that was merged with this one an inbox of its own again."""
+    path, wanted = chosen_db(db), address.strip().lower()
+    with InboxFile(path) as file:
+        listed = next((each for each in file.people().values() if wanted in each), None)
+    if listed is None:
+        raise UserError(
+            f"{wanted!r} is merged with no other address; art-e people list shows who is"
+        )
+    gone = listed
+
+    def edit(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [gone])
+
+    _change(path, edit)
+    if as_json:
+        print_json({"addresses": gone})
+    else:
+        print_line(f"split: {', '.join(gone)}")

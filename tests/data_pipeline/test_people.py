@@ -1,0 +1,92 @@
+"""People with several addresses: one inbox holds their mail, and stays so."""
+
+from pathlib import Path
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from tests.builders import date_header, make_inbox, message_ids, plain_connection, raw
+from tests.command_line import Run, json_of, the_error
+
+WORK, HOME, SISTER, BOB = (
+    "ann.lee@work.example",
+    "ann@home.example",
+    "sue@x.example",
+    "bob@x.example",
+)
+MAILS = [
+    raw("<1@t>", subject="Lease", sender=BOB, to=f"Ann Lee <{WORK}>", date=date_header(1)),
+    raw("<2@t>", subject="Lease", sender=f'"Lee, Ann M" <{HOME}>', to=BOB, date=date_header(2)),
+    raw("<3@t>", subject="Lease", sender=f"Sue Lee <{SISTER}>", to=BOB, date=date_header(3)),
+    raw("<4@t>", subject="Both", sender=f"Ann Lee <{WORK}>", to=HOME, date=date_header(4)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "inbox.duckdb"
+    make_inbox(path, MAILS)
+    return path
+
+
+def found(db: Path, address: str) -> list[str]:
+    with InboxFile(db) as file:
+        return message_ids(file.open_inbox(address).search([]))
+
+
+def test_one_inbox_holds_the_mail_of_all_addresses(db: Path, art_e: Run) -> None:
+    assert found(db, WORK) == ["<4@t>", "<1@t>"] and found(db, HOME) == ["<4@t>", "<2@t>"]
+    likely = json_of(art_e("people", "list", "--inbox", WORK, "--db", db, "--json"))["likely"]
+    assert likely == {WORK: [HOME]}
+    made = json_of(art_e("people", "merge", WORK, HOME.upper(), "--db", db, "--json"))
+    assert made == {"person": WORK, "addresses": [WORK, HOME], "emails": 3}
+    everything = ["<4@t>", "<2@t>", "<1@t>"]
+    assert found(db, WORK) == found(db, HOME) == everything
+    with InboxFile(db) as file:
+        assert [each.address for each in file.inboxes()] == [WORK, BOB, SISTER]
+        assert file.inboxes(1) == [(WORK, 3, 2, 2)]
+        inbox = file.open_inbox(HOME)
+        assert set(message_ids(inbox.search(["lease"]))) == {"<1@t>", "<2@t>"}
+        # Her own addresses link no mails, as one address doesn't.
+        assert inbox.thread_sizes(["<1@t>", "<2@t>"]) == [1, 1]
+    with plain_connection(db) as shell:
+        rows = shell.execute("SELECT message_id FROM search_inbox(?, [])", [HOME]).fetchall()
+    assert [each for (each,) in rows] == everything
+    assert db.stat().st_mode & 0o077 == 0 and not list(db.parent.glob(".*partial"))
+
+
+def test_merging_goes_on_and_can_be_undone(db: Path, art_e: Run) -> None:
+    art_e("people", "merge", WORK, HOME, "--db", db)
+    more = json_of(art_e("people", "merge", SISTER, HOME, "--db", db, "--json"))
+    assert more == {"person": SISTER, "addresses": [SISTER, HOME, WORK], "emails": 4}
+    listed = json_of(art_e("people", "list", "--db", db, "--json"))
+    assert listed == {"people": {SISTER: [SISTER, WORK, HOME]}, "likely": {}}
+    art_e("people", "split", WORK, "--db", db)
+    assert found(db, WORK) == ["<4@t>", "<1@t>"] and found(db, SISTER) == ["<3@t>"]
+    assert json_of(art_e("people", "list", "--db", db, "--json"))["people"] == {}
+
+
+@pytest.mark.parametrize("how", ["--append", "--replace"])
+def test_it_stays_when_the_file_is_made_anew(db: Path, art_e: Run, how: str) -> None:
+    art_e("people", "merge", WORK, HOME, "--db", db)
+    mail = raw("<5@t>", sender=f"Ann <{HOME}>", to=WORK, date=date_header(5))
+    (db.parent / "new.eml").write_bytes(mail.data)
+    again = art_e("ingest", db.parent / "new.eml", "--db", db, how, "--owner", HOME)
+    assert again.exit_code == 0, again.stderr
+    old = ["<4@t>", "<2@t>", "<1@t>"] if how == "--append" else []
+    assert found(db, WORK) == ["<5@t>", *old]
+
+
+def test_ingest_says_who_an_owner_may_be_too(tmp_path: Path, art_e: Run) -> None:
+    for number, mail in enumerate(MAILS):
+        (tmp_path / f"{number}.eml").write_bytes(mail.data)
+    db = tmp_path / "own.duckdb"
+    ingested = art_e("ingest", tmp_path, "--db", db, "--owner", WORK)
+    assert f"art-e people merge {WORK} {HOME}" in ingested.stderr
+    assert SISTER not in ingested.stderr
+
+
+def test_what_is_refused(db: Path, art_e: Run) -> None:
+    assert "two addresses or more" in the_error(art_e("people", "merge", WORK, WORK, "--db", db))
+    assert "no inbox" in the_error(art_e("people", "merge", WORK, "no@x.example", "--db", db))
+    assert "is merged with no other" in the_error(art_e("people", "split", BOB, "--db", db))
