@@ -66,7 +66,8 @@ def find_passages(pages: Sequence[str], wanted: str) -> dict[int, str]:
     folded = "".join(map(searchable, pages))
     if wanted.startswith('"'):
         phrase = r"[\W_]+".join(words(wanted)) or "(?!)"
-        spans = [each.span() for each in re.finditer(phrase, folded)]
+        # CJK writes no spaces around a phrase.
+        spans = [each.span() for each in re.finditer(rf"(?<![a-z\d]){phrase}(?![a-z\d])", folded)]
     else:
         sought = stems(search_words([wanted]))
         spans = [(at, at + len(stem)) for stem in sought for at in _occurrences(folded, stem)]

@@ -91,8 +91,8 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
     for body in bodies:
         lines = body.split("\n")
         placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
-        starts = range(len(placed) - QUOTED_WORDS + 1)
-        runs = [tuple(word for _, word in placed[at : at + QUOTED_WORDS]) for at in starts]
+        named = [word for _, word in placed]
+        runs = list(zip(*(named[at:] for at in range(QUOTED_WORDS)), strict=False))
         held = {at + n for at, run in enumerate(runs) if run in seen for n in range(QUOTED_WORDS)}
         new = {number for at, (number, _) in enumerate(placed) if at not in held}
         for number in {number for number, _ in placed} - new:

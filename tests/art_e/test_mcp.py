@@ -222,6 +222,7 @@ def test_find_returns_passages_by_page(tmp_path: Path) -> None:
             ("PENALTY", ["Penalties are due.", "A penalty again."]),
             ('"move date is"', ["The move date\nis May 3."]),
             ('"date move"', []),
+            ('"move dat"', []),
             ('"?"', []),
         ):
             answer = call(inbox, "read_mail", message_id="<1@t>", find=find)
