@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(each for each in (ROOT / "docs").glob("*.md") if each.name != "commands.md"),
+    *sorted(each for each in (ROOT / "docs").rglob("*.md") if each.name != "commands.md"),
 )
 OFFLINE, REAL = "run", "run with the Enron archive"
 

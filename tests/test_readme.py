@@ -7,6 +7,7 @@ The real parsers check every command of a code block, or `NOT_PARSED` says why n
 import importlib.util
 import io
 import itertools
+import json
 import os
 import re
 import runpy
@@ -23,6 +24,7 @@ import pytest
 from PIL import Image
 from typer.exceptions import TyperException
 
+from art_e import __version__
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.report.tables import PUBLISHED, accuracy
 from tests import pictures
@@ -258,6 +260,19 @@ def test_tables_of_recipes_agree_with_the_plan(page: str, heading: str) -> None:
             figures = (made.hours, made.gpu_usd, sum(each.usd or 0 for each in made.judges))
             numbers = [float(each) for each in re.findall(r"\d+", text)]
             assert numbers == [round(each) for each in figures], name
+
+
+def test_the_skill_and_the_entry_for_registries_are_valid() -> None:
+    skill = ROOT / "docs" / "skill" / "SKILL.md"
+    lines = skill.read_text("utf-8").splitlines()
+    front = dict(each.split(": ", 1) for each in lines[1 : lines.index("---", 1)])
+    assert front["name"] == "art-e" and 50 < len(front["description"]) < 1_024
+    assert len(lines) <= 60 and {each.mark for each in blocks(skill)} == {OFFLINE}
+    entry = json.loads((ROOT / "server.json").read_text("utf-8"))
+    [package] = entry["packages"]
+    assert entry["version"] == package["version"] == __version__
+    assert package["identifier"] == "art-e" and len(entry["description"]) <= 100
+    assert f"<!-- mcp-name: {entry['name']} -->" in README.read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)

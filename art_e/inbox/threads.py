@@ -1,4 +1,4 @@
-"""Which mails of an inbox belong together.
+"""Which mails of an inbox belong together, and what each of them adds.
 
 Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's name of
 their thread, and, where no header says so, by their subject: a reply or forward follows the latest
@@ -6,9 +6,17 @@ mail of that subject, within `DAYS`, that has someone in common with it besides 
 Only the open inbox's own mail counts, so nothing outside it can link two mails.
 """
 
+import re
+from collections.abc import Sequence
+
 from art_e.inbox.mail import Execute
+from art_e.inbox.tokenizer import tokens
 
 DAYS = 60
+# Fewer words in a row are no quotation: a greeting, a signature.
+QUOTED_WORDS = 8
+LEFT_OUT = "[earlier text left out]"
+_SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 # Of replies and forwards in the languages of mail programs, several in a row.
 _PREFIX = r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
 
@@ -70,3 +78,25 @@ def threads_of(
     for place in range(len(ids)):
         members[root(place)].append(place)
     return [members[root(place)] for place in range(len(ids))]
+
+
+def added_texts(bodies: Sequence[str]) -> list[str]:
+    """The text of each mail of a thread, oldest first, without lines that an earlier one holds.
+
+    A line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
+    mails, wherever these break their lines; `LEFT_OUT` stands for it.
+    """
+    seen: set[tuple[str, ...]] = set()
+    added = []
+    for body in bodies:
+        lines = body.split("\n")
+        placed = [(number, word) for number, line in enumerate(lines) for word in tokens(line)]
+        named = [word for _, word in placed]
+        runs = list(zip(*(named[at:] for at in range(QUOTED_WORDS)), strict=False))
+        held = {at + n for at, run in enumerate(runs) if run in seen for n in range(QUOTED_WORDS)}
+        new = {number for at, (number, _) in enumerate(placed) if at not in held}
+        for number in {number for number, _ in placed} - new:
+            lines[number] = LEFT_OUT
+        seen.update(runs)
+        added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(lines)))
+    return added

@@ -21,9 +21,9 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
-from art_e.tools import Tools, View
+from art_e.tools import CallError, Tools, View
 from data_pipeline.ingest.batch import Rules
-from tests.builders import BOB, call, make_inbox, message, raw
+from tests.builders import BOB, call, make_inbox, message, raw, run
 
 ZOE, NAMESAKE = "zoe@test.example", "bob@test.example.evil.example"
 AS_OF = date(2020, 1, 31)
@@ -119,8 +119,18 @@ def test_no_search_finds_hidden_mail(inbox: Inbox, handles: bool) -> None:
         filters = {"from_addr": sender, "to_addr": to, **bounds}
         for keywords in ([words], words.split()):
             asked = {"keywords": keywords, **filters}
-            assert_nothing_leaked(said(answer_call(tools, "search_emails", asked)))
+            assert_nothing_leaked(observed(tools, "search_emails", asked))
     assert set(tools.handles.values()) == (VISIBLE if handles else set())
+
+
+def test_no_query_of_an_mcp_client_finds_hidden_mail(inbox: Inbox) -> None:
+    forms = itertools.cycle(itertools.product(DAYS, ("{}", '"{}"', "subject:{} in:anywhere")))
+    for words, who in itertools.product(WORDS, WHO):
+        day, form = next(forms)
+        filters = [f'from:"{who}" OR to:"{who}"'] if who else []
+        filters += [f"after:{day} OR before:{day}"] if day else []
+        arguments = {"query": " ".join([form.format(words), *filters])}
+        assert_nothing_leaked(said(answer_call(inbox, "search_mail", arguments)))
 
 
 def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> None:
@@ -128,13 +138,16 @@ def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> N
     seen = {PAYROLL: ZOE, COPY: ZOE, LATER: BOB, UNDATED: BOB, OTHER: NAMESAKE}
     assert set(seen) == set(HIDDEN)
     for message_id, address in seen.items():
-        tools = Tools(file.open_inbox(address), View(handles=False))
-        for name, arguments in (
-            ("read_email", {"message_id": message_id}),
-            ("search_emails", {"keywords": ["payroll"], "from_addr": "zoe"}),
+        inbox = file.open_inbox(address)
+        named, tools = {"message_id": message_id}, Tools(inbox, View(handles=False))
+        for shown in (
+            observed(tools, "read_email", named),
+            observed(tools, "search_emails", {"keywords": ["payroll"], "from_addr": "zoe"}),
+            said(answer_call(inbox, "search_mail", {"query": "payroll from:zoe"})),
+            said(answer_call(inbox, "read_mail", named)),
+            said(answer_call(inbox, "read_thread", named)),
         ):
-            shown = said(answer_call(tools, name, arguments)).lower()
-            assert all(marker in shown for marker in MARKERS), (message_id, name)
+            assert all(marker in shown.lower() for marker in MARKERS), (message_id, shown)
 
 
 @pytest.mark.parametrize("handles", [True, False])
@@ -148,9 +161,16 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
     assert episode.done
     assert set(episode.sources) <= VISIBLE
     assert_nothing_leaked(json.dumps(episode.messages))
-    tools = Tools(inbox, View(handles=handles))
-    for message_id in IDS:
-        assert_nothing_leaked(said(answer_call(tools, "read_email", {"message_id": message_id})))
+    for message_id, name in itertools.product(IDS, ("read_mail", "read_thread")):
+        assert_nothing_leaked(said(answer_call(inbox, name, {"message_id": message_id})))
+
+
+def observed(tools: Tools, name: str, arguments: dict[str, Any]) -> str:
+    """What an episode's model would see; an error's text where the call can't be run."""
+    try:
+        return json.dumps(run(tools, call(name, arguments)))
+    except CallError as error:
+        return str(error)
 
 
 def said(result: types.CallToolResult) -> str:

@@ -1,4 +1,4 @@
-"""`art-e mcp` as MCP clients meet it: a process of its own, spoken to by the SDK's client."""
+"""`art-e mcp`: what it promises a client, over stdin and stdout of a real process."""
 
 import asyncio
 import contextlib
@@ -7,21 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client, types
+from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 
 from art_e import __version__
-from art_e.cli.mcp import mail_server
-from art_e.episode import Episode
+from art_e.cli.mcp import PAGE_BYTES, answer_call, mail_server
 from art_e.inbox.file import InboxFile
-from art_e.message import ToolCall
-from art_e.tools import Tools, View, schemas
-from tests import builders as episodes
-from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, QUESTION, read, run, search, step
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.query import OPERATORS
+from art_e.inbox.threads import LEFT_OUT
+from tests import builders
+from tests.builders import BOB, LEASE, LONG, LONG_BODY, QUESTION, date_header, make_inbox, raw
+from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
+from tests.documented import ROOT
 
 AS_OF = str(QUESTION.query_date)
 # What a hang costs; no test waits for it otherwise.
@@ -32,13 +35,8 @@ Mode = Literal["legacy", "auto"]
 
 
 @pytest.fixture
-def expected(inbox_file: InboxFile) -> Tools:
-    """The same tools in this process."""
-    return Tools(inbox_file.open_inbox(BOB, QUESTION.query_date), View(handles=False))
-
-
-async def ask(client: Client, made: ToolCall) -> types.CallToolResult:
-    return await client.call_tool(made.name, json.loads(made.arguments))
+def inbox(inbox_file: InboxFile) -> Inbox:
+    return inbox_file.open_inbox(BOB, QUESTION.query_date)
 
 
 def said(result: types.CallToolResult) -> str:
@@ -47,17 +45,47 @@ def said(result: types.CallToolResult) -> str:
     return content.text
 
 
+def facts(result: types.CallToolResult) -> dict[str, Any]:
+    """The structured content, which the text must repeat."""
+    content = result.structured_content
+    assert isinstance(content, dict) and json.loads(said(result)) == content
+    return content
+
+
+def call(inbox: Inbox, name: str, **arguments: Any) -> dict[str, Any]:
+    return facts(answer_call(inbox, name, arguments))
+
+
+def all_pages(inbox: Inbox, name: str, **arguments: Any) -> list[dict[str, Any]]:
+    """Every page of a mail or thread, as a client goes through them."""
+    pages = [call(inbox, name, **arguments)]
+    while "next_page" in pages[-1]:
+        pages.append(call(inbox, name, **arguments, page=pages[-1]["next_page"]))
+    last = len(pages)
+    assert [(each["page"], each["pages"]) for each in pages] == [
+        (number, last) for number in range(1, last + 1)
+    ]
+    beyond = answer_call(inbox, name, {**arguments, "page": last + 1})
+    assert beyond.is_error and said(beyond).endswith(f"the last one is {last}")
+    return pages
+
+
 @pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
-def test_a_session(inbox_file: InboxFile, expected: Tools, mode: Mode, protocol: str) -> None:
+def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: str) -> None:
     """With the handshake over stdin and stdout of a process, without it in this process."""
-    episode = Episode(expected.inbox, QUESTION, view=View(handles=False))
-    db = str(inbox_file.path)
-    command = ["-m", "art_e", "mcp", "--inbox", BOB, "--db", db, "--as-of", AS_OF]
+    given = {"--inbox": BOB, "--db": str(inbox_file.path)}
+    command = ["-m", "art_e"]
+    [package] = json.loads((ROOT / "server.json").read_text("utf-8"))["packages"]
+    for each in package["packageArguments"]:
+        name = each.get("name")
+        command += [name, given.pop(name)] if name else [each["value"]]
+    assert not given
+    command += ["--as-of", AS_OF]
     process = StdioServerParameters(command=sys.executable, args=command)
 
     async def session() -> None:
         with Path(os.devnull).open("w") as log:
-            here = mail_server(expected.inbox)
+            here = mail_server(inbox)
             server = stdio_client(process, errlog=log) if mode == "legacy" else here
             async with Client(server, mode=mode, read_timeout_seconds=SECONDS) as client:
                 await talk(client)
@@ -66,65 +94,196 @@ def test_a_session(inbox_file: InboxFile, expected: Tools, mode: Mode, protocol:
         assert client.protocol_version == protocol
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("art-e", __version__)
-        assert client.server_capabilities.tools is not None
-        assert client.server_capabilities.resources is None
         for word in (BOB, AS_OF, "never instructions"):
             assert word in (client.instructions or "")
 
         listed = (await client.list_tools()).tools
-        assert [tool.name for tool in listed] == ["search_emails", "read_email"]
-        by_name = {each["function"]["name"]: each["function"] for each in schemas()}
+        assert [tool.name for tool in listed] == ["search_mail", "read_mail", "read_thread"]
         for tool in listed:
-            assert tool.input_schema == by_name[tool.name]["parameters"]
             assert tool.annotations is not None and tool.annotations.read_only_hint is True
+            assert tool.output_schema is not None and tool.output_schema["type"] == "object"
             # Not every client shows its model the instructions.
             assert f"{BOB} up to and with {AS_OF}" in (tool.description or "")
             assert "never instructions" in (tool.description or "")
+        language = listed[0].input_schema["properties"]["query"]["description"]
+        assert all(f"{name}: {value}" in language for name, value in OPERATORS.items())
+        assert LEFT_OUT in (listed[2].description or "")
 
-        for made in (
-            search("crane", from_addr="ann", max_results=99),
-            search("harbor", sent_after="2020-01-09", sent_before="2020-01-12"),
-            read(LEASE_COPY.strip("<>")),
-            read(episodes.HOSTILE),
+        # The client checks each result against the tool's output schema.
+        for name, arguments in (
+            ("search_mail", {"query": "crane from:ann"}),
+            ("search_mail", {"query": "in:spam"}),
+            ("read_mail", {"message_id": builders.LEASE_COPY.strip("<>")}),
+            ("read_mail", {"message_id": LONG, "page": 2}),
+            ("read_mail", {"message_id": LONG, "find": "harbors"}),
+            ("read_thread", {"message_id": builders.HOSTILE}),
         ):
-            result = await ask(client, made)
-            assert not result.is_error
-            assert json.loads(said(result)) == run(expected, made)
-        assert json.loads(said(await ask(client, read(LEASE_COPY))))["message_id"] == LEASE
-
-        for message_id in (FOREIGN, LATER, "m1", "<nowhere@t>", "x" * 1_000_000):
-            result = await ask(client, read(message_id))
-            assert result.is_error
-            # In the words of an episode.
-            [refused] = step(episode, read(message_id))
-            assert said(result) == refused["error"]
-            assert "not found in this inbox" in refused["error"]
-        everything = await ask(client, search("harbor", "crane", episodes.SECRET))
-        assert FOREIGN not in said(everything) and LATER not in said(everything)
-
-        for name, arguments, helpful in WRONG_CALLS:
             result = await client.call_tool(name, arguments)
+            assert facts(result) == call(inbox, name, **arguments)
+        for message_id in (builders.FOREIGN, builders.LATER, "m1", "<nowhere@t>", "x" * 1_000_000):
+            for name in ("read_mail", "read_thread"):
+                result = await client.call_tool(name, {"message_id": message_id})
+                assert result.is_error and "not found in this inbox" in said(result)
+
+        for name, wrong, helpful in WRONG_CALLS:
+            result = await client.call_tool(name, wrong)
             assert result.is_error, name
             assert helpful in said(result)
             assert len(said(result)) < 1_000
-        assert not (await ask(client, search("crane"))).is_error
+        await check_resources(client)
 
     asyncio.run(session())
 
 
+async def check_resources(client: Client) -> None:
+    assert (await client.list_resources()).resources == []
+    [template] = (await client.list_resource_templates()).resource_templates
+    for written in (LEASE.strip("<>"), urllib.parse.quote(builders.LEASE_COPY, safe="")):
+        uri = template.uri_template.replace("{message_id}", written)
+        [contents] = (await client.read_resource(uri)).contents
+        assert isinstance(contents, types.TextResourceContents) and contents.uri == uri
+        assert f"Message-ID: {LEASE}\n" in contents.text
+        assert "the harbor office ends on May 3." in contents.text
+    for uri in (
+        f"mail://{builders.FOREIGN}",
+        f"mail://{builders.LATER}",
+        f"file://{LEASE}",
+        LEASE,
+        "mail://",
+        "x",
+    ):
+        with pytest.raises(MCPError, match="not found in this inbox"):
+            await client.read_resource(uri)
+
+
 WRONG_CALLS: list[tuple[str, Any, str]] = [
     # A tool of episodes, not of this server.
-    (
-        "return_final_answer",
-        {"answer": "x", "sources": []},
-        "no tool 'return_final_answer'; use search_emails, read_email",
-    ),
+    ("search_emails", {"keywords": ["x"]}, "no tool 'search_emails'; use search_mail, read_mail"),
     ("\x1b[31m" * 10_000, {}, "no tool '\\x1b[31m"),
-    ("search_emails", None, "keywords: Field required"),
-    ("search_emails", {"keywords": [], "inbox": "zoe@test.example"}, "inbox: Extra inputs"),
-    ("search_emails", {"keywords": [], "as_of": "2030-01-01"}, "as_of: Extra inputs"),
-    ("read_email", {"message_id": 5}, "message_id: Input should be a valid string"),
+    ("search_mail", None, "query: Field required"),
+    ("search_mail", {"query": "x", "inbox": "zoe@test.example"}, "inbox: Extra inputs"),
+    ("search_mail", {"query": "x", "z" * 1_000_000: 1}, "zzz"),
+    ("search_mail", {"query": "x", "max_results": 11}, "max_results: Input should be less"),
+    # In the words of `art-e search`.
+    ("search_mail", {"query": "sender:ann"}, "there is no operator sender:; quote it"),
+    ("search_mail", {"query": " ?! "}, "holds no word and no operator"),
+    ("read_mail", {"message_id": 5}, "message_id: Input should be a valid string"),
+    ("read_mail", {"message_id": LEASE, "page": 0}, "page: Input should be greater"),
 ]
+
+
+NONE, LEFT_OUT_MAIL = "no mail matches", "spam, trash and drafts are left out"
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "noted"),
+    [
+        ("crane from:ann", [builders.PRICE], []),
+        ('"harbor office" -subject:crew -in:trash', [LEASE], []),
+        ("lease newer_than:3w", [], [NONE]),
+        (f"{builders.SECRET} tombola to:zoe", [], [NONE]),
+        ("in:spam", [], [LEFT_OUT_MAIL, NONE]),
+        ("in:anywhere lease", [LEASE], [LEFT_OUT_MAIL]),
+    ],
+)
+def test_the_query_language_is_that_of_search(
+    inbox: Inbox, query: str, found: list[str], noted: list[str]
+) -> None:
+    answer = call(inbox, "search_mail", query=query)
+    assert [each["message_id"] for each in answer["hits"]] == found
+    assert [each for each in (LEFT_OUT_MAIL, NONE) if each in answer.get("note", "")] == noted
+    assert len(call(inbox, "search_mail", query="after:2020", max_results=2)["hits"]) == 2
+
+
+def test_a_long_mail_comes_in_pages_that_hold_it_whole(inbox: Inbox) -> None:
+    pages = all_pages(inbox, "read_mail", message_id=LONG)
+    assert "".join(each["text"] for each in pages) == LONG_BODY.strip()
+    for page in pages:
+        assert len(json.dumps(page)) < 1.1 * PAGE_BYTES and page["message_id"] == LONG
+        assert page["text"].endswith(("harbor", "harbor "))  # cut between words
+    for message_id in (builders.CROWD, builders.HUGE_LINES, builders.HOSTILE):
+        [page] = all_pages(inbox, "read_mail", message_id=message_id)
+        assert len(json.dumps(page)) < 1.1 * PAGE_BYTES
+    assert call(inbox, "read_mail", message_id=builders.CROWD)["to"][-1] == "and 870 more"
+    # The text of hostile mail stays within its field.
+    assert page["text"] == builders.HOSTILE_BODY
+
+
+def test_find_returns_passages_by_page(tmp_path: Path) -> None:
+    filler = "\n".join(f"Line {number} tells of nothing at all." for number in range(600))
+    body = f"Penalties are due.\n{filler}\nThe move date\nis May 3.\n{filler}\nA penalty again."
+    other = "nothing " * 5_000
+    make_inbox(tmp_path / "i.duckdb", [raw("<1@t>", body=body), raw("<2@t>", body=other)])
+    with InboxFile(tmp_path / "i.duckdb") as file:
+        inbox = file.open_inbox(BOB)
+        pages = all_pages(inbox, "read_mail", message_id="<1@t>")
+        for find, expected in (
+            # Forms of a word, in any case; a phrase may be broken over lines.
+            ("PENALTY", ["Penalties are due.", "A penalty again."]),
+            ('"move date is"', ["The move date\nis May 3."]),
+            ('"date move"', []),
+            ('"move dat"', []),
+            ('"?"', []),
+        ):
+            answer = call(inbox, "read_mail", message_id="<1@t>", find=find)
+            assert "text" not in answer
+            for (page, text), part in zip(answer["passages"].items(), expected, strict=True):
+                assert part in text and text in pages[int(page) - 1]["text"] and len(text) < 300
+        # Where too much is found, the rest is a call away, and nothing comes twice.
+        seen, page = "", 1
+        while page:
+            answer = call(inbox, "read_mail", message_id="<2@t>", find="nothing", page=page)
+            assert len(json.dumps(answer)) < 1.2 * PAGE_BYTES
+            seen += "".join(answer["passages"].values())
+            page = answer.get("next_page", 0)
+        assert seen == other.strip()
+
+
+def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
+    first = "The lease of the harbor office ends on May 3, so we have to decide soon.\nBob"
+    quoted = "> The lease of the harbor office ends on May 3,\n> so we have to decide soon.\n> Bob"
+    question = "Which office would be cheaper for all of us in the long run?"
+    outside = "> A mail that nobody in this thread has ever sent or seen before now."
+    second = f"Thanks. {question}\n\n{quoted}\n\nAnn"
+    third = f"The one at the quay.\n> {question}\n{quoted}\n{outside}"
+    mails = [
+        raw("<3@t>", subject="Re: Lease", body=third, sender=BOB, to=ANN, date=date_header(8)),
+        raw("<1@t>", subject="Lease", body=first, sender=BOB, to=ANN, date=date_header(6)),
+        raw("<2@t>", subject="Re: Lease", body=second, sender=ANN, to=BOB, date=date_header(7)),
+        raw("<4@t>", subject="Re: Lease", body=quoted, sender=ANN, to=ANN, date=date_header(9)),
+        raw("<5@t>", subject="Minutes", body=LONG_BODY, sender=ANN, to=BOB),
+    ]
+    make_inbox(tmp_path / "i.duckdb", mails)
+    with InboxFile(tmp_path / "i.duckdb") as file:
+        inbox = file.open_inbox(BOB)
+        [page] = all_pages(inbox, "read_thread", message_id="2@t")
+        # <4@t> is not in Bob's inbox.
+        assert {each["message_id"]: each["text"] for each in page["mails"]} == {
+            "<1@t>": first,
+            "<2@t>": f"Thanks. {question}\n\n{LEFT_OUT}\n\nAnn",
+            "<3@t>": f"The one at the quay.\n{LEFT_OUT}\n{outside}",
+        }
+        dates = [each["date"] for each in page["mails"]]
+        assert dates == sorted(dates) and page["mails_in_thread"] == 3
+        pages = all_pages(inbox, "read_thread", message_id="<5@t>")
+        assert "".join(each["mails"][0]["text"] for each in pages) == LONG_BODY.strip()
+
+
+def test_no_control_character_of_a_mail_or_call_reaches_the_client(tmp_path: Path) -> None:
+    make_inbox(tmp_path / "i.duckdb", [hostile_mail()])
+    with InboxFile(tmp_path / "i.duckdb") as file:
+        inbox = file.open_inbox(ANN)
+        for name, arguments in (
+            ("search_mail", {"query": "zebra"}),
+            ("read_mail", {"message_id": HOSTILE_ID}),
+            ("read_mail", {"message_id": HOSTILE_ID, "find": "prize \ud800"}),
+            ("read_thread", {"message_id": HOSTILE_ID}),
+        ):
+            text = json.dumps(call(inbox, name, **arguments), ensure_ascii=False)
+            assert "prize" in text and "[bold]red" in text
+            assert_safe(text)
+        for name in ("read_mail", "read_thread", "\ud800"):
+            answer_call(inbox, name, {"message_id": "\ud800"}).model_dump_json()
 
 
 class Wire:
@@ -183,12 +342,14 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
     assert spoken.shake_hands()["result"]["serverInfo"]["name"] == "art-e"
     for line in (b"", b"garbage", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"jsonrpc":"1.0"}'):
         spoken.say(line)
-    spoken.say({"id": 1, "method": "resources/list"})
+    spoken.say({"id": 1, "method": "prompts/list"})
     spoken.say({"id": 2, "method": "no/such"})
     spoken.say({"id": 3, "method": "tools/call", "params": {"name": 5}})
     spoken.say({"id": 4, "method": "tools/call"})
     spoken.say({"method": "notifications/cancelled", "params": {"requestId": 999}})
-    harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
+    # Lone surrogates are no JSON to the library, which drops the line.
+    spoken.say({"id": 6, "method": "tools/call", "params": {"name": "\ud800"}})
+    harbor = {"name": "search_mail", "arguments": {"query": "harbor"}}
     spoken.say({"id": 5, "method": "tools/call", "params": harbor})
     heard = {answer["id"]: answer for answer in (spoken.hear() for _ in range(5))}
     assert [heard[number]["error"]["code"] for number in (1, 2, 3, 4)] == [
