@@ -87,7 +87,6 @@ def parse_query(text: str, today: dt.date) -> Query:
 
     Raises `UserError` for an unknown operator, a value that it can't have, and `OR` beside nothing.
     """
-    ranked: list[str] = []
     groups: list[list[Term]] = []
     joins = False
     for term in _terms(text, today):
@@ -96,8 +95,6 @@ def parse_query(text: str, today: dt.date) -> Query:
                 raise UserError("OR stands between two terms: from:ann OR from:bob")
             joins = True
             continue
-        if term.operator in ("word", "phrase") and not term.excludes:
-            ranked.append(term.value)
         if joins:
             groups[-1].append(term)
         else:
@@ -105,6 +102,13 @@ def parse_query(text: str, today: dt.date) -> Query:
         joins = False
     if joins:
         raise UserError("OR stands between two terms: from:ann OR from:bob")
+    # A mail needs one of these, so beside another filter that may hold instead there are none.
+    ranked = [
+        term.value
+        for group in groups
+        if all(each.operator in ("word", "phrase") and not each.excludes for each in group)
+        for term in group
+    ]
     # Words by themselves are ranked, and a mail needs only one of all.
     plain = Term("word", "")._replace
     kept = [group for group in groups if any(each != plain(value=each.value) for each in group)]

@@ -75,6 +75,9 @@ FOUND: dict[str, set[int]] = {
     '"4,200 euros"': {4},
     '"lease end"': set(),
     '"lease ends" OR "4,200 euros"': {1, 4},
+    '"lease ends" OR subject:budget': {1, 4},
+    "oslo OR from:ann": {4, 5},
+    "lease -oslo OR from:ann": {1, 3, 7},
     # Exclusion.
     "move": {3, 5},
     "move -oslo": {3},
