@@ -3,15 +3,16 @@
     pip install wordllama
     ART_E_REAL_DATA=FOLDER python -m tests.semantic_gain FILE
 
-FILE is the inbox file of the real archive, the folder holds its `questions.jsonl`. Queries are the
-words that the offline baseline searches for, of these questions and of paraphrases of them. A rank
-is that of the first gold mail; intervals are a paired bootstrap's over questions.
+FILE is the inbox file of the real archive, the folder holds its `questions.jsonl`. These questions
+and paraphrases of them are searched for in the offline baseline's words. A rank is that of the
+first gold mail, an interval that of a paired bootstrap over questions.
 """
 
-import datetime as dt
 import json
 import os
 import sys
+from dataclasses import replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tokenizers import Tokenizer
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.models.fit import informative_words
+from art_e.question import Question, load_questions
 from evals.statistics import Floats
 
 K = 60  # of reciprocal rank fusion (Cormack et al., 2009)
@@ -36,12 +38,12 @@ class Meaning:
         weights = load(package.joinpath("weights/l2_supercat_256.safetensors").read_bytes())
         self._table = weights["embedding.weight"].astype(np.float64)
         config = package.joinpath("tokenizers/l2_supercat_tokenizer_config.json").read_text("utf-8")
-        self._tokenizer = Tokenizer.from_str(config)
+        self._encode = partial(Tokenizer.from_str(config).encode, add_special_tokens=False)
         mails = [each for each in inbox.read_many(ids_of(inbox, [])) if each is not None]
         self._places = {each.message_id: place for place, each in enumerate(mails)}
-        tokens = [(self._tokens(each.subject), self._tokens(each.body)) for each in mails]
-        holding = np.bincount([token for pair in tokens for token in {*pair[0], *pair[1]}])
-        holding.resize(len(self._table))
+        tokens = [(self._encode(each.subject).ids, self._encode(each.body).ids) for each in mails]
+        holders = [token for pair in tokens for token in {*pair[0], *pair[1]}]
+        holding = np.bincount(holders, minlength=len(self._table))
         self._idf = np.log(1 + (len(mails) - holding + 0.5) / (holding + 0.5))
         self._vectors = {}
         for unit, size in PASSAGES.items():
@@ -53,14 +55,10 @@ class Meaning:
             self._vectors[unit] = [np.array(column) for column in zip(*passages, strict=True)]
 
     def ranks(self, query: str, unit: str, ids: list[str]) -> Floats:
-        """The rank of each of these mails by the cosine of the query and its nearest passage."""
         places, vectors = self._vectors[unit]
         nearest = np.full(len(self._places), -1.0)
-        np.maximum.at(nearest, places, vectors @ self._vector(self._tokens(query)))
+        np.maximum.at(nearest, places, vectors @ self._vector(self._encode(query).ids))
         return ranks(nearest[[self._places[each] for each in ids]])
-
-    def _tokens(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _vector(self, tokens: list[int]) -> Floats:
         vector = self._idf[tokens] @ self._table[tokens]
@@ -75,22 +73,21 @@ def ranks(scores: Floats) -> Floats:
     return np.asarray(np.argsort(np.argsort(-scores, kind="stable")) + 1, dtype=np.float64)
 
 
-def ranked(inbox: Inbox, meaning: Meaning, query: list[str], gold: list[str]) -> dict[str, float]:
+def ranked(inbox: Inbox, meanings: dict[str, Meaning], question: Question) -> dict[str, float]:
     """The rank of the first gold mail by each ranking."""
-    ids = ids_of(inbox, [])
+    ids, query = ids_of(inbox, []), informative_words(question.question)
     by_id = {each: rank for rank, each in enumerate(ids_of(inbox, query), start=1)}
     bm25 = np.array([by_id.get(each, np.inf) for each in ids])
     found = {"BM25": bm25}
     for unit in PASSAGES:
-        near = found[f"meaning: {unit}"] = meaning.ranks(" ".join(query), unit, ids)
+        near = found[f"meaning: {unit}"] = meanings[inbox.address].ranks(" ".join(query), unit, ids)
         found[f"fused: {unit}"] = ranks(1 / (K + bm25) + 1 / (K + near))
         found[f"places 9, 10: {unit}"] = ranks(np.where(bm25 <= 8, len(ids) - bm25, -near))
-    wanted = [ids.index(each) for each in map(inbox.canonical_id, gold) if each]
+    wanted = [ids.index(each) for each in map(inbox.canonical_id, question.message_ids) if each]
     return {name: float(each[wanted].min()) for name, each in found.items()}
 
 
-def shown(rank: Floats, bm25: Floats, questions: list[int]) -> str:
-    """Recall@1, recall@10 and MRR, each with its gain over BM25."""
+def shown(rank: Floats, bm25: Floats, questions: list[str]) -> str:
     _, numbers, counts = np.unique(questions, return_inverse=True, return_counts=True)
     chosen = np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))
     cells = []
@@ -103,25 +100,20 @@ def shown(rank: Floats, bm25: Floats, questions: list[int]) -> str:
 
 
 def main() -> None:
-    golden = Path(os.environ["ART_E_REAL_DATA"]) / "questions.jsonl"
-    paths = [golden, *sorted(Path(__file__).parent.glob("data/paraphrases*.jsonl"))]
-    asked = [[*map(json.loads, path.open(encoding="utf-8"))] for path in paths]
-    by_id = {each["id"]: each for each in asked[0]}
+    golden = load_questions(str(Path(os.environ["ART_E_REAL_DATA"]) / "questions.jsonl"))
+    by_id, sets = {each.id: each for each in golden}, {"golden questions": golden}
+    for path in sorted(Path(__file__).parent.glob("data/paraphrases*.jsonl")):
+        written = map(json.loads, path.open(encoding="utf-8"))
+        sets[path.stem] = [replace(by_id[each.pop("id")], **each) for each in written]
     with InboxFile(Path(sys.argv[1])) as file:
-        addresses = {each["inbox_address"] for each in by_id.values()}
-        meanings = {each: Meaning(file.open_inbox(each)) for each in addresses}
-        for path, questions in zip(paths, asked, strict=True):
-            rows = []
-            for each in questions:
-                true = by_id[each["id"]]
-                day = dt.date.fromisoformat(true["query_date"])
-                inbox = file.open_inbox(true["inbox_address"], day)
-                query = informative_words(each["question"])
-                rows.append(ranked(inbox, meanings[inbox.address], query, true["message_ids"]))
-            print(f"\n{path.name}, n = {len(rows)}: recall@1 | recall@10 | MRR (gain, 95 %)")
+        opened = [file.open_inbox(each) for each in {each.inbox_address for each in golden}]
+        meanings = {each.address: Meaning(each) for each in opened}
+        for name, asked in sets.items():
+            rows = [ranked(file.inbox_of(each), meanings, each) for each in asked]
+            print(f"\n{len(asked)} {name}: recall@1 | recall@10 | MRR (gain, 95 %)")
             for key in rows[0]:
                 rank, bm25 = (np.array([each[of] for each in rows]) for of in (key, "BM25"))
-                print(f"{key:<22} | {shown(rank, bm25, [each['id'] for each in questions])}")
+                print(f"{key:<22} | {shown(rank, bm25, [each.id for each in asked])}")
 
 
 if __name__ == "__main__":
