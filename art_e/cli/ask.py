@@ -405,13 +405,13 @@ def _cited(email: Email) -> dict[str, Any]:
     }
 
 
-def what_it_took(trajectory: Trajectory) -> str:
-    """Turns, seconds, tokens and cost in one line."""
+def what_it_took(trajectory: Trajectory, began: float = STARTED) -> str:
+    """Turns, seconds, tokens and cost in one line; a person has waited since `began`."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
     parts = [plural(trajectory.rubric["turns"], "turn")]
     # All that a person waited for, what calls the model loaded too.
-    took = f"{time.monotonic() - STARTED:.2f} s" if asked_a_model else f"{seconds['total']:.2f} s"
+    took = f"{time.monotonic() - began:.2f} s" if asked_a_model else f"{seconds['total']:.2f} s"
     if asked_a_model:
         parts.append(f"{took} (model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s)")
         cached = usage["cached_prompt_tokens"]
