@@ -35,20 +35,25 @@ async function post(path, fields, signal) {
   } catch (error) {
     throw error.name === "AbortError" ? error : new Error("art-e web has ended; start it again");
   }
-  if (response.ok) return response;
-  const text = await response.text();
-  throw new Error(response.status === 400 ? JSON.parse(text).error : text.trim());
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return response;
 }
 
-const call = async (name, fields = {}) => (await post(`/call/${name}`, fields)).json();
+async function call(name, fields = {}) {
+  const given = await (await post(`/call/${name}`, fields)).json();
+  if (given.error) throw new Error(given.error);
+  return given;
+}
+
 const complain = (error = { message: "" }) => { get("error").textContent = error.message; };
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const mode = () => document.querySelector("[name=mode]:checked").value;
 
 // ---- Cards: the sources of an answer, and mails found.
 
 function card(mail, number, open, more = "") {
   const quote = mail.snippet === undefined
-    ? mail.sentence && el("span", { class: "quote", dir: "auto" }, el("mark", {}, mail.sentence))
+    ? mail.sentence && el("span", { class: "quote sentence", dir: "auto" }, el("mark", {}, mail.sentence))
     : el("span", { class: "quote", dir: "auto" }, marked(mail.snippet, mail.marks));
   const button = el("button", { type: "button", class: "card", onclick: () => open(button) },
     el("span", { class: "number" }, `${number}`),
@@ -88,7 +93,9 @@ async function openMail(from, fields, whole = false) {
   from.setAttribute("aria-current", "true");
   const pane = get("mail");
   const again = (all) => () => openMail(from, fields, all);
+  const opened = given.mails.findIndex((each) => each.message_id === given.opened);
   const bar = el("div", { class: "bar" },
+    el("span", { class: "title", dir: "auto" }, given.mails[opened].subject || "(no subject)"),
     given.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
       whole ? "This mail alone" : `Whole conversation (${given.size})`) || null,
     el("button", { type: "button", class: "close", onclick: closeMail }, "Close"));
@@ -97,11 +104,11 @@ async function openMail(from, fields, whole = false) {
   document.body.classList.add("reading");
   covers();
   pane.focus({ preventScroll: true });
-  const opened = pane.querySelectorAll("section")[given.mails.findIndex((each) => each.message_id === given.opened)];
-  const mark = opened?.querySelector("mark");
+  const section = pane.querySelectorAll("section")[opened];
+  const mark = section.querySelector("mark");
   pane.scrollTop = 0;
   if (mark) mark.scrollIntoView({ block: "center" });
-  else if (whole) opened?.scrollIntoView();
+  else if (whole) section.scrollIntoView();
 }
 
 function mailSection(mail) {
@@ -183,7 +190,7 @@ function showAnswer(entry, steps, answer, inbox) {
   const folded = el("details", {}, el("summary", {}, answer.took), steps);
   entry.append(
     el("p", { class: `answer ${answer.kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
-  if (answer.kind === "none") entry.append(el("p", { class: "quiet why" }, `${answer.without}.`));
+  if (answer.kind === "none") entry.append(el("p", { class: "quiet why" }, `${capital(answer.without)}.`));
   entry.append(el("p", { class: "label" }, answer.sources.length ? labels[answer.kind] : "No source was given."),
     el("ol", { class: "cards" }, answer.sources.map((mail, place) => card(mail, place + 1, (from) =>
       openMail(from, { inbox, message_id: mail.message_id, sentence: mail.sentence })))),
@@ -238,7 +245,7 @@ function showMode() {
   const stops = !searching && state.running !== null;
   get("go").textContent = searching ? "Search" : stops ? "Stop" : "Ask";
   get("line").setAttribute("aria-label", searching ? "Search" : "Question");
-  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk.length ? "Ask on" : "Ask about your mail";
+  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk.length ? "Ask a follow-up" : "Ask about your mail";
   get("greeting").textContent = searching ? "What are you looking for?" : "What do you want to know?";
 }
 
@@ -285,7 +292,7 @@ function showInbox(given) {
 
 function showModel(given) {
   state.model = given.model;
-  get("notice").textContent = given.notice[0].toUpperCase() + given.notice.slice(1);
+  get("notice").textContent = capital(given.notice);
 }
 
 async function change(field, name, show) {
