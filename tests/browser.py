@@ -1,4 +1,4 @@
-"""A real browser for pages on disk and on the loopback: the system's Chromium, driven by Playwright.
+"""A real browser, for pages on disk and on this machine: the system's Chromium and Playwright.
 
 `CHROMIUM` in the environment names another executable.
 """

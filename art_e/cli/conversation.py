@@ -90,9 +90,10 @@ def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
     """
     date, sender = format_date(email.date), str(email.sender)
     mail = [ReadMail(email.message_id, date, email.subject, sender, email.body, 0)]
-    shared = [each.features["own"] for each in candidates(answer, mail)]
-    fits = candidates(question, mail)
-    # Both list every sentence, in reading order.
-    scores = [each.score for each in fits] or [0.0] * len(shared)
-    best = max(zip(shared, scores, range(len(shared)), strict=False), default=(0.0, 0.0, 0))
-    return candidates(answer, mail)[best[2]].text if best[0] > 0 else None
+    fits = {each.text: each.score for each in candidates(question, mail)}
+    shared = {
+        each.text: (each.features["own"], fits.get(each.text, 0.0))
+        for each in candidates(answer, mail)
+        if each.features["own"]
+    }
+    return max(shared, key=lambda text: shared[text], default=None)

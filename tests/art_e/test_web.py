@@ -1,6 +1,5 @@
 """`art-e web`: who may enter, what is served, and the page in a real browser."""
 
-import json
 import os
 import re
 import signal
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -47,9 +46,13 @@ class Client(httpx.Client):
     """A browser's requests, without its page."""
 
     def __init__(self, address: str) -> None:
-        self.home = address.partition("/?")[0]
+        self.home, self._address = address.partition("/?")[0], address
         super().__init__(base_url=self.home, timeout=WAIT_S, trust_env=False)
-        assert self.get(address).status_code == 303
+
+    def __enter__(self) -> Self:
+        entered = super().__enter__()
+        assert entered.get(self._address).status_code == 303
+        return entered
 
     def call(self, name: str, **fields: Any) -> Any:
         """What the server returns to its page."""
@@ -111,7 +114,7 @@ def test_every_response_has_the_headers(client: Client) -> None:
         httpx.get(client.home, trust_env=False),
     ]
     codes = [each.status_code for each in responses]
-    assert codes == [200, 200, 200, 404, 405, 404, 403, 200, 200, 200, 403, 403]
+    assert codes == [200, 200, 200, 404, 404, 404, 403, 200, 200, 200, 403, 403]
     for response in responses:
         assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
     whole = sum(len(each.content) for each in responses[:3])
@@ -425,4 +428,4 @@ def test_another_inbox_and_the_models(
         notice = "Mail text goes to generativelanguage.googleapis.com"
         expect(page.locator("#notice")).to_contain_text(notice)
         took = page.evaluate("() => performance.getEntriesByType('navigation')[0].domComplete")
-        assert json.dumps(took) and took < 2_000
+        assert took < 2_000  # 0.1 s on a quiet machine
