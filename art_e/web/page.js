@@ -85,7 +85,7 @@ async function openMail(from, fields, whole = false) {
   complain();
   let given;
   try {
-    given = await call("mail", { sentence: "", words: [], ...fields, whole });
+    given = await call("mail", { ...fields, whole });
   } catch (error) {
     return complain(error);
   }
@@ -115,7 +115,7 @@ function mailSection(mail) {
   const lines = [
     ["From", mail.from], ["To", mail.to.join(", ")], ["Cc", mail.cc.join(", ")],
     ["Bcc", mail.bcc.join(", ")], ["Date", mail.date.replace("T", " ")],
-    ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attachments.join(", ")],
+    ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attached.join(", ")],
   ].filter(([, value]) => value);
   return el("section", {},
     el("h2", { dir: "auto" }, mail.subject || "(no subject)"),
@@ -223,13 +223,13 @@ function ratings(run) {
 async function search(query) {
   const number = ++state.shown;
   const { inbox } = state;
-  const { hits, words } = await call("search", { inbox, query });
+  const { hits, words, junk } = await call("search", { inbox, query });
   if (number !== state.shown) return; // a later search has begun
   const thread = (hit) => (hit.thread > 1 ? `  \u00b7  ${hit.thread} mails` : "");
   get("found").replaceChildren(
     el("p", { class: "label" }, hits.length ? `${hits.length === 30 ? "The best " : ""}${hits.length} ${hits.length === 1 ? "mail" : "mails"}` : "No mail matches; try other words or fewer filters."),
     el("ol", { class: "cards" }, hits.map((hit, place) => card(hit, place + 1, (from) =>
-      openMail(from, { inbox, message_id: hit.message_id, words }), thread(hit)))));
+      openMail(from, { inbox, message_id: hit.message_id, words, junk }), thread(hit)))));
   showMode();
   scrollTo(0, 0);
 }
@@ -365,7 +365,7 @@ async function start() {
     showModel(given);
     get("model").append(option(given.model));
     get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
-    get("operators").textContent = `${Object.keys(given.operators).map((each) => `${each}:`).join(" ")}.`;
+    get("operators").textContent = `${given.operators.map((each) => `${each}:`).join(" ")}.`;
     const models = (await call("models")).filter((each) => each.model !== state.model);
     get("model").append(...models.map((each) => option(each.model, each.first)));
   } catch (error) {

@@ -101,7 +101,6 @@ class Desk:
         self._turn = threading.Lock()
         self._answered: dict[str, Conversation] = {}
         self._policy = cache(lambda model: policy_of(model, max_cost))
-        self._policy(model)
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         self._opened = lru_cache(8)(
             lambda address, junk=False: (with_junk() if junk else file).open_inbox(
@@ -249,7 +248,7 @@ def _plain(error: Exception) -> dict[str, Any]:
     """An error as one line for the page."""
     if isinstance(error, UserError):
         return {"error": one_line(str(error))}
-    if isinstance(error, ValidationError | ValueError | TypeError | KeyError):
+    if isinstance(error, ValidationError | json.JSONDecodeError):
         return {"error": "the page sent what can't be read; reload it"}
     return {"error": one_line(f"internal error: {redact(f'{type(error).__name__}: {error}')}")}
 
@@ -274,13 +273,13 @@ def make_app(desk: Desk) -> Starlette:
         return Route(f"/call/{method.__name__}", answer, methods=["POST"])
 
     async def ask(request: Request) -> Response:
-        return StreamingResponse(_told(desk, await request.json()), media_type="application/jsonl")
+        return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
 
     files = [file(name) for name in ("page.html", "page.css", "page.js")]
     return Starlette(routes=[*files, *map(call, methods), Route("/ask", ask, methods=["POST"])])
 
 
-async def _told(desk: Desk, given: dict[str, Any]) -> AsyncIterator[str]:
+async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
     """The steps of a question and its answer, a line each. It stops when the page goes away."""
     loop, stopped = asyncio.get_running_loop(), threading.Event()
     events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -291,7 +290,7 @@ async def _told(desk: Desk, given: dict[str, Any]) -> AsyncIterator[str]:
 
     def work() -> None:
         try:
-            tell({"answer": desk.ask(**given, tell=tell, stopped=stopped.is_set)})
+            tell({"answer": desk.ask(**json.loads(given), tell=tell, stopped=stopped.is_set)})
         except asyncio.CancelledError:
             tell({"error": "stopped"})
         except Exception as error:  # noqa: BLE001 - a person reads it on the page

@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
 AGAIN = "<lease.2@harbor.example>"
+# What calls a model takes seconds to load where others use the cores too.
+expect.set_options(timeout=1000 * WAIT_S)
 
 
 @contextmanager
@@ -114,7 +116,7 @@ def test_every_response_has_the_headers(client: Client) -> None:
         httpx.get(client.home, trust_env=False),
     ]
     codes = [each.status_code for each in responses]
-    assert codes == [200, 200, 200, 404, 404, 404, 403, 200, 200, 200, 403, 403]
+    assert codes == [200, 200, 200, 404, 405, 404, 403, 200, 404, 200, 403, 403]
     for response in responses:
         assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
     whole = sum(len(each.content) for each in responses[:3])
@@ -128,6 +130,7 @@ def test_ctrl_c_ends_it_while_a_question_runs(
     with Provider(lambda _: says("late", delay_s=NEVER_S)) as provider:
         provider.stand_in_for_openai(monkeypatch)
         running = process("web", "--db", owned_db, "--model", "o3")
+        assert running.stdout is not None
         with Client(running.stdout.readline().strip()) as client:
             fields = {"question": QUESTION, "inbox": ANN, "model": "openai/o3", "talk": []}
             origin = {"Origin": client.home}
