@@ -24,8 +24,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_NO_ENTRY = "This page opens only with the address that art-e web printed, and only once: run it"
-_NO_ENTRY += " again for a new one.\n"
+_NO_ENTRY = (
+    "Open the address that art-e web printed; it works once, and a new run prints a new one.\n"
+)
 
 
 class Guard:

@@ -365,7 +365,7 @@ async function start() {
     showModel(given);
     get("model").append(option(given.model));
     get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
-    get("operators").textContent = `${given.operators.map((each) => `${each}:`).join(" ")}.`;
+    get("operators").textContent = given.operators.map((each) => `${each}:`).join(" ");
     const models = (await call("models")).filter((each) => each.model !== state.model);
     get("model").append(...models.map((each) => option(each.model, each.first)));
   } catch (error) {

@@ -58,13 +58,11 @@ from art_e.models.nearby import nearby
 from art_e.privacy import redact
 from art_e.web.guard import LOOPBACK, Guard
 
-_HITS = 30
-_MARKS = 200  # marked words of a mail
+_HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
 # As ingest notes them.
 _ATTACHED = re.compile(r"^\[Attachment: ([^\n]*) \([^\n()]*\)\]", re.MULTILINE)
 
 Words = Annotated[str, Field(max_length=10_000)]
-Tell = Callable[[dict[str, Any]], None]
 
 
 class Stoppable:
@@ -137,9 +135,8 @@ class Desk:
     def model(self, model: Words) -> dict[str, Any]:
         """A model by its name, and where mail text goes if it is asked."""
         name = full_name(model)
-        stays = "mail text stays in this process"
-        if name == OFFLINE:
-            stays = "no model: the best passages, and nothing leaves this machine"
+        passages = "no model: the best passages, and nothing leaves this machine"
+        stays = passages if name == OFFLINE else "mail text stays in this process"
         return {"model": name, "notice": Model(name).notice or stays}
 
     @validate_call
@@ -181,7 +178,7 @@ class Desk:
         inbox: Words,
         model: Words,
         talk: Annotated[list[list[Words]], Field(max_length=3)],
-        tell: Tell,
+        tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
         """The answer to a question that follows a `talk`; `tell` gets the steps."""
@@ -192,9 +189,8 @@ class Desk:
         with self._turn:
             if model != OFFLINE:
                 tell({"step": f"loading what calls {model}"})
-            policy = Stoppable(self._policy(model), stopped)
-            today = self._inbox.as_of
-            conversation = Conversation(self._file, self._opened(inbox), policy, today, talk)
+            policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
+            conversation = Conversation(self._file, opened, policy, opened.as_of, talk)
             answered = conversation.ask(question, lambda step: tell({"step": step}))
         run, trajectory = conversation.last()[0], answered.trajectory
         self._answered[run.id] = conversation

