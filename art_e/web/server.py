@@ -292,7 +292,8 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
         except Exception as error:  # noqa: BLE001 - a person reads it on the page
             tell(_plain(error))
 
-    threading.Thread(target=work, daemon=True).start()
+    # No daemon: Python's end would cut it off within DuckDB, and abort.
+    threading.Thread(target=work).start()
     try:
         event: dict[str, Any] = {}
         while not event.keys() & {"answer", "error"}:

@@ -139,7 +139,7 @@ def test_ctrl_c_ends_it_while_a_question_runs(
                 assert any("waiting for openai/o3" in line for line in lines)
                 running.send_signal(signal.SIGINT)
                 _, stderr = running.communicate(timeout=WAIT_S)
-    assert running.returncode == 130
+    assert running.returncode == 130, stderr
     assert "Traceback" not in stderr and "token" not in stderr
 
 
