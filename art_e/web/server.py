@@ -97,6 +97,7 @@ class Desk:
     def __init__(self, file: InboxFile, inbox: Inbox, model: str, max_cost: float | None) -> None:
         self._file, self._inbox, self._model = file, inbox, model
         self._turn = threading.Lock()
+        self._addresses = [each.address for each in file.inboxes(COMPLETED)]
         self._answered: dict[str, Conversation] = {}
         self._policy = cache(lambda model: policy_of(model, max_cost))
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
@@ -112,7 +113,7 @@ class Desk:
         return {
             **self.inbox(self._inbox.address),
             **self.model(self._model),
-            "addresses": [each.address for each in self._file.inboxes(COMPLETED)],
+            "addresses": self._addresses,
             "operators": list(OPERATORS),
         }
 
