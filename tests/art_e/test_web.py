@@ -7,9 +7,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +22,6 @@ from tests.builders import WAIT_S, answer, make_inbox, raw, read, search
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error
 from tests.provider import NEVER_S, Provider, Reply, Request, says
 
-ROOT = Path(__file__).parents[2]
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
 AGAIN = "<lease.2@harbor.example>"
@@ -34,7 +33,7 @@ expect.set_options(timeout=1000 * WAIT_S)
 def served(db: Path, home: Path, *options: str) -> Iterator[str]:
     """Runs `art-e web`; the address that it printed."""
     command = [sys.executable, "-m", "art_e", "web", "--db", str(db), *options]
-    environment = {**os.environ, "ART_E_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "ART_E_HOME": str(home)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
@@ -45,29 +44,24 @@ def served(db: Path, home: Path, *options: str) -> Iterator[str]:
 
 
 class Client(httpx.Client):
-    """A browser's requests, without its page."""
+    """A browser that has opened the address, without its page."""
 
     def __init__(self, address: str) -> None:
-        self.home, self._address = address.partition("/?")[0], address
+        self.home = address.partition("/?")[0]
         super().__init__(base_url=self.home, timeout=WAIT_S, trust_env=False)
-
-    def __enter__(self) -> Self:
-        entered = super().__enter__()
-        assert entered.get(self._address).status_code == 303
-        return entered
+        assert self.get(address).status_code == 303
 
     def call(self, name: str, **fields: Any) -> Any:
         """What the server returns to its page."""
         return self.post(f"/call/{name}", json=fields, headers={"Origin": self.home}).json()
 
-    def read_mail(self, inbox: str, message_id: str) -> Any:
-        fields = {"inbox": inbox, "message_id": message_id, "sentence": "", "words": []}
-        return self.call("mail", **fields, whole=True)
+    def read(self, inbox: str, message_id: str) -> Any:
+        return self.call("mail", inbox=inbox, message_id=message_id, whole=True)
 
 
 @pytest.fixture
 def client(owned_db: Path, home: Path) -> Iterator[Client]:
-    with served(owned_db, home) as address, Client(address) as entered:
+    with served(owned_db, home) as address, closing(Client(address)) as entered:
         yield entered
 
 
@@ -99,8 +93,7 @@ def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None
         posted = client.post("/call/search", json=fields, headers={"Origin": origin})
         assert posted.status_code == 403
     assert client.post("/call/search", json=fields).status_code == 403
-    local = f"localhost:{port}"
-    headers = {"Host": local, "Origin": f"http://{local}"}
+    headers = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
     assert "hits" in client.post("/call/search", json=fields, headers=headers).json()
 
 
@@ -119,8 +112,7 @@ def test_every_response_has_the_headers(client: Client) -> None:
     assert codes == [200, 200, 200, 404, 405, 404, 403, 200, 404, 200, 403, 403]
     for response in responses:
         assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
-    whole = sum(len(each.content) for each in responses[:3])
-    assert whole < 60_000
+    assert sum(len(each.content) for each in responses[:3]) < 60_000
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -131,14 +123,14 @@ def test_ctrl_c_ends_it_while_a_question_runs(
         provider.stand_in_for_openai(monkeypatch)
         running = process("web", "--db", owned_db, "--model", "o3")
         assert running.stdout is not None
-        with Client(running.stdout.readline().strip()) as client:
-            fields = {"question": QUESTION, "inbox": ANN, "model": "openai/o3", "talk": []}
-            origin = {"Origin": client.home}
-            with client.stream("POST", "/ask", json=fields, headers=origin) as steps:
-                lines = steps.iter_lines()
-                assert any("waiting for openai/o3" in line for line in lines)
-                running.send_signal(signal.SIGINT)
-                _, stderr = running.communicate(timeout=WAIT_S)
+        fields = {"question": QUESTION, "inbox": ANN, "model": "openai/o3", "talk": []}
+        with (
+            closing(Client(running.stdout.readline().strip())) as client,
+            client.stream("POST", "/ask", json=fields, headers={"Origin": client.home}) as steps,
+        ):
+            assert any("waiting for openai/o3" in line for line in steps.iter_lines())
+            running.send_signal(signal.SIGINT)
+            _, stderr = running.communicate(timeout=WAIT_S)
     assert running.returncode == 130, stderr
     assert "Traceback" not in stderr and "token" not in stderr
 
@@ -154,11 +146,12 @@ def test_a_port_that_is_taken(art_e: Run, owned_db: Path) -> None:
 
 
 def test_nothing_of_another_inbox_or_a_later_day(owned_db: Path, home: Path) -> None:
-    with served(owned_db, home, "--as-of", "2001-02-15") as address, Client(address) as client:
-        [mail] = client.read_mail(ANN, LEASE_ID)["mails"]
+    until = ("--as-of", "2001-02-15")
+    with served(owned_db, home, *until) as address, closing(Client(address)) as client:
+        [mail] = client.read(ANN, LEASE_ID)["mails"]
         assert mail["subject"] == "Warehouse lease" and "March 31" in mail["body"]
         for inbox, message_id in ((ANN, AGAIN), (BOB, HOSTILE_ID), (ANN, "<none@x>")):
-            [error] = client.read_mail(inbox, message_id).values()
+            [error] = client.read(inbox, message_id).values()
             assert error == f"that mail is not in the inbox of {inbox}"
         found = client.call("search", inbox=ANN, query="lease OR zebra")["hits"]
         assert [each["message_id"] for each in found] == [LEASE_ID]
@@ -167,7 +160,7 @@ def test_nothing_of_another_inbox_or_a_later_day(owned_db: Path, home: Path) -> 
 
 def test_hostile_mail_is_cleaned(client: Client) -> None:
     [hit] = client.call("search", inbox=ANN, query="zebra")["hits"]
-    [mail] = client.read_mail(ANN, HOSTILE_ID)["mails"]
+    [mail] = client.read(ANN, HOSTILE_ID)["mails"]
     assert "The prize code is 7781." in mail["body"]
     assert_safe("".join(map(str, [*hit.values(), *mail.values()])))
 
@@ -198,28 +191,24 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def visiting(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
+def visiting(
+    browser: Browser, db: Path, home: Path, *options: str, **window: Any
+) -> Iterator[Page]:
     """Opens the page; by the end it may not have complained, or fetched from elsewhere."""
-    visit = Visit(browser, loopback=True, **options)
-    try:
-        visit.page.goto(address)
-        expect(visit.page.locator("#about")).to_contain_text("mails")
-        yield visit.page
-        assert visit.complaints == []
-        home = address.partition("?")[0]
-        assert [each for each in visit.fetched if not each.startswith(home)] == []
-    finally:
-        visit.close()
+    with (
+        served(db, home, *options) as address,
+        closing(Visit(browser, loopback=True, **window)) as v,
+    ):
+        v.page.goto(address)
+        expect(v.page.locator("#about")).to_contain_text("mails")
+        yield v.page
+        assert v.complaints == []
+        assert {each.rpartition(":")[0] for each in v.fetched} == {"http://127.0.0.1"}
 
 
 def ask(page: Page, question: str, box: str = "Question") -> None:
     page.get_by_role("textbox", name=box).fill(question)
     page.keyboard.press("Enter")
-
-
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
 
 
 def scripted(request: Request) -> Reply:
@@ -240,7 +229,7 @@ def test_a_conversation(
     monkeypatch.setenv("ART_E_HOME", str(home))
     with Provider(scripted) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        with served(owned_db, home, "--model", "o3") as address, visiting(browser, address) as page:
+        with visiting(browser, owned_db, home, "--model", "o3") as page:
             expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
             ask(page, QUESTION)
             entries = page.locator("article")
@@ -253,7 +242,6 @@ def test_a_conversation(
             mail = page.get_by_role("complementary")
             expect(mail.locator("mark")).to_have_text("The warehouse lease ends on March 31, 2002.")
             expect(mail).to_contain_text("Bob Berg <bob@harbor.example>")
-            page.get_by_role("button", name="Close").click()
             entries.get_by_role("button", name="Good").click()
             expect(entries.get_by_role("status")).to_have_text("Kept: good")
             # A follow-up knows what was said; a bad answer is put right.
@@ -288,38 +276,36 @@ def test_a_conversation(
 
 
 def test_without_a_model_by_keyboard_alone(browser: Browser, owned_db: Path, home: Path) -> None:
-    with served(owned_db, home) as address, visiting(browser, address) as page:
-        mail = page.get_by_role("complementary")
+    with visiting(browser, owned_db, home) as page:
+        keys, mail = page.keyboard, page.get_by_role("complementary")
         expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
-        page.keyboard.type(QUESTION)
-        press(page, "Enter")
+        keys.type(f"{QUESTION}\n")
         expect(page.locator("article .label")).to_contain_text("Best passages")
         expect(page.locator("article .answer")).to_contain_text("lease ends on")
-        press(page, "Escape", "1")
+        keys.press("Escape")
+        keys.type("1")
         expect(mail.locator("mark")).to_contain_text("lease ends on")
         first = mail.locator("h2").inner_text()
-        press(page, "j")
+        keys.type("j")
         expect(mail.locator("h2")).not_to_have_text(first)
-        press(page, "Escape")
+        keys.press("Escape")
         expect(mail).to_be_hidden()
         expect(page.locator(".card:focus")).to_have_count(1)
-        press(page, "/")
-        page.keyboard.type("lease foo:bar")
-        press(page, "Enter")
+        keys.type("/lease foo:bar\n")
         expect(page.get_by_role("alert")).to_contain_text("there is no operator foo:")
-        press(page, "/", "ControlOrMeta+a")
-        page.keyboard.type("landlord from:bob")
-        press(page, "Enter")
+        keys.press("Escape")
+        keys.type("/landlord from:bob\n")
         card = page.locator("#found .card")
-        expect(card).to_have_count(1)
         for part in ("2001-06-01", "Bob Berg", "Warehouse lease, again", "landlord"):
             expect(card).to_contain_text(part)
         expect(page.get_by_role("alert")).to_be_empty()
-        press(page, "Escape", "1")
+        keys.press("Escape")
+        keys.type("1")
         expect(mail.locator("mark")).to_have_text("landlord")
-        press(page, "Escape", "?")
+        keys.press("Escape")
+        keys.type("?")
         expect(page.get_by_role("dialog")).to_contain_text("older_than:")
-        press(page, "Escape")
+        keys.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
 
 
@@ -347,41 +333,38 @@ def test_it_fits_and_can_be_read(
     browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool
 ) -> None:
     """With a mail that would do something, were it markup, and words with nowhere to break."""
-    body = (
-        f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n[Attachment: {'v' * 80}.pdf (x/y)]\n"
-    )
+    file = "v" * 80
+    body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n[Attachment: {file}.pdf (x/y)]\n"
     reply = {"subject": f"Re: Zebra {EVIL}", "date": "Tue, 7 Jan 2020 09:00:00 +0000"}
     headers: dict[str, Any] = {"sender": f"Bob Berg <{BOB}>", "to": ANN, "body": body}
     mails = [raw("<1@x>", subject=f"Zebra {EVIL}", **headers), raw("<2@x>", **headers, **reply)]
     db = tmp_path / "hostile.duckdb"
     make_inbox(db, mails, owner=ANN)
-    size = {"width": width, "height": 844, "dark": dark}
-    with served(db, home) as address, visiting(browser, address, **size) as page:
+    with visiting(browser, db, home, width=width, height=844, dark=dark) as page:
 
         def check() -> None:
             assert page.evaluate(SIDEWAYS) <= 0
             contrasts = page.evaluate(CONTRASTS)
-            assert len(contrasts) > 5
-            assert [each for each in contrasts if each[0] < 4.5] == []
+            assert len(contrasts) > 5 and [each for each in contrasts if each[0] < 4.5] == []
 
         check()
         ask(page, "When does the zebra lease end?")
         expect(page.locator("article .answer")).to_contain_text("May 3")
         check()
-        press(page, "Escape", "1")
+        page.keyboard.press("Escape")
+        page.keyboard.type("1")
         mail = page.get_by_role("complementary")
         expect(mail).to_contain_text(EVIL)
-        expect(mail.locator("dl")).to_contain_text(f"{'v' * 80}.pdf")
+        expect(mail.locator("dl")).to_contain_text(f"{file}.pdf")
         check()
         page.keyboard.press("t")
         expect(mail.locator("section")).to_have_count(2)
         check()
-        press(page, "Escape", "/")
+        page.keyboard.press("Escape")
+        page.keyboard.type("/zebra\n")
+        expect(page.locator("#found .card")).to_have_count(2)
         ask(page, "zebra foo:bar", "Search")
         expect(page.get_by_role("alert")).not_to_be_empty()
-        ask(page, "zebra", "Search")
-        expect(page.locator("#found .card")).to_have_count(2)
-        expect(page.locator("#found")).to_contain_text("2 mails")
         check()
         assert page.evaluate("() => [window.pwned ?? 0, document.images.length]") == [0, 0]
 
@@ -390,7 +373,7 @@ def test_another_inbox_and_the_models(
     browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-nobody-uses")
-    with served(owned_db, home) as address, visiting(browser, address) as page:
+    with visiting(browser, owned_db, home) as page:
         box = page.get_by_role("combobox", name="Inbox")
         assert page.locator("#addresses option").first.get_attribute("value") == ANN
         ask(page, QUESTION)
@@ -404,5 +387,4 @@ def test_another_inbox_and_the_models(
         expect(page.locator("#about")).to_contain_text(BOB)
         expect(page.locator("article")).to_have_count(0)
         page.get_by_role("combobox", name="Model").select_option("gemini/gemini-2.5-pro")
-        notice = "Mail text goes to generativelanguage.googleapis.com"
-        expect(page.locator("#notice")).to_contain_text(notice)
+        expect(page.locator("#notice")).to_contain_text("goes to generativelanguage.googleapis.com")
