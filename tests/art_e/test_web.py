@@ -20,11 +20,10 @@ from art_e.web.guard import HEADERS
 from tests.browser import Visit, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error
-from tests.provider import NEVER_S, Provider, Reply, Request, says
+from tests.provider import NEVER_S, Provider, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
-AGAIN = "<lease.2@harbor.example>"
 # What calls a model takes seconds to load where others use the cores too.
 expect.set_options(timeout=1000 * WAIT_S)
 
@@ -61,7 +60,8 @@ class Client(httpx.Client):
 
 @pytest.fixture
 def client(owned_db: Path, home: Path) -> Iterator[Client]:
-    with served(owned_db, home) as address, closing(Client(address)) as entered:
+    until = ("--as-of", "2001-05-01")
+    with served(owned_db, home, *until) as address, closing(Client(address)) as entered:
         yield entered
 
 
@@ -145,17 +145,14 @@ def test_a_port_that_is_taken(art_e: Run, owned_db: Path) -> None:
 # ---- What is served.
 
 
-def test_nothing_of_another_inbox_or_a_later_day(owned_db: Path, home: Path) -> None:
-    until = ("--as-of", "2001-02-15")
-    with served(owned_db, home, *until) as address, closing(Client(address)) as client:
-        [mail] = client.read(ANN, LEASE_ID)["mails"]
-        assert mail["subject"] == "Warehouse lease" and "March 31" in mail["body"]
-        for inbox, message_id in ((ANN, AGAIN), (BOB, HOSTILE_ID), (ANN, "<none@x>")):
-            [error] = client.read(inbox, message_id).values()
-            assert error == f"that mail is not in the inbox of {inbox}"
-        found = client.call("search", inbox=ANN, query="lease OR zebra")["hits"]
-        assert [each["message_id"] for each in found] == [LEASE_ID]
-        assert client.call("inbox", inbox=BOB)["as_of"] == "2001-02-15"
+def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
+    assert "March 31" in client.read(ANN, LEASE_ID)["mails"][0]["body"]
+    for inbox, message_id in ((ANN, "<lease.2@harbor.example>"), (BOB, HOSTILE_ID), (ANN, "<no>")):
+        [error] = client.read(inbox, message_id).values()
+        assert error == f"that mail is not in the inbox of {inbox}"
+    found = client.call("search", inbox=ANN, query="lease OR lunch")["hits"]
+    assert {each["message_id"] for each in found} == {LEASE_ID, "<lunch.1@harbor.example>"}
+    assert client.call("inbox", inbox=BOB)["as_of"] == "2001-05-01"
 
 
 def test_hostile_mail_is_cleaned(client: Client) -> None:
@@ -177,8 +174,7 @@ def test_errors_are_one_line(client: Client) -> None:
         "can't be read": client.post("/ask", content=b"{}", headers=ask).json(),
     }
     for part, given in errors.items():
-        assert part in given["error"] and "\n" not in given["error"]
-        assert "internal error" not in given["error"]
+        assert part in given["error"] and not re.search("\n|internal error", given["error"])
 
 
 # ---- The page.
@@ -211,23 +207,19 @@ def ask(page: Page, question: str, box: str = "Question") -> None:
     page.keyboard.press("Enter")
 
 
-def scripted(request: Request) -> Reply:
-    """Finds the lease; abstains on other questions; a slow one never ends."""
-    question = request.messages[1]["content"].rpartition("The question now: ")[2]
-    if "slow" in question:
-        return says("late", delay_s=NEVER_S)
-    turn = sum(each["role"] == "assistant" for each in request.messages)
-    if "lease" in question and turn < 2:
-        return says(None, (search("warehouse", "lease"), read("m2"))[turn])
-    found = "lease" in question or "said" in question
-    return says(None, answer("It ends on March 31, 2002", LEASE_ID) if found else answer(None))
+FOUND = answer("It ends on March 31, 2002", LEASE_ID)
+SCRIPT = [
+    says(None, search("warehouse", "lease")), says(None, read("m2")), says(None, FOUND),
+    says(None, answer("Bob", LEASE_ID)), says("too late", delay_s=NEVER_S),
+    says(None, answer(None)), says(None, FOUND),
+]  # fmt: skip
 
 
 def test_a_conversation(
     browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ART_E_HOME", str(home))
-    with Provider(scripted) as provider:
+    with Provider(SCRIPT) as provider:
         provider.stand_in_for_openai(monkeypatch)
         with visiting(browser, owned_db, home, "--model", "o3") as page:
             expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
@@ -262,7 +254,6 @@ def test_a_conversation(
             expect(entries.nth(2)).to_contain_text("Stopped.")
             ask(page, "And the weather?")
             expect(entries.nth(3).locator(".answer")).to_have_text("I don’t know")
-            expect(entries).to_have_count(4)
             page.get_by_role("button", name="New conversation").click()
             expect(entries).to_have_count(0)
             ask(page, QUESTION)
@@ -275,7 +266,10 @@ def test_a_conversation(
     assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
 
 
-def test_without_a_model_by_keyboard_alone(browser: Browser, owned_db: Path, home: Path) -> None:
+def test_by_keyboard_alone(
+    browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-nobody-uses")
     with visiting(browser, owned_db, home) as page:
         keys, mail = page.keyboard, page.get_by_role("complementary")
         expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
@@ -307,6 +301,18 @@ def test_without_a_model_by_keyboard_alone(browser: Browser, owned_db: Path, hom
         expect(page.get_by_role("dialog")).to_contain_text("older_than:")
         keys.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
+        box = page.get_by_role("combobox", name="Inbox")
+        assert page.locator("#addresses option").first.get_attribute("value") == ANN
+        box.fill("nobody@x.example")
+        box.press("Tab")
+        expect(page.get_by_role("alert")).to_contain_text("no inbox 'nobody@x.example'")
+        expect(box).to_have_value(ANN)
+        box.fill(BOB)
+        box.press("Tab")
+        expect(page.locator("#about")).to_contain_text(BOB)
+        expect(page.locator("article")).to_have_count(0)
+        page.get_by_role("combobox", name="Model").select_option("gemini/gemini-2.5-pro")
+        expect(page.locator("#notice")).to_contain_text("goes to generativelanguage.googleapis.com")
 
 
 # Of each text that shows, its contrast, with a shade only where colours are opaque.
@@ -324,7 +330,6 @@ CONTRASTS = """() => {
     return [Math.max(...lights) / Math.min(...lights), node.outerHTML.slice(0, 80)];
   });
 }"""  # noqa: E501
-SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -343,7 +348,7 @@ def test_it_fits_and_can_be_read(
     with visiting(browser, db, home, width=width, height=844, dark=dark) as page:
 
         def check() -> None:
-            assert page.evaluate(SIDEWAYS) <= 0
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width
             contrasts = page.evaluate(CONTRASTS)
             assert len(contrasts) > 5 and [each for each in contrasts if each[0] < 4.5] == []
 
@@ -367,24 +372,3 @@ def test_it_fits_and_can_be_read(
         expect(page.get_by_role("alert")).not_to_be_empty()
         check()
         assert page.evaluate("() => [window.pwned ?? 0, document.images.length]") == [0, 0]
-
-
-def test_another_inbox_and_the_models(
-    browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-nobody-uses")
-    with visiting(browser, owned_db, home) as page:
-        box = page.get_by_role("combobox", name="Inbox")
-        assert page.locator("#addresses option").first.get_attribute("value") == ANN
-        ask(page, QUESTION)
-        expect(page.locator("article .answer")).to_be_visible()
-        box.fill("nobody@x.example")
-        box.press("Tab")
-        expect(page.get_by_role("alert")).to_contain_text("no inbox 'nobody@x.example'")
-        expect(box).to_have_value(ANN)
-        box.fill(BOB)
-        box.press("Tab")
-        expect(page.locator("#about")).to_contain_text(BOB)
-        expect(page.locator("article")).to_have_count(0)
-        page.get_by_role("combobox", name="Model").select_option("gemini/gemini-2.5-pro")
-        expect(page.locator("#notice")).to_contain_text("goes to generativelanguage.googleapis.com")
