@@ -24,9 +24,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_NO_ENTRY = (
-    "Open the address that art-e web printed; it works once, and a new run prints a new one.\n"
-)
+_NO_ENTRY = "Open the address that art-e web printed; it works once. A new run prints another.\n"
 
 
 class Guard:

@@ -69,8 +69,7 @@ class Stoppable:
     """A policy whose call, and with it the episode, is cancelled once `stopped` is true."""
 
     def __init__(self, policy: Policy, stopped: Callable[[], bool]) -> None:
-        self.model = policy.model
-        self._policy, self._stopped = policy, stopped
+        self.model, self._policy, self._stopped = policy.model, policy, stopped
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,7 +94,8 @@ class Desk:
     """
 
     def __init__(self, file: InboxFile, inbox: Inbox, model: str, max_cost: float | None) -> None:
-        self._file, self._inbox, self._model = file, inbox, model
+        self._file, self._inbox = file, inbox
+        self._model = self.model(model)  # an unknown provider ends the command
         self._turn = threading.Lock()
         self._addresses = [each.address for each in file.inboxes(COMPLETED)]
         self._answered: dict[str, Conversation] = {}
@@ -112,7 +112,7 @@ class Desk:
         """What the page shows at first."""
         return {
             **self.inbox(self._inbox.address),
-            **self.model(self._model),
+            **self._model,
             "addresses": self._addresses,
             "operators": list(OPERATORS),
         }
@@ -262,8 +262,8 @@ def make_app(desk: Desk) -> Starlette:
     def call(method: Callable[..., Any]) -> Route:
         async def answer(request: Request) -> Response:
             try:
-                found = await run_in_threadpool(method, **await request.json())
-                return JSONResponse(_cleaned(found))
+                given = await request.json()
+                return JSONResponse(_cleaned(await run_in_threadpool(method, **given)))
             except Exception as error:  # noqa: BLE001 - a person reads it on the page
                 return JSONResponse(_plain(error))
 
@@ -326,12 +326,9 @@ def web(
     ] = False,
 ) -> None:
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
-    today = parse_day(as_of, "--as-of")
     with InboxFile(chosen_db(db), junk=junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        chosen = model or setting("model") or OFFLINE
-        _ = Model(chosen).notice  # an unknown provider ends the command
-        desk = Desk(file, opened, chosen, max_cost)
+        opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
+        desk = Desk(file, opened, model or setting("model") or OFFLINE, max_cost)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))
         except OSError as error:
