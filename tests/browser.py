@@ -1,4 +1,4 @@
-"""A real browser for pages on disk: the system's Chromium, driven by Playwright.
+"""A real browser, for pages on disk and on this machine: the system's Chromium and Playwright.
 
 `CHROMIUM` in the environment names another executable.
 """
@@ -41,17 +41,28 @@ class Visit:
     """A browser window: a page, the complaints of its console, and the addresses it fetched.
 
     `complaints` are console errors and warnings, uncaught exceptions and refusals by the page's
-    own policy; `fetched` leaves out the page itself and data: URLs.
+    own policy; `fetched` leaves out the page itself and data: URLs. With `loopback` the page may
+    fetch from servers on this machine, else from nowhere.
     """
 
     def __init__(
-        self, browser: Browser, *, width: int = 1280, height: int = 900, dark: bool = False
+        self,
+        browser: Browser,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        loopback: bool = False,
     ) -> None:
         self._context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
-            offline=True,
+            offline=not loopback,
+        )
+        self._context.route(
+            lambda url: not url.startswith(("http://127.0.0.1:", "file:", "data:")),
+            lambda route: route.abort(),
         )
         self._context.set_default_timeout(10_000)
         self.page: Page = self._context.new_page()

@@ -1,6 +1,7 @@
 """`ask`: one question about an inbox, one episode, one answer with its sources."""
 
 import asyncio
+import dataclasses
 import datetime as dt
 import re
 import sys
@@ -328,7 +329,9 @@ def answer_question(
     answered = Answered(question.question, trajectory, sources, run.trajectories)
     if answered.kind == "answer" or trajectory.error is not None:
         return answered
-    return answered._replace(passages=best_passages(opened, question))
+    # The question alone: what was said before would find the passages of then.
+    bare = dataclasses.replace(question, question=run.config["question"])
+    return answered._replace(passages=best_passages(opened, bare))
 
 
 def _in_words(call: AnsweredCall) -> str:
@@ -405,13 +408,13 @@ def _cited(email: Email) -> dict[str, Any]:
     }
 
 
-def what_it_took(trajectory: Trajectory) -> str:
-    """Turns, seconds, tokens and cost in one line."""
+def what_it_took(trajectory: Trajectory, began: float = STARTED) -> str:
+    """Turns, seconds, tokens and cost in one line; a person has waited since `began`."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
     parts = [plural(trajectory.rubric["turns"], "turn")]
     # All that a person waited for, what calls the model loaded too.
-    took = f"{time.monotonic() - STARTED:.2f} s" if asked_a_model else f"{seconds['total']:.2f} s"
+    took = f"{time.monotonic() - began:.2f} s" if asked_a_model else f"{seconds['total']:.2f} s"
     if asked_a_model:
         parts.append(f"{took} (model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s)")
         cached = usage["cached_prompt_tokens"]

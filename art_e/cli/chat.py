@@ -1,29 +1,20 @@
 """`chat`: a conversation about one inbox, in the terminal.
 
-Each question is a run of its own, as `art-e ask -c` makes it, so that runs can be listed, shown and
-rated. What mail and models say is untrusted text.
+What mail and models say is untrusted text.
 """
 
-import datetime as dt
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
 from typer import Option
 
-from art_e.cli.ask import (
-    Answered,
-    answer_question,
-    begin_run,
-    shown_source,
-    what_it_took,
-    why_no_answer,
-    with_talk,
-)
+from art_e.cli.ask import shown_source, why_no_answer
+from art_e.cli.conversation import COMPLETED, Conversation, policy_of
 from art_e.cli.mail import shown_email
-from art_e.cli.model_options import MaxCostOption, model_options, ready_policy
+from art_e.cli.model_options import MaxCostOption
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -34,19 +25,12 @@ from art_e.cli.options import (
     parse_day,
 )
 from art_e.cli.output import console, example, note, one_line, print_lines, text
-from art_e.cli.rate import rated
 from art_e.cli.trace import shown_turn
 from art_e.config import setting
-from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email
-from art_e.models.base import OFFLINE, Policy
+from art_e.models.base import OFFLINE
 from art_e.models.model import Model, full_name
-from art_e.question import Question
-from art_e.ratings import add_rating
-from art_e.runs import Run
 from art_e.storage import home
 from art_e.trajectory import exchanges
 
@@ -60,25 +44,15 @@ HELP = (
     "/new            forget what was said",
     "/quit           or Ctrl-D",
 )
-_COMPLETED = 500  # addresses, the owner's first
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @dataclass
-class Chat:
-    """The state of a conversation: the open inbox, the model, what was said, the last answer."""
+class Chat(Conversation):
+    """A conversation whose lines are questions, numbers of sources, and commands."""
 
-    file: InboxFile
-    inbox: Inbox
-    model: str
-    policy: Policy
-    today: dt.date | None
-    max_cost: float | None
-    talk: list[list[str]] = field(default_factory=list)
-    run: Run | None = None
-    answered: Answered | None = None
-    sources: list[Email] = field(default_factory=list)
+    max_cost: float | None = None
 
     def take(self, line: str) -> None:
         """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
@@ -93,7 +67,7 @@ class Chat:
                 "/bad": lambda right: self._rate("bad", right),
                 "/inbox": self._open,
                 "/model": self._choose,
-                "/new": lambda _: self._forget(),
+                "/new": lambda _: self.forget(),
                 "/quit": lambda _: _quit(),
             }
             if name not in commands:
@@ -105,35 +79,25 @@ class Chat:
             self._ask(line)
 
     def _ask(self, line: str) -> None:
-        own = Question("ask", with_talk(line, self.talk), self.inbox.address, self.today)
-        talk = (line, self.talk)
-        path = self.file.path
-        self.run = begin_run("ask", own, self.policy, path, DEFAULT_MAX_TURNS, None, None, talk)
         screen = console()
 
         def say(step: str) -> None:
             screen.print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
 
-        self.answered = answer_question(self.inbox, own, self.policy, self.run, say=say)
-        trajectory = self.answered.trajectory
-        without = why_no_answer(trajectory)
+        answered = self.ask(line, say)
+        without = why_no_answer(answered.trajectory)
         if without is not None:
             screen.print(text(f"no answer: {without}"), soft_wrap=True)
         else:
-            screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
-        passages = self.answered.passages
-        mails = [*self.answered.sources, *(each.email for each in passages)]
-        self.sources = list({each.message_id: each for each in mails}.values())
-        said = {each.email.message_id: each.text for each in passages}
+            screen.print(text((answered.trajectory.final_answer or "", "bold")), soft_wrap=True)
+        said = {each.email.message_id: each.text for each in answered.passages}
         for number, mail in enumerate(self.sources, start=1):
             screen.print(text((f"{number}", "bold")), shown_source(mail), soft_wrap=True)
-            if mail.message_id in said and mail not in self.answered.sources:
+            if mail.message_id in said and mail not in answered.sources:
                 screen.print(
                     text((f"    {one_line(said[mail.message_id])}", "italic")), soft_wrap=True
                 )
-        screen.print(text((what_it_took(trajectory), "dim")), soft_wrap=True)
-        answer = trajectory.final_answer or "(no answer was found)"
-        self.talk = [*self.talk, [line, answer]][-3:]
+        screen.print(text((self.took, "dim")), soft_wrap=True)
 
     def _show(self, number: int, *, whole: bool) -> None:
         if not 1 <= number <= len(self.sources):
@@ -142,38 +106,24 @@ class Chat:
         for each in self.inbox.thread(mail.message_id) if whole else [mail]:
             console().print(shown_email(each), soft_wrap=True)
 
-    def _last(self) -> tuple[Run, Answered]:
-        if self.run is None or self.answered is None:
-            raise UserError("nothing was asked yet")
-        return self.run, self.answered
-
     def _why(self) -> None:
-        _, answered = self._last()
+        _, answered = self.last()
         for number, exchange in enumerate(exchanges(answered.trajectory.messages), start=1):
             console().print(shown_turn(number, exchange), soft_wrap=True)
 
     def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
-        run, answered = self._last()
-        add_rating(rated(run, answered.trajectory, rating, right or None, []))
+        self.rate(rating, right)
         note(f"kept: {rating}{f', {one_line(right)} is right' if right else ''}")
 
     def _open(self, address: str) -> None:
         self.inbox = self.file.open_inbox(address, self.today)
-        self._forget()
+        self.forget()
         note(f"the inbox of {self.inbox.address}, {len(self.inbox):,} mails")
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        self.policy = _policy(model, self.max_cost)
-        self.model = model
+        self.policy = policy_of(model, self.max_cost)
         note(Model(model).notice or f"{model} answers")
-
-    def _forget(self) -> None:
-        self.talk, self.run, self.answered, self.sources = [], None, None, []
-
-
-def _policy(model: str, max_cost: float | None) -> Policy:
-    return ready_policy(Model(model), model_options(None, None, max_cost, "auto", 1))
 
 
 def _quit() -> None:
@@ -204,9 +154,10 @@ def chat(
     history.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        state = Chat(file, opened, chosen, _policy(chosen, max_cost), today, max_cost)
+        policy = policy_of(chosen, max_cost)
+        state = Chat(file, opened, policy, today, max_cost=max_cost)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
-        words += ["/bad", *(each.address for each in file.inboxes(_COMPLETED))]
+        words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(
             history=FileHistory(str(history)), completer=WordCompleter(words, sentence=False)
         )

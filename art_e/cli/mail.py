@@ -24,7 +24,7 @@ from art_e.cli.output import clean, console, example, note, one_line, plural, pr
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
-from art_e.inbox.query import OPERATORS, joined, parse_query
+from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ def search(
     # Words that begin with "-" are part of the query.
     if unknown := [each for each in given if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
-    query = parse_query(joined(given), today or dt.date.today())
-    if given and not (query.words or query.groups):
-        raise UserError("the search words hold no letter or digit: give words to look for")
+    query = searched_query(joined(given), today) if given else Query([], [])
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     searched = search_words(query.words)
@@ -193,6 +191,14 @@ def thread(
         console().print(shown_email(email), soft_wrap=True)
 
 
+def searched_query(text: str, today: dt.date | None) -> Query:
+    """The query that a person typed. Raises `UserError` for one that says nothing."""
+    query = parse_query(text, today or dt.date.today())
+    if not (query.words or query.groups):
+        raise UserError("the search words hold no letter or digit: give words to look for")
+    return query
+
+
 def _no_mail(message_id: str, address: str, as_of: str | None, db: Path | None) -> UserError:
     until = "" if as_of is None else f" up to {as_of}"
     return UserError(
@@ -268,9 +274,17 @@ def _shown_hit(number: int, hit: Hit, searched: list[str], in_thread: int) -> "T
 
 def _highlighted(snippet: str, searched: list[str]) -> "Text":
     shown = text(snippet)
-    wanted = set(stems(searched))
-    for match in re.finditer(r"[^\W_]+", snippet):
-        if stems([fold(match.group())])[0] in wanted:
-            shown.stylize("bold yellow", match.start(), match.end())
-    shown.highlight_words(filter(is_cjk, searched), "bold yellow")
+    for start, end in places_of(searched, snippet):
+        shown.stylize("bold yellow", start, end)
     return shown
+
+
+def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:
+    """Start and end of each word in a text that has a stem of the searched words."""
+    wanted = set(stems(searched))
+    found = list(re.finditer(r"[^\W_]+", where))
+    stemmed = stems([fold(each.group()) for each in found])
+    places = [each.span() for each, stem in zip(found, stemmed, strict=True) if stem in wanted]
+    # CJK has no words between spaces.
+    pairs = (re.finditer(re.escape(each), where) for each in searched if is_cjk(each))
+    return places + [each.span() for listed in pairs for each in listed]

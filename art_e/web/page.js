@@ -1,0 +1,376 @@
+// The page of art-e web. All that mail and models say becomes text nodes: nothing of it is markup.
+"use strict";
+
+const get = (id) => document.getElementById(id);
+const state = { inbox: "", model: "", talk: [], running: null, shown: 0 };
+const narrow = matchMedia("(max-width: 62rem)");
+
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null));
+  return node;
+}
+
+// A text with the places in `marks` marked. Places count characters as Python does.
+function marked(text, marks) {
+  const characters = Array.from(text);
+  const parts = [];
+  let at = 0;
+  for (const [start, end] of marks) {
+    parts.push(characters.slice(at, start).join(""));
+    parts.push(el("mark", {}, characters.slice(start, end).join("")));
+    at = end;
+  }
+  return [...parts, characters.slice(at).join("")];
+}
+
+async function post(path, fields, signal) {
+  let response;
+  try {
+    response = await fetch(path, { method: "POST", body: JSON.stringify(fields), signal });
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Error("art-e web has ended; start it again");
+  }
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return response;
+}
+
+async function call(name, fields = {}) {
+  const given = await (await post(`/call/${name}`, fields)).json();
+  if (given.error) throw new Error(given.error);
+  return given;
+}
+
+const complain = (error = { message: "" }) => { get("error").textContent = error.message; };
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+const mode = () => document.querySelector("[name=mode]:checked").value;
+
+// ---- Cards: the sources of an answer, and mails found.
+
+function card(mail, number, open, more = "") {
+  const quote = mail.snippet === undefined
+    ? mail.sentence && el("span", { class: "quote sentence", dir: "auto" }, el("mark", {}, mail.sentence))
+    : el("span", { class: "quote", dir: "auto" }, marked(mail.snippet, mail.marks));
+  const button = el("button", { type: "button", class: "card", onclick: () => open(button) },
+    el("span", { class: "number" }, `${number}`),
+    el("span", { class: "subject", dir: "auto" }, mail.subject || "(no subject)"),
+    el("span", { class: "date" }, mail.date.slice(0, 10)),
+    el("span", { class: "sender", dir: "auto" }, (mail.from || "(no sender)") + more),
+    quote || null);
+  return el("li", {}, button);
+}
+
+const cards = () => {
+  const inside = mode() === "search" ? get("found") : get("talk").lastElementChild;
+  return inside ? [...inside.querySelectorAll(".card")] : [];
+};
+
+function step(by) {
+  const all = cards();
+  const current = document.querySelector(".card[aria-current]");
+  const at = all.indexOf(all.includes(document.activeElement) ? document.activeElement : current);
+  const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
+  if (!next) return;
+  next.focus();
+  if (document.body.classList.contains("reading")) next.click();
+}
+
+// ---- A mail, beside the talk or over it.
+
+async function openMail(from, fields, whole = false) {
+  complain();
+  let given;
+  try {
+    given = await call("mail", { ...fields, whole });
+  } catch (error) {
+    return complain(error);
+  }
+  document.querySelector(".card[aria-current]")?.removeAttribute("aria-current");
+  from.setAttribute("aria-current", "true");
+  const pane = get("mail");
+  const again = (all) => () => openMail(from, fields, all);
+  const opened = given.mails.findIndex((each) => each.message_id === given.opened);
+  const bar = el("div", { class: "bar" },
+    el("span", { class: "title", dir: "auto" }, given.mails[opened].subject || "(no subject)"),
+    given.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
+      whole ? "This mail alone" : `Whole conversation (${given.size})`) || null,
+    el("button", { type: "button", class: "close", onclick: closeMail }, "Close"));
+  pane.replaceChildren(bar, ...given.mails.map(mailSection));
+  pane.hidden = false;
+  document.body.classList.add("reading");
+  covers();
+  pane.focus({ preventScroll: true });
+  const section = pane.querySelectorAll("section")[opened];
+  const mark = section.querySelector("mark");
+  pane.scrollTop = 0;
+  if (mark) mark.scrollIntoView({ block: "center" });
+  else if (whole) section.scrollIntoView();
+}
+
+function mailSection(mail) {
+  const lines = [
+    ["From", mail.from], ["To", mail.to.join(", ")], ["Cc", mail.cc.join(", ")],
+    ["Bcc", mail.bcc.join(", ")], ["Date", mail.date.replace("T", " ")],
+    ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attached.join(", ")],
+  ].filter(([, value]) => value);
+  return el("section", {},
+    el("h2", { dir: "auto" }, mail.subject || "(no subject)"),
+    el("dl", {}, lines.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, value)])),
+    el("div", { class: "body", dir: "auto" }, marked(mail.body, mail.marks)));
+}
+
+function closeMail() {
+  get("mail").hidden = true;
+  document.body.classList.remove("reading");
+  covers();
+  const from = document.querySelector(".card[aria-current]");
+  from?.removeAttribute("aria-current");
+  from?.focus();
+}
+
+// On a phone the mail covers the page, whose fields can't be reached then.
+function covers() {
+  const over = narrow.matches && !get("mail").hidden;
+  for (const each of [document.querySelector("header"), document.querySelector("main")]) each.inert = over;
+}
+
+// ---- Questions.
+
+async function ask(question) {
+  const { inbox, model, talk } = state;
+  const stop = new AbortController();
+  const steps = el("ol", { class: "steps" });
+  const entry = el("article", { class: "running" }, el("h2", { dir: "auto" }, question), steps);
+  get("talk").append(entry);
+  entry.scrollIntoView({ block: "start" });
+  running(stop);
+  try {
+    const response = await post("/ask", { question, inbox, model, talk }, stop.signal);
+    for await (const event of lines(response)) {
+      if (event.error) throw new Error(event.error);
+      if (event.answer) {
+        if (stop === state.running) state.talk = event.answer.talk;
+        showAnswer(entry, steps, event.answer, inbox);
+      } else {
+        steps.append(el("li", {}, event.step));
+      }
+    }
+  } catch (error) {
+    const stopped = error.name === "AbortError";
+    entry.append(el("p", { class: stopped ? "quiet" : "fault" }, stopped ? "Stopped." : error.message));
+  }
+  entry.classList.remove("running");
+  if (stop === state.running) running(null);
+}
+
+async function* lines(response) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (const reader = response.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = parts.pop();
+    for (const part of parts) yield JSON.parse(part);
+  }
+}
+
+function running(stop) {
+  state.running = stop;
+  showMode();
+}
+
+function showAnswer(entry, steps, answer, inbox) {
+  const text = answer.kind === "none" ? "I don\u2019t know" : answer.answer;
+  const labels = { answer: "Sources", passages: "Best passages; no model was asked", none: "Best passages" };
+  const folded = el("details", {}, el("summary", {}, answer.took), steps);
+  entry.append(
+    el("p", { class: `answer ${answer.kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
+  if (answer.kind === "none") entry.append(el("p", { class: "quiet why" }, `${capital(answer.without)}.`));
+  entry.append(el("p", { class: "label" }, answer.sources.length ? labels[answer.kind] : "No source was given."),
+    el("ol", { class: "cards" }, answer.sources.map((mail, place) => card(mail, place + 1, (from) =>
+      openMail(from, { inbox, message_id: mail.message_id, sentence: mail.sentence })))),
+    el("div", { class: "after" }, folded, ...ratings(answer.run)));
+}
+
+function ratings(run) {
+  const place = el("span", { role: "status", class: "quiet" });
+  const buttons = ["good", "bad"].map((name) => el("button", { type: "button", class: name, onclick: () =>
+    name === "good" ? rate("good", "") : ask() }, name === "good" ? "Good" : "Bad"));
+  const right = el("input", { "aria-label": "What is right?", placeholder: "What is right? (may stay empty)", maxlength: 10000 });
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); rate("bad", right.value); } },
+    right, el("button", { class: "main" }, "Save"));
+  form.hidden = true;
+  const ask = () => { form.hidden = false; right.focus(); };
+  const rate = async (rating, what) => {
+    try {
+      await call("rate", { run, rating, right: what });
+      form.hidden = true;
+      place.textContent = rating === "good" || !what.trim() ? `Kept: ${rating}` : `Kept: bad, ${what.trim()} is right`;
+    } catch (error) {
+      place.textContent = error.message;
+    }
+  };
+  return [...buttons, place, form];
+}
+
+// ---- Search.
+
+async function search(query) {
+  const number = ++state.shown;
+  const { inbox } = state;
+  const { hits, words, junk } = await call("search", { inbox, query });
+  if (number !== state.shown) return; // a later search has begun
+  const thread = (hit) => (hit.thread > 1 ? `  \u00b7  ${hit.thread} mails` : "");
+  get("found").replaceChildren(
+    el("p", { class: "label" }, hits.length ? `${hits.length === 30 ? "The best " : ""}${hits.length} ${hits.length === 1 ? "mail" : "mails"}` : "No mail matches; try other words or fewer filters."),
+    el("ol", { class: "cards" }, hits.map((hit, place) => card(hit, place + 1, (from) =>
+      openMail(from, { inbox, message_id: hit.message_id, words, junk }), thread(hit)))));
+  showMode();
+  scrollTo(0, 0);
+}
+
+// ---- The box, the bar and the keys.
+
+function showMode() {
+  const searching = mode() === "search";
+  get("talk").hidden = searching;
+  get("found").hidden = !searching;
+  const empty = !(searching ? get("found") : get("talk")).hasChildNodes();
+  document.body.classList.toggle("empty", empty);
+  const stops = !searching && state.running !== null;
+  get("go").textContent = searching ? "Search" : stops ? "Stop" : "Ask";
+  get("line").setAttribute("aria-label", searching ? "Search" : "Question");
+  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk.length ? "Ask a follow-up" : "Ask about your mail";
+  get("greeting").textContent = searching ? "What are you looking for?" : "What do you want to know?";
+}
+
+function choose(name) {
+  document.querySelector(`[name=mode][value=${name}]`).checked = true;
+  complain();
+  showMode();
+  get("line").focus();
+  get("line").select();
+}
+
+async function submit() {
+  const line = get("line").value.trim();
+  complain();
+  if (mode() === "ask" && state.running) return state.running.abort();
+  if (!line) return;
+  try {
+    if (mode() === "search") return await search(line);
+    get("line").value = "";
+    const asked = ask(line);
+    showMode();
+    await asked;
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function forget() {
+  const before = state.running;
+  state.running = null;
+  before?.abort();
+  state.talk = [];
+  get("talk").replaceChildren();
+  get("found").replaceChildren();
+  if (!get("mail").hidden) closeMail();
+  choose("ask");
+}
+
+function showInbox(given) {
+  state.inbox = get("inbox").value = given.inbox;
+  const until = given.as_of ? ` up to ${given.as_of}` : "";
+  get("about").textContent = `${given.inbox}, ${given.mails.toLocaleString("en-US")} mails${until}`;
+}
+
+function showModel(given) {
+  state.model = given.model;
+  get("notice").textContent = capital(given.notice);
+}
+
+async function change(field, name, show) {
+  complain();
+  try {
+    show(await call(name, { [name]: field.value }));
+    forget();
+  } catch (error) {
+    field.value = state[name];
+    complain(error);
+  }
+}
+
+function option(model, first = "") {
+  const attributes = { value: model, disabled: first ? "" : null };
+  return el("option", attributes, first ? `${model} (first: ${first})` : model);
+}
+
+const KEYS = {
+  "/": () => choose("search"),
+  a: () => choose("ask"),
+  j: () => step(1),
+  k: () => step(-1),
+  t: () => get("mail").querySelector(".thread")?.click(),
+  "?": () => get("keys").showModal(),
+};
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || get("keys").open) return;
+  const field = event.target.closest?.("input:not([type=radio]), select, textarea");
+  const { key } = event;
+  if (key === "Escape") {
+    if (!get("mail").hidden) closeMail();
+    else if (field) field.blur();
+  } else if (event.target === get("line") && key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    // A running question is stopped by its button alone.
+    if (mode() === "search" || !state.running) submit();
+  } else if (field) {
+    return;
+  } else if (Object.hasOwn(KEYS, key)) {
+    event.preventDefault();
+    KEYS[key]();
+  } else if (/^[1-9]$/.test(key)) {
+    cards()[key - 1]?.click();
+  } else if ((key === "ArrowDown" || key === "ArrowUp") && event.target.matches?.(".card")) {
+    event.preventDefault();
+    step(key === "ArrowDown" ? 1 : -1);
+  }
+}
+
+async function start() {
+  document.addEventListener("keydown", pressed);
+  narrow.addEventListener("change", covers);
+  get("box").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+  // By mouse the box is next; by the arrow keys the other choice may be.
+  for (const each of document.getElementsByName("mode")) {
+    each.addEventListener("change", () => { complain(); showMode(); });
+    each.parentNode.addEventListener("click", (event) => event.detail && get("line").focus());
+  }
+  get("new").addEventListener("click", forget);
+  get("help").addEventListener("click", KEYS["?"]);
+  get("inbox").addEventListener("change", () => change(get("inbox"), "inbox", showInbox));
+  get("inbox").addEventListener("focus", () => get("inbox").select());
+  get("model").addEventListener("change", () => change(get("model"), "model", showModel));
+  showMode();
+  try {
+    const given = await call("start");
+    showInbox(given);
+    showModel(given);
+    get("model").append(option(given.model));
+    get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
+    get("operators").textContent = given.operators.map((each) => `${each}:`).join(" ");
+    const models = (await call("models")).filter((each) => each.model !== state.model);
+    get("model").append(...models.map((each) => option(each.model, each.first)));
+  } catch (error) {
+    complain(error);
+  }
+}
+
+start();

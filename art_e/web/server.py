@@ -1,0 +1,349 @@
+"""`art-e web`: the page on which people ask their own mail, for one browser on this machine.
+
+    art-e web --inbox me@example.com
+
+The page sends JSON and gets JSON; a question gets one line of JSON for each step and one for the
+answer. What mail and models say leaves here cleaned, and the page shows it as text.
+"""
+
+import asyncio
+import json
+import re
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+import uvicorn
+from pydantic import Field, ValidationError, validate_call
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from typer import Option
+
+from art_e.cli.ask import why_no_answer
+from art_e.cli.conversation import COMPLETED, Conversation, policy_of, supporting_sentence
+from art_e.cli.doctor import model_checks
+from art_e.cli.mail import places_of, searched_query
+from art_e.cli.model_options import MaxCostOption
+from art_e.cli.options import (
+    AllOption,
+    AsOfOption,
+    DbOption,
+    InboxOption,
+    chosen_address,
+    chosen_db,
+    parse_day,
+)
+from art_e.cli.output import clean, example, note, one_line, print_line
+from art_e.config import setting
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
+from art_e.inbox.query import OPERATORS
+from art_e.inbox.tokenizer import search_words
+from art_e.message import ChatMessage
+from art_e.models.base import OFFLINE, Policy, PolicyStep
+from art_e.models.model import Model, full_name
+from art_e.models.nearby import nearby
+from art_e.privacy import redact
+from art_e.web.guard import LOOPBACK, Guard
+
+_HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
+# As ingest notes them.
+_ATTACHED = re.compile(r"^\[Attachment: ([^\n]*) \([^\n()]*\)\]", re.MULTILINE)
+
+Words = Annotated[str, Field(max_length=10_000)]
+
+
+class Stoppable:
+    """A policy whose call, and with it the episode, is cancelled once `stopped` is true."""
+
+    def __init__(self, policy: Policy, stopped: Callable[[], bool]) -> None:
+        self.model, self._policy, self._stopped = policy.model, policy, stopped
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Sampling settings, as trajectories record them."""
+        return self._policy.settings
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The next message of the policy."""
+        call = asyncio.ensure_future(self._policy.act(messages, tools))
+        while not call.done():
+            if self._stopped():
+                call.cancel()
+            await asyncio.wait([call], timeout=0.1)
+        return call.result()
+
+
+class Desk:
+    """What the page can ask for. Each method takes what the page sends, and returns JSON.
+
+    Its threads share the file, which gives each of them a cursor of its own. Questions take turns,
+    and nothing else waits for them.
+    """
+
+    def __init__(self, file: InboxFile, inbox: Inbox, model: str, max_cost: float | None) -> None:
+        self._file, self._inbox = file, inbox
+        self._model = self.model(model)  # an unknown provider ends the command
+        self._turn = threading.Lock()
+        self._addresses = [each.address for each in file.inboxes(COMPLETED)]
+        self._answered: dict[str, Conversation] = {}
+        self._policy = cache(lambda model: policy_of(model, max_cost))
+        with_junk = cache(lambda: InboxFile(file.path, junk=True))
+        self._opened = lru_cache(8)(
+            lambda address, junk=False: (with_junk() if junk else file).open_inbox(
+                address, inbox.as_of
+            )
+        )
+
+    @validate_call
+    def start(self) -> dict[str, Any]:
+        """What the page shows at first."""
+        return {
+            **self.inbox(self._inbox.address),
+            **self._model,
+            "addresses": self._addresses,
+            "operators": list(OPERATORS),
+        }
+
+    @validate_call
+    def inbox(self, inbox: Words) -> dict[str, Any]:
+        """An inbox by its address."""
+        opened = self._opened(inbox.strip().lower())
+        return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
+
+    @validate_call
+    def models(self) -> list[dict[str, Any]]:
+        """The models that can be asked from here, and what others at hand need first."""
+        ready = [each.name for each in model_checks(online=False) if each.state == "ok"]
+        hosted = [each.removeprefix("model ") for each in ready if "local:" not in each]
+        near = {each.model: each.export for each in nearby()}
+        names = {OFFLINE: "", **dict.fromkeys(hosted, ""), **near}
+        return [{"model": name, "first": first} for name, first in names.items()]
+
+    @validate_call
+    def model(self, model: Words) -> dict[str, Any]:
+        """A model by its name, and where mail text goes if it is asked."""
+        name = full_name(model)
+        passages = "no model: the best passages, and nothing leaves this machine"
+        stays = passages if name == OFFLINE else "mail text stays in this process"
+        return {"model": name, "notice": Model(name).notice or stays}
+
+    @validate_call
+    def search(self, inbox: Words, query: Words) -> dict[str, Any]:
+        """The mails that match, with the places of the words that were searched."""
+        parsed = searched_query(query, self._inbox.as_of)
+        opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
+        hits = opened.search(parsed.words, query=parsed, max_results=_HITS)
+        sizes = opened.thread_sizes([hit.message_id for hit in hits])
+        shown = [
+            {**hit.to_json(), "thread": size, "marks": places_of(words, clean(hit.snippet))}
+            for hit, size in zip(hits, sizes, strict=True)
+        ]
+        return {"hits": shown, "words": words, "junk": parsed.junk}
+
+    @validate_call
+    def mail(
+        self,
+        inbox: Words,
+        message_id: Words,
+        whole: bool,
+        sentence: Words = "",
+        words: list[Words] = [],  # noqa: B006 - never changed
+        junk: bool = False,
+    ) -> dict[str, Any]:
+        """A mail, or its `whole` conversation, with the sentence or else the words marked."""
+        opened = self._opened(inbox, junk)
+        if (email := opened.read(message_id)) is None:
+            raise UserError(f"that mail is not in the inbox of {inbox}")
+        mails = opened.thread(email.message_id) if whole else [email]
+        [size] = opened.thread_sizes([email.message_id])
+        shown = [_shown_mail(each, sentence if each == email else "", words) for each in mails]
+        return {"mails": shown, "size": size, "opened": email.message_id}
+
+    @validate_call
+    def ask(
+        self,
+        question: Words,
+        inbox: Words,
+        model: Words,
+        talk: Annotated[list[list[Words]], Field(max_length=3)],
+        tell: Callable[[dict[str, Any]], None],
+        stopped: Callable[[], bool],
+    ) -> dict[str, Any]:
+        """The answer to a question that follows a `talk`; `tell` gets the steps."""
+        if not re.search(r"\w", question):
+            raise UserError("the question is empty; type one")
+        if self._turn.locked():
+            tell({"step": "waiting for another question to end"})
+        with self._turn:
+            if model != OFFLINE:
+                tell({"step": f"loading what calls {model}"})
+            policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
+            conversation = Conversation(self._file, opened, policy, opened.as_of, talk)
+            answered = conversation.ask(question, lambda step: tell({"step": step}))
+        run, trajectory = conversation.last()[0], answered.trajectory
+        self._answered[run.id] = conversation
+        said = {each.email.message_id: each.text for each in answered.passages}
+        answer = trajectory.final_answer or ""
+        sources = []
+        for email in conversation.sources:
+            sentence = said.get(email.message_id) or supporting_sentence(email, question, answer)
+            sources.append({**email.to_json(), "body": "", "sentence": sentence or ""})
+        without = why_no_answer(trajectory)
+        if trajectory.error is not None:
+            without = f"{without}: {redact(trajectory.error['message'])}"
+        return {
+            "run": run.id,
+            "kind": answered.kind,
+            "answer": answer,
+            "without": without,
+            "sources": sources,
+            "took": conversation.took,
+            "talk": conversation.talk,
+        }
+
+    @validate_call
+    def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
+        """Keep a rating of an answer."""
+        if run not in self._answered:
+            raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
+        self._answered[run].rate(rating, right.strip())
+        return {"kept": rating}
+
+
+def _shown_mail(email: Email, sentence: str, words: list[str]) -> dict[str, Any]:
+    body = clean(email.body)
+    # As `split_sentences` has joined it: lines, and the marks of quoted ones.
+    pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
+    found = re.search(pattern, body) if pattern else None
+    marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
+    return {**email.to_json(), "body": body, "marks": marks, "attached": _ATTACHED.findall(body)}
+
+
+def _cleaned(value: Any) -> Any:
+    """JSON with its texts cleaned; ids stay as the file has them."""
+    if isinstance(value, dict):
+        return {key: v if key == "message_id" else _cleaned(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
+def _plain(error: Exception) -> dict[str, Any]:
+    """An error as one line for the page."""
+    if isinstance(error, UserError):
+        return {"error": one_line(str(error))}
+    if isinstance(error, ValidationError | json.JSONDecodeError):
+        return {"error": "the page sent what can't be read; reload it"}
+    return {"error": one_line(f"internal error: {redact(f'{type(error).__name__}: {error}')}")}
+
+
+def make_app(desk: Desk) -> Starlette:
+    """The page and what it asks for, as an app without any guard."""
+    methods: tuple[Callable[..., Any], ...]
+    methods = (desk.start, desk.inbox, desk.models, desk.model, desk.search, desk.mail, desk.rate)
+
+    def file(name: str) -> Route:
+        path = Path(__file__).with_name(name)
+        return Route(f"/{name.removeprefix('page.html')}", lambda _: FileResponse(path))
+
+    def call(method: Callable[..., Any]) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                given = await request.json()
+                return JSONResponse(_cleaned(await run_in_threadpool(method, **given)))
+            except Exception as error:  # noqa: BLE001 - a person reads it on the page
+                return JSONResponse(_plain(error))
+
+        return Route(f"/call/{method.__name__}", answer, methods=["POST"])
+
+    async def ask(request: Request) -> Response:
+        return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
+
+    files = [file(name) for name in ("page.html", "page.css", "page.js")]
+    return Starlette(routes=[*files, *map(call, methods), Route("/ask", ask, methods=["POST"])])
+
+
+async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
+    """The steps of a question and its answer, a line each. It stops when the page goes away."""
+    loop, stopped = asyncio.get_running_loop(), threading.Event()
+    events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def tell(event: dict[str, Any]) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+    def work() -> None:
+        try:
+            tell({"answer": desk.ask(**json.loads(given), tell=tell, stopped=stopped.is_set)})
+        except asyncio.CancelledError:
+            tell({"error": "stopped"})
+        except Exception as error:  # noqa: BLE001 - a person reads it on the page
+            tell(_plain(error))
+
+    # No daemon: Python's end would cut it off within DuckDB, and abort.
+    threading.Thread(target=work).start()
+    try:
+        event: dict[str, Any] = {}
+        while not event.keys() & {"answer", "error"}:
+            event = await events.get()
+            yield json.dumps(_cleaned(event)) + "\n"
+    finally:
+        stopped.set()
+
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
+def web(
+    inbox: InboxOption = None,
+    model: Annotated[
+        str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
+    ] = None,
+    as_of: AsOfOption = None,
+    junk: AllOption = False,
+    max_cost: MaxCostOption = None,
+    db: DbOption = None,
+    port: Annotated[
+        int | None,
+        Option(metavar="PORT", min=1, max=65_535, help="Port to listen on [default: a free one]."),
+    ] = None,
+    no_browser: Annotated[
+        bool, Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+) -> None:
+    """Ask and search an inbox on a page in the browser, until Ctrl-C."""
+    with InboxFile(chosen_db(db), junk=junk) as file:
+        opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
+        desk = Desk(file, opened, model or setting("model") or OFFLINE, max_cost)
+        try:
+            listening = socket.create_server((LOOPBACK, port or 0))
+        except OSError as error:
+            how = f"can't listen on port {port}: {error.strerror}; choose another with --port"
+            raise UserError(how) from None
+        with listening:
+            guard = Guard(make_app(desk), listening.getsockname()[1])
+            print_line(guard.address)
+            sys.stdout.flush()
+            note("opens once, in one browser on this machine; Ctrl-C ends it")
+            if sys.stdout.isatty() and not no_browser:
+                # Some browsers return only when they end.
+                threading.Thread(target=webbrowser.open, args=[guard.address], daemon=True).start()
+            # Without a log: it would hold the token.
+            quiet: dict[str, Any] = {"log_config": None, "log_level": "critical"}
+            quiet |= {"access_log": False, "server_header": False}
+            config = uvicorn.Config(guard, lifespan="off", timeout_graceful_shutdown=1, **quiet)
+            uvicorn.Server(config).run([listening])

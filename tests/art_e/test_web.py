@@ -1,0 +1,374 @@
+"""`art-e web`: who may enter, what is served, and the page in a real browser."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from art_e.ratings import read_ratings
+from art_e.web.guard import HEADERS
+from tests.browser import Visit, running_browser
+from tests.builders import WAIT_S, answer, make_inbox, raw, read, search
+from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error
+from tests.provider import NEVER_S, Provider, says
+
+EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
+QUESTION = "When does the warehouse lease end?"
+# What calls a model takes seconds to load where others use the cores too.
+expect.set_options(timeout=1000 * WAIT_S)
+
+
+@contextmanager
+def served(db: Path, home: Path, *options: str) -> Iterator[str]:
+    """Runs `art-e web`; the address that it printed."""
+    command = [sys.executable, "-m", "art_e", "web", "--db", str(db), *options]
+    environment = {**os.environ, "ART_E_HOME": str(home)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            assert process.wait(WAIT_S) == -signal.SIGTERM
+
+
+class Client(httpx.Client):
+    """A browser that has opened the address, without its page."""
+
+    def __init__(self, address: str) -> None:
+        self.home = address.partition("/?")[0]
+        super().__init__(base_url=self.home, timeout=WAIT_S, trust_env=False)
+        assert self.get(address).status_code == 303
+
+    def call(self, name: str, **fields: Any) -> Any:
+        """What the server returns to its page."""
+        return self.post(f"/call/{name}", json=fields, headers={"Origin": self.home}).json()
+
+    def read(self, inbox: str, message_id: str) -> Any:
+        return self.call("mail", inbox=inbox, message_id=message_id, whole=True)
+
+
+@pytest.fixture
+def client(owned_db: Path, home: Path) -> Iterator[Client]:
+    until = ("--as-of", "2001-05-01")
+    with served(owned_db, home, *until) as address, closing(Client(address)) as entered:
+        yield entered
+
+
+# ---- Who may enter.
+
+
+def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) -> None:
+    with served(owned_db, home) as address, httpx.Client(trust_env=False) as first:
+        page = address.partition("?")[0]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", page)
+        assert first.get(page).status_code == 403
+        assert first.get(f"{page}?token=wrong").status_code == 403
+        entered = first.get(address)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        cookie = entered.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        assert first.get(page).status_code == 200
+        refused = httpx.get(address, trust_env=False)
+        assert refused.status_code == 403
+        assert "art-e web" in refused.text and refused.text.count("\n") == 1
+
+
+def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None:
+    port = client.home.rpartition(":")[2]
+    fields = {"inbox": ANN, "query": "lease"}
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.evil:{port}"):
+        assert client.get("/", headers={"Host": host}).status_code == 403
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", client.home + "0"):
+        posted = client.post("/call/search", json=fields, headers={"Origin": origin})
+        assert posted.status_code == 403
+    assert client.post("/call/search", json=fields).status_code == 403
+    headers = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
+    assert "hits" in client.post("/call/search", json=fields, headers=headers).json()
+
+
+def test_every_response_has_the_headers(client: Client) -> None:
+    origin = {"Origin": client.home}
+    responses = [
+        *(client.get(each) for each in ("/", "/page.js", "/page.css", "/nothing", "/ask", "/a/b")),
+        client.get("/", headers={"Host": "evil.example"}),
+        client.post("/call/start", json={}, headers=origin),
+        client.post("/call/nothing", json={}, headers=origin),
+        client.post("/ask", content=b"no JSON", headers=origin),
+        client.post("/ask", content=b"{}"),
+        httpx.get(client.home, trust_env=False),
+    ]
+    codes = [each.status_code for each in responses]
+    assert codes == [200, 200, 200, 404, 405, 404, 403, 200, 404, 200, 403, 403]
+    for response in responses:
+        assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
+    assert sum(len(each.content) for each in responses[:3]) < 60_000
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_it_while_a_question_runs(
+    owned_db: Path, process: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(lambda _: says("late", delay_s=NEVER_S)) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        running = process("web", "--db", owned_db, "--model", "o3")
+        assert running.stdout is not None
+        fields = {"question": QUESTION, "inbox": ANN, "model": "openai/o3", "talk": []}
+        with (
+            closing(Client(running.stdout.readline().strip())) as client,
+            client.stream("POST", "/ask", json=fields, headers={"Origin": client.home}) as steps,
+        ):
+            assert any("waiting for openai/o3" in line for line in steps.iter_lines())
+            running.send_signal(signal.SIGINT)
+            _, stderr = running.communicate(timeout=WAIT_S)
+    assert running.returncode == 130, stderr
+    assert "Traceback" not in stderr and "token" not in stderr
+
+
+def test_a_port_that_is_taken(art_e: Run, owned_db: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = the_error(art_e("web", "--db", owned_db, "--port", port))
+    assert f"can't listen on port {port}" in error and "--port" in error
+
+
+# ---- What is served.
+
+
+def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
+    assert "March 31" in client.read(ANN, LEASE_ID)["mails"][0]["body"]
+    for inbox, message_id in ((ANN, "<lease.2@harbor.example>"), (BOB, HOSTILE_ID), (ANN, "<no>")):
+        [error] = client.read(inbox, message_id).values()
+        assert error == f"that mail is not in the inbox of {inbox}"
+    found = client.call("search", inbox=ANN, query="lease OR lunch")["hits"]
+    assert {each["message_id"] for each in found} == {LEASE_ID, "<lunch.1@harbor.example>"}
+    assert client.call("inbox", inbox=BOB)["as_of"] == "2001-05-01"
+
+
+def test_hostile_mail_is_cleaned(client: Client) -> None:
+    [hit] = client.call("search", inbox=ANN, query="zebra")["hits"]
+    [mail] = client.read(ANN, HOSTILE_ID)["mails"]
+    assert "The prize code is 7781." in mail["body"]
+    assert_safe("".join(map(str, [*hit.values(), *mail.values()])))
+
+
+def test_errors_are_one_line(client: Client) -> None:
+    ask = {"Origin": client.home}
+    errors = {
+        "there is no operator foo:": client.call("search", inbox=ANN, query="lease foo:bar"),
+        "no inbox 'nobody@x.example'": client.call("inbox", inbox="nobody@x.example"),
+        "no letter or digit": client.call("search", inbox=ANN, query="..."),
+        "reload it": client.call("search", inbox=ANN),
+        "nobody/x": client.call("model", model="nobody/x"),
+        "an earlier art-e web": client.call("rate", run="none", rating="good", right=""),
+        "can't be read": client.post("/ask", content=b"{}", headers=ask).json(),
+    }
+    for part, given in errors.items():
+        assert part in given["error"] and not re.search("\n|internal error", given["error"])
+
+
+# ---- The page.
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@contextmanager
+def visiting(
+    browser: Browser, db: Path, home: Path, *options: str, **window: Any
+) -> Iterator[Page]:
+    """Opens the page; by the end it may not have complained, or fetched from elsewhere."""
+    with (
+        served(db, home, *options) as address,
+        closing(Visit(browser, loopback=True, **window)) as v,
+    ):
+        v.page.goto(address)
+        expect(v.page.locator("#about")).to_contain_text("mails")
+        yield v.page
+        assert v.complaints == []
+        assert {each.rpartition(":")[0] for each in v.fetched} == {"http://127.0.0.1"}
+
+
+def ask(page: Page, question: str, box: str = "Question") -> None:
+    page.get_by_role("textbox", name=box).fill(question)
+    page.keyboard.press("Enter")
+
+
+FOUND = answer("It ends on March 31, 2002", LEASE_ID)
+SCRIPT = [
+    says(None, search("warehouse", "lease")), says(None, read("m2")), says(None, FOUND),
+    says(None, answer("Bob", LEASE_ID)), says("too late", delay_s=NEVER_S),
+    says(None, answer(None)), says(None, FOUND),
+]  # fmt: skip
+
+
+def test_a_conversation(
+    browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ART_E_HOME", str(home))
+    with Provider(SCRIPT) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        with visiting(browser, owned_db, home, "--model", "o3") as page:
+            expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
+            ask(page, QUESTION)
+            entries = page.locator("article")
+            expect(entries.locator(".answer")).to_have_text("It ends on March 31, 2002")
+            expect(entries.locator("summary")).to_contain_text("3 turns, ")
+            entries.locator("summary").click()
+            expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')
+            # The source opens with its sentence marked, then its conversation.
+            page.get_by_role("button", name="Warehouse lease").click()
+            mail = page.get_by_role("complementary")
+            expect(mail.locator("mark")).to_have_text("The warehouse lease ends on March 31, 2002.")
+            expect(mail).to_contain_text("Bob Berg <bob@harbor.example>")
+            entries.get_by_role("button", name="Good").click()
+            expect(entries.get_by_role("status")).to_have_text("Kept: good")
+            # A follow-up knows what was said; a bad answer is put right.
+            ask(page, "Who said so?")
+            second = entries.nth(1)
+            second.get_by_role("button", name="Bad").click()
+            second.get_by_role("textbox").fill("Ann")
+            page.keyboard.press("Enter")
+            expect(second.get_by_role("status")).to_have_text("Kept: bad, Ann is right")
+            # While a question runs, search works; the button stops the question.
+            ask(page, "Something slow")
+            expect(entries.nth(2).locator(".steps")).to_contain_text("waiting for openai/o3")
+            page.get_by_text("Search", exact=True).first.click()
+            ask(page, "noodles", "Search")
+            expect(page.locator("#found mark")).to_have_text("Noodles")
+            page.get_by_text("Ask", exact=True).first.click()
+            page.get_by_role("button", name="Stop").click()
+            expect(entries.nth(2)).to_contain_text("Stopped.")
+            ask(page, "And the weather?")
+            expect(entries.nth(3).locator(".answer")).to_have_text("I don’t know")
+            page.get_by_role("button", name="New conversation").click()
+            expect(entries).to_have_count(0)
+            ask(page, QUESTION)
+            expect(entries.locator(".answer")).to_have_text("It ends on March 31, 2002")
+        asked = [each.messages[1]["content"] for each in provider.requests]
+    follow_up = next(each for each in asked if each.endswith("now: Who said so?"))
+    assert f"Question: {QUESTION}\nAnswer: It ends on March 31, 2002" in follow_up
+    assert asked[-1] == QUESTION
+    given = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
+    assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
+
+
+def test_by_keyboard_alone(
+    browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-nobody-uses")
+    with visiting(browser, owned_db, home) as page:
+        keys, mail = page.keyboard, page.get_by_role("complementary")
+        expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
+        keys.type(f"{QUESTION}\n")
+        expect(page.locator("article .label")).to_contain_text("Best passages")
+        expect(page.locator("article .answer")).to_contain_text("lease ends on")
+        keys.press("Escape")
+        keys.type("1")
+        expect(mail.locator("mark")).to_contain_text("lease ends on")
+        first = mail.locator("h2").inner_text()
+        keys.type("j")
+        expect(mail.locator("h2")).not_to_have_text(first)
+        keys.press("Escape")
+        expect(mail).to_be_hidden()
+        expect(page.locator(".card:focus")).to_have_count(1)
+        keys.type("/lease foo:bar\n")
+        expect(page.get_by_role("alert")).to_contain_text("there is no operator foo:")
+        keys.press("Escape")
+        keys.type("/landlord from:bob\n")
+        card = page.locator("#found .card")
+        for part in ("2001-06-01", "Bob Berg", "Warehouse lease, again", "landlord"):
+            expect(card).to_contain_text(part)
+        expect(page.get_by_role("alert")).to_be_empty()
+        keys.press("Escape")
+        keys.type("1")
+        expect(mail.locator("mark")).to_have_text("landlord")
+        keys.press("Escape")
+        keys.type("?")
+        expect(page.get_by_role("dialog")).to_contain_text("older_than:")
+        keys.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        box = page.get_by_role("combobox", name="Inbox")
+        assert page.locator("#addresses option").first.get_attribute("value") == ANN
+        box.fill("nobody@x.example")
+        box.press("Tab")
+        expect(page.get_by_role("alert")).to_contain_text("no inbox 'nobody@x.example'")
+        expect(box).to_have_value(ANN)
+        box.fill(BOB)
+        box.press("Tab")
+        expect(page.locator("#about")).to_contain_text(BOB)
+        expect(page.locator("article")).to_have_count(0)
+        page.get_by_role("combobox", name="Model").select_option("gemini/gemini-2.5-pro")
+        expect(page.locator("#notice")).to_contain_text("goes to generativelanguage.googleapis.com")
+
+
+# Of each text that shows, its contrast, with a shade only where colours are opaque.
+CONTRASTS = """() => {
+  const rgb = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const opaque = (node) => (rgb(getComputedStyle(node).backgroundColor)[3] ?? 1) === 1;
+  const back = (node) => (opaque(node) ? getComputedStyle(node).backgroundColor : back(node.parentElement));
+  const light = (colour) => rgb(colour).slice(0, 3).map((each) => each / 255)
+    .map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0.05);
+  const shows = (node) => node.checkVisibility() && (node.value ||
+    [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim()));
+  return [...document.querySelectorAll('body *')].filter(shows).map((node) => {
+    const lights = [light(getComputedStyle(node).color), light(back(node))];
+    return [Math.max(...lights) / Math.min(...lights), node.outerHTML.slice(0, 80)];
+  });
+}"""  # noqa: E501
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_it_fits_and_can_be_read(
+    browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool
+) -> None:
+    """With a mail that would do something, were it markup, and words with nowhere to break."""
+    file = "v" * 80
+    body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n[Attachment: {file}.pdf (x/y)]\n"
+    reply = {"subject": f"Re: Zebra {EVIL}", "date": "Tue, 7 Jan 2020 09:00:00 +0000"}
+    headers: dict[str, Any] = {"sender": f"Bob Berg <{BOB}>", "to": ANN, "body": body}
+    mails = [raw("<1@x>", subject=f"Zebra {EVIL}", **headers), raw("<2@x>", **headers, **reply)]
+    db = tmp_path / "hostile.duckdb"
+    make_inbox(db, mails, owner=ANN)
+    with visiting(browser, db, home, width=width, height=844, dark=dark) as page:
+
+        def check() -> None:
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+            contrasts = page.evaluate(CONTRASTS)
+            assert len(contrasts) > 5 and [each for each in contrasts if each[0] < 4.5] == []
+
+        check()
+        ask(page, "When does the zebra lease end?")
+        expect(page.locator("article .answer")).to_contain_text("May 3")
+        check()
+        page.keyboard.press("Escape")
+        page.keyboard.type("1")
+        mail = page.get_by_role("complementary")
+        expect(mail).to_contain_text(EVIL)
+        expect(mail.locator("dl")).to_contain_text(f"{file}.pdf")
+        check()
+        page.keyboard.press("t")
+        expect(mail.locator("section")).to_have_count(2)
+        check()
+        page.keyboard.press("Escape")
+        page.keyboard.type("/zebra\n")
+        expect(page.locator("#found .card")).to_have_count(2)
+        ask(page, "zebra foo:bar", "Search")
+        expect(page.get_by_role("alert")).not_to_be_empty()
+        check()
+        assert page.evaluate("() => [window.pwned ?? 0, document.images.length]") == [0, 0]
