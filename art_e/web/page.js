@@ -94,8 +94,9 @@ async function openMail(from, fields, whole = false) {
   const pane = get("mail");
   const again = (all) => () => openMail(from, fields, all);
   const opened = given.mails.findIndex((each) => each.message_id === given.opened);
+  const mail = given.mails[opened];
   const bar = el("div", { class: "bar" },
-    el("span", { class: "title", dir: "auto" }, given.mails[opened].subject || "(no subject)"),
+    el("span", { class: "title quiet", dir: "auto" }, `${mail.date.slice(0, 10)}  ${mail.from}`),
     given.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
       whole ? "This mail alone" : `Whole conversation (${given.size})`) || null,
     el("button", { type: "button", class: "close", onclick: closeMail }, "Close"));

@@ -344,6 +344,6 @@ def web(
                 threading.Thread(target=webbrowser.open, args=[guard.address], daemon=True).start()
             # Without a log: it would hold the token.
             quiet: dict[str, Any] = {"log_config": None, "log_level": "critical"}
-            quiet |= {"access_log": False, "server_header": False}
+            quiet |= {"access_log": False, "server_header": False, "ws": "none"}
             config = uvicorn.Config(guard, lifespan="off", timeout_graceful_shutdown=1, **quiet)
             uvicorn.Server(config).run([listening])
