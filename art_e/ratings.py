@@ -3,15 +3,18 @@
 The later of two ratings of an answer counts. `art-e golden from-ratings` makes questions of them.
 """
 
+import datetime as dt
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
 
+from art_e.runs import Run
 from art_e.storage import append_line, home, parsed_lines, whole_lines
+from art_e.trajectory import Trajectory
 
 
-class Rating(BaseModel):
+class AnswerRating(BaseModel):
     """A rating of one answer to a question about an inbox, up to the day `as_of`.
 
     `right_answer` and `right_sources` are the user's correction of a bad one. `talk` says that the
@@ -32,19 +35,43 @@ class Rating(BaseModel):
     rated_at: str
 
 
+def rated(
+    run: Run,
+    trajectory: Trajectory,
+    rating: Literal["good", "bad"],
+    answer: str | None,
+    sources: list[str],
+) -> AnswerRating:
+    """The rating of a run's answer, with the right answer and its sources if they are known."""
+    return AnswerRating(
+        episode_id=trajectory.episode_id,
+        question=run.config["question"],
+        inbox_address=trajectory.inbox_address,
+        as_of=trajectory.as_of or trajectory.started_at[:10],
+        model=trajectory.model,
+        answer=trajectory.final_answer,
+        sources=trajectory.sources,
+        rating=rating,
+        right_answer=answer,
+        right_sources=sources,
+        talk=bool(run.config.get("talk")),
+        rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+
+
 def ratings_file() -> Path:
     """The file; it need not exist."""
     return home() / "ratings.jsonl"
 
 
-def add_rating(rating: Rating) -> None:
+def add_rating(rating: AnswerRating) -> None:
     """Add a rating; it is safe on disk when this returns."""
     ratings_file().parent.mkdir(parents=True, exist_ok=True)
     append_line(ratings_file(), rating.model_dump_json())
 
 
-def read_ratings() -> list[Rating]:
+def read_ratings() -> list[AnswerRating]:
     """The last rating of each answer, in order. Raises `UserError` for an invalid line."""
     path = ratings_file()
-    rows = parsed_lines(Rating, path, whole_lines(path))
+    rows = parsed_lines(AnswerRating, path, whole_lines(path))
     return list({each.episode_id: each for each in rows}.values())

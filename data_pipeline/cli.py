@@ -41,7 +41,7 @@ from art_e.storage import home, write_whole
 from art_e.text import digest
 from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import Candidate, IngestReport, Source
+from data_pipeline.ingest.build import IngestReport, LikelyOwner, Source
 from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
@@ -232,7 +232,7 @@ def read_sources(
 
         personal = {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
 
-        def choose_owner(candidates: list[Candidate]) -> str | None:
+        def choose_owner(candidates: list[LikelyOwner]) -> str | None:
             return _owner(owner, candidates) if owner is not None or personal else None
 
         report = run_ingest(
@@ -287,7 +287,7 @@ def _held_by(path: Path) -> str:
     return " of ".join([f"holds {plural(stored, 'mail')}", *[", ".join(owners)] * bool(owners)])
 
 
-def _owner(given: str | None, candidates: Sequence[Candidate]) -> str | None:
+def _owner(given: str | None, candidates: Sequence[LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
     likely = [f"{one_line(each.address)} ({plural(each.mails, 'mail')})" for each in candidates]
     if given is not None:

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from art_e.cli.ask import shown_source, why_no_answer
-from art_e.cli.conversation import COMPLETED, Conversation, policy_of
+from art_e.cli.conversation import COMPLETED, Talk, policy_of
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import MaxCostOption
 from art_e.cli.options import (
@@ -49,7 +49,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @dataclass
-class Chat(Conversation):
+class Chat(Talk):
     """A conversation whose lines are questions, numbers of sources, and commands."""
 
     max_cost: float | None = None
@@ -144,14 +144,12 @@ def chat(
     """Talk about an inbox: questions, follow-ups, sources, ratings. /help shows what there is."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("chat needs a terminal; without one: art-e ask -c QUESTION")
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit import PromptSession, completion, history
 
     today = parse_day(as_of, "--as-of")
     chosen = model or setting("model") or OFFLINE
-    history = home() / "chat_history"
-    history.parent.mkdir(parents=True, exist_ok=True)
+    kept = home() / "chat_history"
+    kept.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         policy = policy_of(chosen, max_cost)
@@ -159,7 +157,8 @@ def chat(
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(
-            history=FileHistory(str(history)), completer=WordCompleter(words, sentence=False)
+            history=history.FileHistory(str(kept)),
+            completer=completion.WordCompleter(words, sentence=False),
         )
         note(f"{opened.address}, {len(opened):,} mails, {chosen}; /help shows what there is")
         if (notice := Model(chosen).notice) is not None:

@@ -12,7 +12,6 @@ from typing import Literal
 
 from art_e.cli.ask import Answered, answer_question, begin_run, what_it_took, with_talk
 from art_e.cli.model_options import model_options, ready_policy
-from art_e.cli.rate import rated
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -22,14 +21,14 @@ from art_e.models.base import Policy
 from art_e.models.fit import ReadMail, candidates
 from art_e.models.model import Model
 from art_e.question import Question
-from art_e.ratings import add_rating
+from art_e.ratings import add_rating, rated
 from art_e.runs import Run
 
 COMPLETED = 500  # addresses that are suggested, the owners first
 
 
 @dataclass
-class Conversation:
+class Talk:
     """The open inbox, the model, what was said, and the last answer.
 
     `talk` holds the last questions and answers. `sources` are the mails of the last answer: those

@@ -41,7 +41,7 @@ from art_e.message import observation_json
 from art_e.text import cut_line
 from art_e.tools import Text, not_found
 
-# Headers and text of a page together, as JSON.
+# MailHeaders and text of a page together, as JSON.
 PAGE_BYTES = 5_500
 MAX_RESULTS = 10
 # Longer subjects and names, and further recipients and labels, are cut.
@@ -87,7 +87,7 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
 # ---- What the tools return.
 
 
-class Headers(BaseModel):
+class MailHeaders(BaseModel):
     """The headers of a mail; very long ones are cut."""
 
     message_id: str
@@ -127,14 +127,14 @@ class Page(BaseModel):
     next_page: int | None = Field(None, description="where to go on; absent at the end")
 
 
-class MailPage(Page, Headers):
+class MailPage(Page, MailHeaders):
     """A page of a mail, or its passages with the words of `find`."""
 
     text: str | None = None
     passages: dict[str, str] | None = Field(None, description="by page")
 
 
-class ThreadMail(Headers):
+class ThreadMail(MailHeaders):
     """A mail of a thread; a long one goes on, under the same headers, on the next page."""
 
     text: str
@@ -180,7 +180,7 @@ class SearchMail(Tool):
         return {"hits": found, "note": "; ".join(notes)}
 
 
-class ReadMail(Tool):
+class ReadMailPage(Tool):
     """Read one mail, a page at a time if it is long, or only its passages with some words."""
 
     returns = MailPage
@@ -240,9 +240,9 @@ class ReadThread(Tool):
         return {**place, "mails": pages[self.page - 1], "mails_in_thread": len(mails)}
 
 
-TOOLS: dict[str, type[SearchMail | ReadMail | ReadThread]] = {
+TOOLS: dict[str, type[SearchMail | ReadMailPage | ReadThread]] = {
     "search_mail": SearchMail,
-    "read_mail": ReadMail,
+    "read_mail": ReadMailPage,
     "read_thread": ReadThread,
 }
 

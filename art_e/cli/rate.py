@@ -1,6 +1,5 @@
 """`rate`: whether an answer was good, and what would have been right."""
 
-import datetime as dt
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,10 +10,10 @@ from art_e.cli.options import JsonOption
 from art_e.cli.output import example, note, one_line, print_json
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.ratings import Rating, add_rating, ratings_file
+from art_e.ratings import add_rating, rated, ratings_file
 from art_e.runs import Run, find_run, list_runs
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -55,30 +54,6 @@ def rate(
         print_json(given.model_dump())
     else:
         note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
-
-
-def rated(
-    run: Run,
-    trajectory: Trajectory,
-    rating: Literal["good", "bad"],
-    answer: str | None,
-    sources: list[str],
-) -> Rating:
-    """The rating of a run's answer, with the right answer and its sources if they are known."""
-    return Rating(
-        episode_id=trajectory.episode_id,
-        question=run.config["question"],
-        inbox_address=trajectory.inbox_address,
-        as_of=trajectory.as_of or trajectory.started_at[:10],
-        model=trajectory.model,
-        answer=trajectory.final_answer,
-        sources=trajectory.sources,
-        rating=rating,
-        right_answer=answer,
-        right_sources=sources,
-        talk=bool(run.config.get("talk")),
-        rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    )
 
 
 def _asked(name: str | None) -> Run:

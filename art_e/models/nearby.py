@@ -9,7 +9,7 @@ _TIMEOUT_S = 0.5
 _MOST = 20  # models of a server
 
 
-class Server(NamedTuple):
+class Nearby(NamedTuple):
     """A server on this machine: its program, address, list of models, and litellm's provider, which
     finds it by the environment variable `variable` unless that is empty."""
 
@@ -21,12 +21,12 @@ class Server(NamedTuple):
 
 
 SERVERS = (
-    Server("Ollama", "http://127.0.0.1:11434", "/api/tags", "ollama_chat"),
-    Server(
+    Nearby("Ollama", "http://127.0.0.1:11434", "/api/tags", "ollama_chat"),
+    Nearby(
         "llama.cpp", "http://127.0.0.1:8080", "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"
     ),
-    Server("vLLM", "http://127.0.0.1:8000", "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
-    Server("LM Studio", "http://127.0.0.1:1234", "/v1/models", "lm_studio", "LM_STUDIO_API_BASE"),
+    Nearby("vLLM", "http://127.0.0.1:8000", "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
+    Nearby("LM Studio", "http://127.0.0.1:1234", "/v1/models", "lm_studio", "LM_STUDIO_API_BASE"),
 )
 # Of hosted models, the nearest first, with the variables of their keys.
 BY_KEY: Mapping[str, Sequence[str]] = {
@@ -44,7 +44,7 @@ class Near(NamedTuple):
     export: str = ""
 
 
-def nearby(servers: Sequence[Server] = SERVERS) -> list[Near]:
+def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
     """The models at hand, those that keep mail on this machine first."""
     found = [near for server in servers for near in _served(server)]
     for model, variables in BY_KEY.items():
@@ -53,7 +53,7 @@ def nearby(servers: Sequence[Server] = SERVERS) -> list[Near]:
     return found
 
 
-def _served(server: Server) -> Iterator[Near]:
+def _served(server: Nearby) -> Iterator[Near]:
     import httpx
 
     try:

@@ -9,6 +9,7 @@ answer. What mail and models say leaves here cleaned, and the page shows it as t
 import asyncio
 import json
 import re
+import secrets
 import socket
 import sys
 import threading
@@ -16,6 +17,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache, lru_cache
+from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,13 +26,22 @@ import uvicorn
 from pydantic import Field, ValidationError, validate_call
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
 from art_e.cli.ask import why_no_answer
-from art_e.cli.conversation import COMPLETED, Conversation, policy_of, supporting_sentence
+from art_e.cli.conversation import COMPLETED, Talk, policy_of, supporting_sentence
 from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, searched_query
 from art_e.cli.model_options import MaxCostOption
@@ -56,7 +67,6 @@ from art_e.models.base import OFFLINE, Policy, PolicyStep
 from art_e.models.model import Model, full_name
 from art_e.models.nearby import nearby
 from art_e.privacy import redact
-from art_e.web.guard import LOOPBACK, Guard
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
 # As ingest notes them.
@@ -98,7 +108,7 @@ class Desk:
         self._model = self.model(model)  # an unknown provider ends the command
         self._turn = threading.Lock()
         self._addresses = [each.address for each in file.inboxes(COMPLETED)]
-        self._answered: dict[str, Conversation] = {}
+        self._answered: dict[str, Talk] = {}
         self._policy = cache(lambda model: policy_of(model, max_cost))
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         self._opened = lru_cache(8)(
@@ -191,7 +201,7 @@ class Desk:
             if model != OFFLINE:
                 tell({"step": f"loading what calls {model}"})
             policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
-            conversation = Conversation(self._file, opened, policy, opened.as_of, talk)
+            conversation = Talk(self._file, opened, policy, opened.as_of, talk)
             answered = conversation.ask(question, lambda step: tell({"step": step}))
         run, trajectory = conversation.last()[0], answered.trajectory
         self._answered[run.id] = conversation
@@ -305,6 +315,70 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+# ---- Who may use the page: the one browser that came with the printed address.
+
+LOOPBACK = "127.0.0.1"
+HEADERS = {
+    # No mail can load, run or send anything, even if it got into the page as markup.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_NO_ENTRY = "Open the address that art-e web printed; it works once. A new run prints another.\n"
+
+
+class Guard:
+    """Lets requests of the one browser through to an app, and adds `HEADERS` to every response.
+
+    Everything else gets one line: another site that had its name point here (the Host header), a
+    form on another site (Origin), and another user of this machine (the cookie).
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._hosts = {f"{LOOPBACK}:{port}", f"localhost:{port}"}
+        # Browsers send the cookies of all ports of a host.
+        self._cookie = f"art_e_{port}"
+        self._session = secrets.token_urlsafe(32)
+        self._token: str | None = secrets.token_urlsafe(32)
+        self.address = f"http://{LOOPBACK}:{port}/?token={self._token}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (self._refusal(Request(scope)) or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """What to answer instead of the page; None lets the request through."""
+        host = request.headers.get("host", "")
+        if host not in self._hosts:
+            return PlainTextResponse("There is nothing under this name.\n", 403)
+        if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
+            return PlainTextResponse("Only the page itself may ask.\n", 403)
+        if self._token is not None and _same(request.query_params.get("token"), self._token):
+            self._token = None
+            entered = RedirectResponse("/", 303)
+            entered.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+            return entered
+        if not _same(request.cookies.get(self._cookie), self._session):
+            return PlainTextResponse(_NO_ENTRY, 403)
+        return None
+
+
+def _same(given: str | None, secret: str) -> bool:
+    return given is not None and compare_digest(given.encode(), secret.encode())
 
 
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))

@@ -19,7 +19,7 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
-from art_e.ratings import Rating
+from art_e.ratings import AnswerRating
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
@@ -42,7 +42,7 @@ def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
     _import_rows(file, golden, list(read_rows(source)), name)
 
 
-def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[Rating]) -> None:
+def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[AnswerRating]) -> None:
     """Make `golden` the set of the answers that users rated good or corrected.
 
     A bad answer without a correction, and a follow-up question, are rejected. Raises `UserError`
@@ -51,7 +51,7 @@ def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[Rating]
     _import_rows(file, golden, [_rated(each) for each in ratings], RATINGS)
 
 
-def _rated(rating: Rating) -> RawRow:
+def _rated(rating: AnswerRating) -> RawRow:
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {

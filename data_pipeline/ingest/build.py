@@ -47,7 +47,7 @@ class Source(NamedTuple):
     rules: Rules
 
 
-class Candidate(NamedTuple):
+class LikelyOwner(NamedTuple):
     """An address that mail is likely to belong to, with how many mails, and their share, say so."""
 
     address: str
@@ -80,7 +80,7 @@ def ingest(
     sources: Sequence[Source],
     db: Path,
     *,
-    choose_owner: Callable[[list[Candidate]], str | None] = lambda _: None,
+    choose_owner: Callable[[list[LikelyOwner]], str | None] = lambda _: None,
     append: bool = False,
     limit: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
@@ -248,7 +248,7 @@ class InboxBuild:
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[LikelyOwner]:
         """The addresses that the new mail is likely to belong to: to which most was delivered, as
         servers note it, or else which most of it has as sender or recipient."""
         mails = f"FROM staging.mails WHERE row >= {self._stored}"
@@ -263,7 +263,7 @@ class InboxBuild:
                 " GROUP BY address ORDER BY mails DESC, address LIMIT 3"
             ).fetchall()
             if rows:
-                return [Candidate(*row) for row in rows]
+                return [LikelyOwner(*row) for row in rows]
         return []
 
     def set_owner(self, owner: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from art_e.ratings import read_ratings
-from art_e.web.guard import HEADERS
+from art_e.web.server import HEADERS
 from tests.browser import Visit, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error

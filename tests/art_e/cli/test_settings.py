@@ -9,7 +9,7 @@ import pytest
 
 from art_e.config import SETTINGS
 from art_e.models import nearby as module
-from art_e.models.nearby import Near, Server, nearby
+from art_e.models.nearby import Near, Nearby, nearby
 from tests.command_line import ANN, BOB, Run, json_of, the_error
 from tests.provider import json_server
 
@@ -79,7 +79,7 @@ def test_commands_use_what_is_set_and_options_come_first(
 
 
 @pytest.fixture
-def servers() -> Iterator[list[Server]]:
+def servers() -> Iterator[list[Nearby]]:
     """An Ollama, a vLLM, a server that says nonsense, and one that nobody runs."""
     replies: dict[str, Any] = {
         "/api/tags": {"models": [{"name": "qwen2.5:14b"}, {"name": "llama3"}]},
@@ -92,16 +92,16 @@ def servers() -> Iterator[list[Server]]:
 
     with json_server(reply) as address:
         yield [
-            Server("Ollama", address, "/api/tags", "ollama_chat"),
-            Server("vLLM", address, "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
-            Server("Odd", address, "/odd", "odd"),
-            Server("None", "http://127.0.0.1:9", "/v1/models", "none"),
+            Nearby("Ollama", address, "/api/tags", "ollama_chat"),
+            Nearby("vLLM", address, "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
+            Nearby("Odd", address, "/odd", "odd"),
+            Nearby("None", "http://127.0.0.1:9", "/v1/models", "none"),
         ]
 
 
 @pytest.mark.usefixtures("no_keys")
 def test_models_of_servers_that_listen_here_come_before_those_by_key(
-    servers: list[Server], monkeypatch: pytest.MonkeyPatch
+    servers: list[Nearby], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -122,7 +122,7 @@ def test_models_of_servers_that_listen_here_come_before_those_by_key(
 
 @pytest.mark.usefixtures("no_keys")
 def test_models_lists_what_is_ready_and_what_the_others_need(
-    art_e: Run, servers: list[Server], monkeypatch: pytest.MonkeyPatch
+    art_e: Run, servers: list[Nearby], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("art_e.cli.settings.nearby", lambda: nearby(servers))
     listed = json_of(art_e("models", "--json"))
