@@ -139,7 +139,13 @@ def test_help_pages_have_examples_that_parse_and_json(page: HelpPage) -> None:
         if line[0] == "art-e":
             parse_art_e(line[1:])
     # These speak a protocol, or talk to a person.
-    prints_no_data = page.path in ("art-e mcp", "art-e serve", "art-e chat", "art-e eval label")
+    prints_no_data = page.path in (
+        "art-e mcp",
+        "art-e serve",
+        "art-e chat",
+        "art-e web",
+        "art-e eval label",
+    )
     assert ("--json" in page.text) is not (is_group or prints_no_data)
 
 

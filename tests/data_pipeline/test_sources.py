@@ -236,7 +236,7 @@ def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: P
     (tmp_path / "old.mac").write_bytes(b"\xff\0one\rtwo\r")
     with tarfile.open(tmp_path / "photos.tar", "w") as file:
         file.add(message, "photos/one.jpg")
-    formats = r"--format enron\|maildir\|mbox\|eml\|csv\|hf\|synthetic"
+    formats = r"--format enron\|maildir\|mbox\|eml\|csv\|hf\|imap\|synthetic"
     for name, advice in {
         "notes": formats, "notes/a.txt": formats, "photos.tar": formats, "old.mac": formats,
         "none": formats, "empty": "is empty", "no/where/": "no file or folder",
