@@ -238,7 +238,7 @@ def ask(
 
 
 # So many earlier questions, with their answers, go along with a follow-up question.
-_TALK = 3
+TALK = 3
 
 
 def _last_talk() -> tuple[dict[str, Any], list[list[str]]]:
@@ -249,8 +249,14 @@ def _last_talk() -> tuple[dict[str, Any], list[list[str]]]:
     if (run := next(asked, None)) is None:
         raise UserError("there is no question to go on from; ask one without --continue")
     [trajectory] = read_trajectories(run.trajectories)
+    talk = run.config.get("talk", [])
+    return run.config, talk_after(talk, run.config["question"], trajectory)
+
+
+def talk_after(talk: list[list[str]], question: str, trajectory: Trajectory) -> list[list[str]]:
+    """The questions and answers that go along with the next question."""
     answer = trajectory.final_answer or "(no answer was found)"
-    return run.config, [*run.config.get("talk", []), [run.config["question"], answer]][-_TALK:]
+    return [*talk, [question, answer]][-TALK:]
 
 
 def with_talk(question: str, talk: Sequence[Sequence[str]]) -> str:

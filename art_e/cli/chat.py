@@ -6,13 +6,12 @@ What mail and models say is untrusted text.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
-from typer import Option
 
 from art_e.cli.ask import shown_source, why_no_answer
-from art_e.cli.conversation import COMPLETED, Talk, policy_of
+from art_e.cli.conversation import COMPLETED, Talk, TalkModelOption, policy_of
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import MaxCostOption
 from art_e.cli.options import (
@@ -133,9 +132,7 @@ def _quit() -> None:
 @app.command(epilog=example("art-e chat", "art-e chat --inbox me@example.com --model o3"))
 def chat(
     inbox: InboxOption = None,
-    model: Annotated[
-        str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
-    ] = None,
+    model: TalkModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,

@@ -8,9 +8,11 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from art_e.cli.ask import Answered, answer_question, begin_run, what_it_took, with_talk
+from typer import Option
+
+from art_e.cli.ask import Answered, answer_question, begin_run, talk_after, what_it_took, with_talk
 from art_e.cli.model_options import model_options, ready_policy
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -19,11 +21,14 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import Policy
 from art_e.models.fit import ReadMail, candidates
-from art_e.models.model import Model
+from art_e.models.model import Model, full_name
 from art_e.question import Question
 from art_e.ratings import add_rating, rated
 from art_e.runs import Run
 
+TalkModelOption = Annotated[
+    str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
+]
 COMPLETED = 500  # addresses that are suggested, the owners first
 
 
@@ -57,8 +62,7 @@ class Talk:
         self.took = what_it_took(trajectory, began)
         mails = [*self.answered.sources, *(each.email for each in passages)]
         self.sources = list({each.message_id: each for each in mails}.values())
-        answer = trajectory.final_answer or "(no answer was found)"
-        self.talk = [*self.talk, [line, answer]][-3:]
+        self.talk = talk_after(self.talk, line, trajectory)
         return self.answered
 
     def last(self) -> tuple[Run, Answered]:

@@ -50,7 +50,6 @@ _UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _GAP = r"[^\p{L}\p{N}]+"
-_FOLDED = "strip_accents(lower({}))"
 _IN_SUBJECT = (
     "list_has_any(tokens_of(subject) || addresses_in(subject),"
     " (SELECT coalesce(list(word), []) FROM terms WHERE stem = ?))"
@@ -254,9 +253,7 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
 def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
     """A filter as a condition on `emails` in SQL, and its parameters."""
     if name == "phrase":
-        either = (
-            f"regexp_matches({_FOLDED.format(each)}, ?)" for each in ("subject", "body || attached")
-        )
+        either = (f"regexp_matches(folded({each}), ?)" for each in ("subject", "body || attached"))
         named = words(value)
         before = "" if is_cjk(named[0]) else f"(^|{_GAP})"
         after = "" if is_cjk(named[-1][-1]) else f"($|{_GAP})"
@@ -268,7 +265,7 @@ def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
         parts = words(value) if name == "filename" else []
         inner = "".join(rf"{re.escape(each)}[^\n]*" for each in parts)
         # As ingest notes attachments in the text.
-        return f"regexp_matches({_FOLDED.format('body')}, ?)", [rf"\[attachment: [^\n]*{inner}\("]
+        return "regexp_matches(folded(body), ?)", [rf"\[attachment: [^\n]*{inner}\("]
     if (name, value) == ("in", "anywhere"):
         return "true", []
     if (name, value) == ("is", "read"):

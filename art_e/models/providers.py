@@ -90,9 +90,10 @@ _OPENAI_O_SERIES = re.compile(r"o\d")
 _OPENAI_PLAIN = re.compile(r"o\d|gpt-(3\.5|4)")
 
 
-def _entry(provider: str, name: str) -> dict[str, Any]:
+def listed_model(model: str) -> dict[str, Any]:
+    """The entry of a model in litellm's list, with or without its provider; empty: not listed."""
     listed = listed_models()
-    return listed.get(f"{provider}/{name}") or listed.get(name) or {}
+    return listed.get(model) or listed.get(model.partition("/")[2]) or {}
 
 
 def is_plain(model: str) -> bool:
@@ -100,7 +101,7 @@ def is_plain(model: str) -> bool:
     provider, _, name = model.partition("/")
     if provider != "openai":
         return provider in _PLAIN and bool(name.strip())
-    entry = _entry(provider, name)
+    entry = listed_model(model)
     known = bool(entry) or name.startswith("gpt-")
     if known and _OPENAI_PLAIN.match(name) is None:
         return False
@@ -383,7 +384,7 @@ def _plain_capabilities(provider: str, name: str) -> Capabilities:
     key, unknown_takes_effort = _PLAIN[provider]
     if provider == "openai" and not os.environ.get(key):
         raise UserError(f"{provider}/{name} needs a key: export {key}, or put it into .env")
-    entry = _entry(provider, name)
+    entry = listed_model(f"{provider}/{name}")
     o_series = _OPENAI_O_SERIES.match(name) is not None and bool(entry)
     return Capabilities(
         native_tools=entry.get("supports_function_calling") is not False,

@@ -40,8 +40,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
-from art_e.cli.ask import why_no_answer
-from art_e.cli.conversation import COMPLETED, Talk, policy_of, supporting_sentence
+from art_e.cli.ask import TALK, why_no_answer
+from art_e.cli.conversation import COMPLETED, Talk, TalkModelOption, policy_of, supporting_sentence
 from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, searched_query
 from art_e.cli.model_options import MaxCostOption
@@ -188,7 +188,7 @@ class Desk:
         question: Words,
         inbox: Words,
         model: Words,
-        talk: Annotated[list[list[Words]], Field(max_length=3)],
+        talk: Annotated[list[list[Words]], Field(max_length=TALK)],
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
@@ -384,9 +384,7 @@ def _same(given: str | None, secret: str) -> bool:
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
 def web(
     inbox: InboxOption = None,
-    model: Annotated[
-        str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
-    ] = None,
+    model: TalkModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,

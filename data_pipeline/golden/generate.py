@@ -25,7 +25,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
-from art_e.models.providers import listed_models
+from art_e.models.providers import listed_model
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
@@ -253,9 +253,7 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
     tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
     # `capabilities_of` wants the key, which an estimate does not need.
-    listed = listed_models()
-    entry = listed.get(model) or listed.get(model.partition("/")[2]) or {}
-    thinks = entry.get("supports_reasoning") is True
+    thinks = listed_model(model).get("supports_reasoning") is True
     reply = options.questions * TOKENS_PER_ITEM + THINKING_TOKENS * thinks
     usd = expected_cost(model, [Usage(tokens // len(data), 0, reply)], len(data))
     usd = None if usd is None else round(usd, 6)
