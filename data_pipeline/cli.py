@@ -331,9 +331,11 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     )
     if questions is not None:
         yield f"  questions and their answers: {questions}"
+    with InboxFile(report.db) as file:
+        whose = "" if len(file.owners()) == 1 else " --inbox ADDRESS"
     yield "next:"
     yield f"  art-e inboxes{db_argument(db)}"
-    yield f'  art-e ask "your question" --inbox ADDRESS{db_argument(db)}'
+    yield f'  art-e ask "your question"{whose}{db_argument(db)}'
 
 
 # ---- demo.

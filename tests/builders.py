@@ -85,6 +85,15 @@ def raw(
     return RawMessage(source or f"mail/{message_id}", message.as_bytes())
 
 
+def with_files(message: RawMessage, files: dict[str, bytes]) -> RawMessage:
+    """The mail with attached files, by their names."""
+    mail = email.message_from_bytes(message.data, policy=email.policy.default)
+    assert isinstance(mail, EmailMessage)
+    for name, data in files.items():
+        mail.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
+    return message._replace(data=mail.as_bytes())
+
+
 def date_header(day: int, hour: int = 9) -> str:
     """A Date header in January 2020."""
     return email.utils.format_datetime(dt.datetime(2020, 1, day, hour, tzinfo=dt.UTC))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.command_line import Run, json_of
-from tests.mailbox import ANSWER, ME, takeout
+from tests.builders import make_inbox, raw, with_files
+from tests.command_line import Run, json_of, the_error
+from tests.mailbox import ANSWER, MAILS, ME, takeout
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +61,40 @@ def test_a_thread_has_its_replies_and_html_is_text(art_e: Run, home: Path) -> No
     assert "alert(1)" not in invoice and "track.example" not in invoice
     with InboxFile(home / "inbox.duckdb") as file:
         assert file.owners() == [ME]
+
+
+@pytest.mark.usefixtures("ingested")
+def test_attached_files_are_saved_or_shown(
+    art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "2 costs.xlsx" in the_error(art_e("open", "5@home.example"))
+    saved = art_e("open", "5@home.example", 2, "--save", tmp_path)
+    assert saved.stdout.strip() == str(tmp_path / "costs.xlsx")
+    sent = next(each for each in MAILS[4].iter_attachments() if each.get_filename() == "costs.xlsx")
+    assert (tmp_path / "costs.xlsx").read_bytes() == sent.get_content()
+    assert "exists" in the_error(art_e("open", "5@home.example", 2, "--save", tmp_path))
+    # The program that shows files is one of the desktop's.
+    shown = tmp_path / "shown"
+    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\ncp "$1" {shown}\n')
+    (tmp_path / "xdg-open").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    opened = Path(art_e("open", "1@home.example").stdout.strip())
+    assert opened.name == "lease.pdf" and opened.stat().st_mode & 0o077 == 0
+    assert shown.read_bytes().startswith(b"%PDF")
+    for mail_id, number in (("9@home.example", 1), ("5@home.example", 9)):
+        the_error(art_e("open", mail_id, number))
+
+
+def test_a_file_that_may_run_is_only_saved_under_a_safe_name(art_e: Run, tmp_path: Path) -> None:
+    db = tmp_path / "i.duckdb"
+    files = {
+        "../../.bash\x1b]0;rc": b"alias",
+        "a\u202egpj.exe": b"MZ",
+        "x.pdf.desktop": b"[Desktop",
+    }
+    make_inbox(db, [with_files(raw("<1@x>", to=ME), files)], owner=ME)
+    for number in (1, 2, 3):
+        assert "--save" in the_error(art_e("open", "1@x", number, "--db", db))
+        path = Path(art_e("open", "1@x", number, "--db", db, "--save", tmp_path).stdout.strip())
+        assert path.parent == tmp_path and path.name[0].isalnum()
+        assert path.read_bytes() == list(files.values())[number - 1]

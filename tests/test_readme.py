@@ -142,6 +142,7 @@ def test_help_pages_have_examples_that_parse_and_json(page: HelpPage) -> None:
     prints_no_data = page.path in (
         "art-e mcp",
         "art-e serve",
+        "art-e open",
         "art-e chat",
         "art-e web",
         "art-e eval label",

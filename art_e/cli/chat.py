@@ -79,11 +79,7 @@ class Chat(Talk):
 
     def _ask(self, line: str) -> None:
         screen = console()
-
-        def say(step: str) -> None:
-            screen.print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
-
-        answered = self.ask(line, say)
+        answered = self.ask(line, say_step)
         without = why_no_answer(answered.trajectory)
         if without is not None:
             screen.print(text(f"no answer: {without}"), soft_wrap=True)
@@ -121,8 +117,13 @@ class Chat(Talk):
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        self.policy = policy_of(model, self.max_cost)
+        self.policy = policy_of(model, self.max_cost, say_step)
         note(Model(model).notice or f"{model} answers")
+
+
+def say_step(step: str) -> None:
+    """Print what happens at the moment."""
+    console().print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
 
 
 def _quit() -> None:
@@ -149,7 +150,7 @@ def chat(
     kept.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        policy = policy_of(chosen, max_cost)
+        policy = policy_of(chosen, max_cost, say_step)
         state = Chat(file, opened, policy, today, max_cost=max_cost)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]

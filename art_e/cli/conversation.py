@@ -81,9 +81,17 @@ class Talk:
         self.talk, self.run, self.answered, self.sources = [], None, None, []
 
 
-def policy_of(model: str, max_cost: float | None) -> Policy:
-    """The policy of a model's full name. Raises `UserError` for one that can't be used."""
-    return ready_policy(Model(model), model_options(None, None, max_cost, "auto", 1))
+def policy_of(model: str, max_cost: float | None, say: Callable[[str], None]) -> Policy:
+    """The policy of a model's full name; `say` gets each retry of a call.
+
+    Raises `UserError` for a model that can't be used.
+    """
+
+    def retried(number: int, most: int) -> None:
+        say(f"{model}: trying again, {number} of {most}")
+
+    options = model_options(None, None, max_cost, "auto", 1, on_retry=retried)
+    return ready_policy(Model(model), options)
 
 
 def supporting_sentence(email: Email, question: str, answer: str) -> str | None:

@@ -1,7 +1,8 @@
-"""`inboxes`, `search` and `read`: looking into an inbox file without a model."""
+"""`inboxes`, `search`, `read`, `thread` and `open`: looking into an inbox file without a model."""
 
 import datetime as dt
 import re
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +21,20 @@ from art_e.cli.options import (
     db_argument,
     parse_day,
 )
-from art_e.cli.output import clean, console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import (
+    clean,
+    console,
+    example,
+    note,
+    one_line,
+    plural,
+    print_json,
+    print_line,
+    text,
+)
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email, Hit, Mailbox, format_date
+from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems
 
@@ -35,6 +46,11 @@ MAX_RECIPIENTS_SHOWN = 30
 # What a person who judges an answer sees of a mail at first.
 BODY_LINES = 40
 _LINE_CHARS = 1_000
+# Files that show something and run nothing, by the ends of their names; others are only saved.
+_SHOWN = frozenset(
+    "pdf txt csv md log ics png jpg jpeg gif webp heic docx xlsx pptx odt ods odp eml".split()
+)
+_UNSAFE_IN_NAMES = re.compile(r"[^\w .,()+@=-]+")
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -189,6 +205,67 @@ def thread(
         gap = "\n" if number > 1 else ""
         console().print(text((f"{gap}---- {place} ----", "dim")))
         console().print(shown_email(email), soft_wrap=True)
+
+
+@app.command(
+    "open",
+    epilog=example(
+        "art-e open 18249430.1075853404722.JavaMail.evans@thyme",
+        "art-e open 18249430.1075853404722.JavaMail.evans@thyme 2 --save .",
+    ),
+)
+def open_attachment(
+    message_id: Annotated[str, Argument(metavar="MESSAGE_ID", help="As search shows it.")],
+    number: Annotated[
+        int | None, Argument(metavar="N", min=1, help="Which file, if it has several.")
+    ] = None,
+    save: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Save the file there instead of opening it.")
+    ] = None,
+    inbox: InboxOption = None,
+    as_of: AsOfOption = None,
+    junk: AllOption = False,
+    db: DbOption = None,
+) -> None:
+    """Open a file that is attached to a mail, or save it."""
+    today = parse_day(as_of, "--as-of")
+    with InboxFile(chosen_db(db), junk=junk) as file:
+        address = chosen_address(file, inbox, db)
+        opened = file.open_inbox(address, today)
+        if opened.canonical_id(message_id) is None:
+            raise _no_mail(message_id, address, as_of, db)
+        files = opened.files(message_id)
+    if not files:
+        raise UserError(f"nothing is attached to {message_id}")
+    listed = "; ".join(f"{place} {one_line(each.name)}" for place, each in enumerate(files, 1))
+    if number is None and len(files) > 1:
+        raise UserError(f"say which file, by its number: {listed}")
+    if (number or 1) > len(files):
+        raise UserError(f"there is no file {number}: {listed}")
+    wanted = files[(number or 1) - 1]
+    name = safe_name(wanted)
+    if wanted.data is None:
+        raise UserError(f"{name} was too large to be kept; it is in the mail program only")
+    if save is None and name.rpartition(".")[2].lower() not in _SHOWN:
+        raise UserError(f"{name} may run when it is opened; --save FOLDER saves it")
+    if save is not None and not save.is_dir():
+        raise UserError(f"there is no folder {save}; make it first")
+    # A folder that nobody else can read; the program that shows the file needs it later.
+    path = (save or Path(tempfile.mkdtemp(prefix="art-e-"))) / name
+    try:
+        with path.open("xb") as target:
+            target.write(wanted.data)
+    except OSError as error:
+        raise UserError(f"can't write {path}: {error.strerror}") from None
+    print_line(str(path))
+    if save is None and typer.launch(str(path), wait=True) != 0:
+        raise UserError("no program here opens it; --save FOLDER saves it where you want it")
+
+
+def safe_name(file: AttachedFile) -> str:
+    """A file's name without folders, control characters and what shells take for more."""
+    name = _UNSAFE_IN_NAMES.sub("_", file.name.replace("\\", "/").rpartition("/")[2])
+    return name.strip(" .-_")[-150:] or "unnamed"
 
 
 def searched_query(text: str, today: dt.date | None) -> Query:

@@ -80,6 +80,7 @@ COMMANDS = {
         "art_e.cli.mail",
         "Show the conversation that a mail belongs to, oldest mail first.",
     ),
+    "open": ("art_e.cli.mail", "Open a file that is attached to a mail, or save it."),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
     "chat": ("art_e.cli.chat", "Talk about an inbox: questions, follow-ups, sources, ratings."),
     "web": ("art_e.web.server", "Ask and search an inbox on a page in the browser, until Ctrl-C."),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
+from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
 from art_e.inbox.schema import K1, POINTS, B
 from art_e.inbox.slice import Postings, Slice, Vocabulary
@@ -140,6 +140,17 @@ class Inbox:
         ).fetchall()
         mails = {row[0]: _email(row[1:]) for row in rows}
         return [None if each is None else mails[wanted[each]] for each in positions]
+
+    def files(self, message_id: str) -> list[AttachedFile]:
+        """The files attached to a mail, in its order; none if this inbox lacks the mail."""
+        [position] = self._positions([message_id])
+        if position is None:
+            return []
+        rows = self._execute(
+            "SELECT name, kind, data FROM files WHERE email_id = ? ORDER BY number",
+            [int(self._mail.ids[position])],
+        )
+        return [AttachedFile(*row) for row in rows.fetchall()]
 
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""

@@ -68,6 +68,14 @@ class Hit(NamedTuple):
         }
 
 
+class AttachedFile(NamedTuple):
+    """A file attached to a mail: its name and type as declared; `data` None was not kept."""
+
+    name: str
+    kind: str
+    data: bytes | None
+
+
 @dataclass(frozen=True, slots=True)
 class Email:
     """A whole mail. `date` is in the zone in which it was sent, None if unknown. `labels` are

@@ -263,9 +263,8 @@ def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
         return " AND ".join([_IN_SUBJECT] * len(wanted)) or "false", wanted
     if name in ("has", "filename"):
         parts = words(value) if name == "filename" else []
-        inner = "".join(rf"{re.escape(each)}[^\n]*" for each in parts)
-        # As ingest notes attachments in the text.
-        return "regexp_matches(folded(body), ?)", [rf"\[attachment: [^\n]*{inner}\("]
+        each_part = " AND contains(folded(name), ?)" * len(parts)
+        return f"email_id IN (SELECT email_id FROM files WHERE true{each_part})", parts
     if (name, value) == ("in", "anywhere"):
         return "true", []
     if (name, value) == ("is", "read"):

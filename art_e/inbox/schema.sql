@@ -25,6 +25,15 @@ CREATE TABLE emails (
     attached VARCHAR NOT NULL          -- the texts of attachments, read and searched behind the body
 );
 
+-- Attached files, numbered from 1 within the mail.
+CREATE TABLE files (
+    email_id INTEGER NOT NULL,
+    number SMALLINT NOT NULL,
+    name VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,             -- the declared type, such as application/pdf
+    data BLOB                          -- NULL: too large to be kept
+);
+
 -- Dropped copies: their message ids, the mail that stands for them, and where they were read.
 CREATE TABLE aliases (message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL, source VARCHAR NOT NULL);
 

@@ -100,7 +100,7 @@ async function openMail(from, fields, whole = false) {
     given.size > 1 && el("button", { type: "button", class: "thread", onclick: again(!whole) },
       whole ? "This mail alone" : `Whole conversation (${given.size})`) || null,
     el("button", { type: "button", class: "close", onclick: closeMail }, "Close"));
-  pane.replaceChildren(bar, ...given.mails.map(mailSection));
+  pane.replaceChildren(bar, ...given.mails.map((each) => mailSection(each, fields)));
   pane.hidden = false;
   document.body.classList.add("reading");
   covers();
@@ -112,15 +112,19 @@ async function openMail(from, fields, whole = false) {
   else if (whole) section.scrollIntoView();
 }
 
-function mailSection(mail) {
+function mailSection(mail, { inbox, junk = false }) {
+  const link = (name, place) => el("a", {
+    download: "",
+    href: `/attached?${new URLSearchParams({ inbox, message_id: mail.message_id, number: place + 1, junk })}`,
+  }, name);
   const lines = [
     ["From", mail.from], ["To", mail.to.join(", ")], ["Cc", mail.cc.join(", ")],
     ["Bcc", mail.bcc.join(", ")], ["Date", mail.date.replace("T", " ")],
-    ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attached.join(", ")],
-  ].filter(([, value]) => value);
+    ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attached.map(link)],
+  ].filter(([, value]) => value.length);
   return el("section", {},
     el("h2", { dir: "auto" }, mail.subject || "(no subject)"),
-    el("dl", {}, lines.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, value)])),
+    el("dl", {}, lines.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, ...[value].flat())])),
     el("div", { class: "body", dir: "auto" }, marked(mail.body, mail.marks)));
 }
 

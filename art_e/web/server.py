@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 import uvicorn
@@ -43,7 +44,7 @@ from typer import Option
 from art_e.cli.ask import TALK, why_no_answer
 from art_e.cli.conversation import COMPLETED, Talk, TalkModelOption, policy_of, supporting_sentence
 from art_e.cli.doctor import model_checks
-from art_e.cli.mail import places_of, searched_query
+from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.model_options import MaxCostOption
 from art_e.cli.options import (
     AllOption,
@@ -59,7 +60,7 @@ from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email
+from art_e.inbox.mail import AttachedFile, Email
 from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
@@ -69,8 +70,6 @@ from art_e.models.nearby import nearby
 from art_e.privacy import redact
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
-# As ingest notes them.
-_ATTACHED = re.compile(r"^\[Attachment: ([^\n]*) \([^\n()]*\)\]", re.MULTILINE)
 
 Words = Annotated[str, Field(max_length=10_000)]
 
@@ -109,7 +108,12 @@ class Desk:
         self._turn = threading.Lock()
         self._addresses = [each.address for each in file.inboxes(COMPLETED)]
         self._answered: dict[str, Talk] = {}
-        self._policy = cache(lambda model: policy_of(model, max_cost))
+        self._say: Callable[[str], None] = lambda _: None  # of the question whose turn it is
+
+        def say(step: str) -> None:
+            self._say(step)
+
+        self._policy = cache(lambda model: policy_of(model, max_cost, say))
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         self._opened = lru_cache(8)(
             lambda address, junk=False: (with_junk() if junk else file).open_inbox(
@@ -179,8 +183,23 @@ class Desk:
             raise UserError(f"that mail is not in the inbox of {inbox}")
         mails = opened.thread(email.message_id) if whole else [email]
         [size] = opened.thread_sizes([email.message_id])
-        shown = [_shown_mail(each, sentence if each == email else "", words) for each in mails]
+        shown = [
+            {
+                **_shown_mail(each, sentence if each == email else "", words),
+                "attached": [file.name for file in opened.files(each.message_id)],
+            }
+            for each in mails
+        ]
         return {"mails": shown, "size": size, "opened": email.message_id}
+
+    @validate_call
+    def attached(
+        self, inbox: Words, message_id: Words, number: int, junk: bool = False
+    ) -> AttachedFile | None:
+        """A file that is attached to a mail; None if there is none or it was too large to keep."""
+        files = self._opened(inbox, junk).files(message_id)
+        found = files[number - 1] if 1 <= number <= len(files) else None
+        return found if found and found.data is not None else None
 
     @validate_call
     def ask(
@@ -198,11 +217,12 @@ class Desk:
         if self._turn.locked():
             tell({"step": "waiting for another question to end"})
         with self._turn:
+            self._say = lambda step: tell({"step": step})
             if model != OFFLINE:
-                tell({"step": f"loading what calls {model}"})
+                self._say(f"loading what calls {model}")
             policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
             conversation = Talk(self._file, opened, policy, opened.as_of, talk)
-            answered = conversation.ask(question, lambda step: tell({"step": step}))
+            answered = conversation.ask(question, self._say)
         run, trajectory = conversation.last()[0], answered.trajectory
         self._answered[run.id] = conversation
         said = {each.email.message_id: each.text for each in answered.passages}
@@ -239,7 +259,7 @@ def _shown_mail(email: Email, sentence: str, words: list[str]) -> dict[str, Any]
     pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
     found = re.search(pattern, body) if pattern else None
     marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
-    return {**email.to_json(), "body": body, "marks": marks, "attached": _ATTACHED.findall(body)}
+    return {**email.to_json(), "body": body, "marks": marks}
 
 
 def _cleaned(value: Any) -> Any:
@@ -282,8 +302,22 @@ def make_app(desk: Desk) -> Starlette:
     async def ask(request: Request) -> Response:
         return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
 
+    def attached(request: Request) -> Response:
+        try:
+            given: dict[str, Any] = dict(request.query_params)
+            found = desk.attached(**given)
+        except (UserError, ValidationError, TypeError):
+            found = None
+        if found is None:
+            return PlainTextResponse("That file is not here, or was too large to keep.\n", 404)
+        # It is saved, never shown: a browser would run what is in it.
+        named = f"attachment; filename*=utf-8''{quote(safe_name(found))}"
+        kind = "application/octet-stream"
+        return Response(found.data, headers={"Content-Disposition": named}, media_type=kind)
+
     files = [file(name) for name in ("page.html", "page.css", "page.js")]
-    return Starlette(routes=[*files, *map(call, methods), Route("/ask", ask, methods=["POST"])])
+    others = [Route("/ask", ask, methods=["POST"]), Route("/attached", attached)]
+    return Starlette(routes=[*files, *map(call, methods), *others])
 
 
 async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:

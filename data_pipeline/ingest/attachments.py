@@ -20,7 +20,7 @@ from typing import Any
 
 from data_pipeline.ingest.headers import decode_bytes
 
-LARGEST_BYTES = 20_000_000
+LARGEST_BYTES = 20_000_000  # of a file that is kept and read
 MAX_CHARS = 50_000  # of the text of one attachment
 TIMEOUT_S = 15.0
 MEMORY_BYTES = 1_500_000_000
@@ -53,7 +53,7 @@ class Extractor:
     def text_of(self, name: str, kind: str, data: bytes) -> str:
         """The text, cut; "" if it has none or can't be read."""
         form = form_of(name, kind)
-        if form is None or len(data) > LARGEST_BYTES:
+        if form is None:
             return ""
         if form != "text" and find_spec(_PACKAGES[form]) is None:
             return ""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ _MAILS = pa.schema({
     "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
+})  # fmt: skip
+_FILES = pa.schema({
+    "row": pa.int32(), "number": pa.int16(), "name": pa.string(), "kind": pa.string(),
+    "data": pa.binary(),
 })  # fmt: skip
 _OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
@@ -87,13 +91,14 @@ class Job(NamedTuple):
 class BatchTables(NamedTuple):
     """A batch as it comes back.
 
-    recipients: row, address, name, role, position. postings: row, term, frequency, with `term`
-    an index into `stems`. words: word, term (of subjects and bodies, not of senders' names).
-    skipped: source, stage, reason, detail.
+    recipients: row, address, name, role, position. files: row, number, name, kind, data.
+    postings: row, term, frequency, with `term` an index into `stems`. words: word, term (of
+    subjects and bodies, not of senders' names). skipped: source, stage, reason, detail.
     """
 
     mails: pa.Table
     recipients: pa.Table
+    files: pa.Table
     owners: pa.Table
     postings: pa.Table
     stems: list[str]
@@ -171,19 +176,27 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "delivered_to": [email.delivered_to for email in emails],
         "attached": [email.attached for email in emails],
     }
+    files = [
+        (row, number, *file)
+        for row, email in enumerate(emails)
+        for number, file in enumerate(email.files, start=1)
+    ]
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
     return BatchTables(
         pa.table(mails, schema=_MAILS),
         _recipients(emails),
-        pa.table(
-            {"row": [row for row, _ in owners], "address": [owner for _, owner in owners]},
-            schema=_OWNERS,
-        ),
+        _table(files, _FILES),
+        _table(owners, _OWNERS),
         postings,
         stem_list,
         word_table,
         skipped,
     )
+
+
+def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
+    return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def _recipients(emails: list[ParsedEmail]) -> pa.Table:

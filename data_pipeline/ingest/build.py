@@ -226,8 +226,14 @@ class InboxBuild:
         postings = batch.postings.set_column(
             1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
         )
-        tables = {"recipients": batch.recipients, "owners": batch.owners, "postings": postings}
-        for name, table in {"mails": batch.mails, **tables}.items():
+        tables = {
+            "mails": batch.mails,
+            "recipients": batch.recipients,
+            "files": batch.files,
+            "owners": batch.owners,
+            "postings": postings,
+        }
+        for name, table in tables.items():
             rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
             self._insert(name, table.set_column(0, "row", pa.array(rows)))
         self._rows += batch.mails.num_rows
@@ -239,7 +245,7 @@ class InboxBuild:
             self._insert("skipped", pa.table(columns, ["source", "stage", "reason", "detail"]))
 
     def carry_over(self, old: Path) -> None:
-        """Take over the duplicates and skipped mails of the file being added to."""
+        """Take over the duplicates, skipped mails and attached files of the file being added to."""
         self._attach(old, "old (READ_ONLY)")
         self._run(
             "INSERT INTO staging.old_copies"
@@ -247,6 +253,8 @@ class InboxBuild:
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
+        # The old mails come first, in the order of their numbers.
+        self._run("INSERT INTO staging.files FROM old.files")
 
     def candidates(self) -> list[LikelyOwner]:
         """The addresses that the new mail is likely to belong to: to which most was delivered, as

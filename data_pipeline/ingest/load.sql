@@ -22,6 +22,9 @@ FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept 
     LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;
 
+INSERT INTO inbox.files
+SELECT email_id, number, name, kind, data FROM staging.files JOIN kept USING (row);
+
 INSERT INTO inbox.aliases
 SELECT c.message_id, k.email_id, copy.source
 FROM copies AS c JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept

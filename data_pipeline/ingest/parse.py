@@ -22,8 +22,8 @@ from inscriptis.model.config import ParserConfig  # type: ignore[import-untyped]
 from lxml import etree
 from lxml.html import HtmlElement, HTMLParser, document_fromstring
 
-from art_e.inbox.mail import Mailbox
-from data_pipeline.ingest.attachments import Extractor
+from art_e.inbox.mail import AttachedFile, Mailbox
+from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
 from data_pipeline.ingest.headers import (
     Headers,
     PartType,
@@ -357,7 +357,7 @@ def _file_name(part: Part) -> str:
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
-_MOST_READ = 20  # attachments of a mail
+_MOST_READ, _MOST_FILES = 20, 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
@@ -396,15 +396,26 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     junk = not LEFT_OUT.isdisjoint(labels)
-    attached = "" if extractor is None else _attached(attachments, extractor)
-    return replace(email, labels=labels, junk=junk, gmail_thread=thread, attached=attached)
+    files = tuple(_kept_file(each) for each in attachments[:_MOST_FILES])
+    attached = "" if extractor is None else _attached(files, extractor)
+    return replace(
+        email, labels=labels, junk=junk, gmail_thread=thread, attached=attached, files=files
+    )
 
 
-def _attached(attachments: Sequence[Attachment], extractor: Extractor) -> str:
+def _kept_file(attachment: Attachment) -> AttachedFile:
+    data = attachment.data()
+    return AttachedFile(
+        scrub(attachment.name), attachment.kind, data if len(data) <= LARGEST_BYTES else None
+    )
+
+
+def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
     """The texts of attachments, each under its name."""
     read = (
-        (each.name, extractor.text_of(each.name, each.kind, each.data()))
-        for each in attachments[:_MOST_READ]
+        (each.name, extractor.text_of(each.name, each.kind, each.data))
+        for each in files[:_MOST_READ]
+        if each.data is not None
     )
     found = (f"\n\n[Text of {name}]\n{tidy(scrub(text))}" for name, text in read if text)
     return "".join(found)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from art_e.inbox.mail import Mailbox
+from art_e.inbox.mail import AttachedFile, Mailbox
 
 Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -74,6 +74,7 @@ class ParsedEmail:
     gmail_thread: str = ""
     attached: str = ""
     delivered_to: str = ""
+    files: tuple[AttachedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

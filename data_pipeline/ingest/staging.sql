@@ -5,6 +5,7 @@ CREATE TABLE staging.mails (
     junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
     attached VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
+CREATE TABLE staging.files (row INTEGER, number SMALLINT, name VARCHAR, kind VARCHAR, data BLOB);
 CREATE TABLE staging.owners (row INTEGER, address VARCHAR);
 CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
 CREATE TABLE staging.words (word VARCHAR, term INTEGER);

@@ -18,9 +18,9 @@ from playwright.sync_api import Browser, Page, expect
 from art_e.ratings import read_ratings
 from art_e.web.server import HEADERS
 from tests.browser import Visit, running_browser
-from tests.builders import WAIT_S, answer, make_inbox, raw, read, search
+from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error
-from tests.provider import NEVER_S, Provider, says
+from tests.provider import NEVER_S, Provider, rate_limited, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
@@ -209,8 +209,8 @@ def ask(page: Page, question: str, box: str = "Question") -> None:
 
 FOUND = answer("It ends on March 31, 2002", LEASE_ID)
 SCRIPT = [
-    says(None, search("warehouse", "lease")), says(None, read("m2")), says(None, FOUND),
-    says(None, answer("Bob", LEASE_ID)), says("too late", delay_s=NEVER_S),
+    says(None, search("warehouse", "lease")), rate_limited("0"), says(None, read("m2")),
+    says(None, FOUND), says(None, answer("Bob", LEASE_ID)), says("too late", delay_s=NEVER_S),
     says(None, answer(None)), says(None, FOUND),
 ]  # fmt: skip
 
@@ -229,6 +229,7 @@ def test_a_conversation(
             expect(entries.locator("summary")).to_contain_text("3 turns, ")
             entries.locator("summary").click()
             expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')
+            expect(entries.locator(".steps")).to_contain_text("trying again, 2 of 8")
             # The source opens with its sentence marked, then its conversation.
             page.get_by_role("button", name="Warehouse lease").click()
             mail = page.get_by_role("complementary")
@@ -339,10 +340,11 @@ def test_it_fits_and_can_be_read(
 ) -> None:
     """With a mail that would do something, were it markup, and words with nowhere to break."""
     file = "v" * 80
-    body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n[Attachment: {file}.pdf (x/y)]\n"
+    body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n"
     reply = {"subject": f"Re: Zebra {EVIL}", "date": "Tue, 7 Jan 2020 09:00:00 +0000"}
     headers: dict[str, Any] = {"sender": f"Bob Berg <{BOB}>", "to": ANN, "body": body}
     mails = [raw("<1@x>", subject=f"Zebra {EVIL}", **headers), raw("<2@x>", **headers, **reply)]
+    mails = [with_files(each, {f"{file}.html": EVIL.encode()}) for each in mails]
     db = tmp_path / "hostile.duckdb"
     make_inbox(db, mails, owner=ANN)
     with visiting(browser, db, home, width=width, height=844, dark=dark) as page:
@@ -360,7 +362,10 @@ def test_it_fits_and_can_be_read(
         page.keyboard.type("1")
         mail = page.get_by_role("complementary")
         expect(mail).to_contain_text(EVIL)
-        expect(mail.locator("dl")).to_contain_text(f"{file}.pdf")
+        with page.expect_download() as saved:
+            mail.get_by_role("link", name=file).click()
+        assert saved.value.suggested_filename == f"{file}.html"
+        assert saved.value.path().read_bytes() == EVIL.encode()
         check()
         page.keyboard.press("t")
         expect(mail.locator("section")).to_have_count(2)

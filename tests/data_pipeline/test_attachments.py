@@ -131,3 +131,6 @@ def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> Non
     with InboxFile(db) as file:
         inbox = file.open_inbox(ME)
         assert len(inbox.search(["quagga"])) == len(inbox.search(["okapi"])) == 1
+        kept = {each.name: each.data for each in inbox.files("<1@x>")}
+        assert kept == files
+        assert [each.name for each in inbox.files("<3@x>")] == ["more.txt"]

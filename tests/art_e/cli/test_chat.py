@@ -14,12 +14,12 @@ from art_e.ratings import read_ratings
 from art_e.runs import list_runs
 from tests.builders import WAIT_S, answer, read, search
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, the_error
-from tests.provider import Provider, Reply, Request, says
+from tests.provider import Provider, Reply, Request, rate_limited, says
 
 ROOT = Path(__file__).parents[3]
 PROMPT = b"\x1b[?2004h"
 SCRIPT = [
-    says(None, search("warehouse", "lease")), says(None, read("m1")),
+    says(None, search("warehouse", "lease")), rate_limited("0"), says(None, read("m1")),
     says(None, answer("March 31, 2002", LEASE_ID)), says(None, answer("Bob", LEASE_ID)),
     says(None, answer(None)), says(None, answer("A prize", HOSTILE_ID)),
 ]  # fmt: skip
@@ -75,9 +75,9 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     with Provider(reply) as provider:
         provider.stand_in_for_openai(monkeypatch)
         with talking(owned_db, home, "--model", "o3") as say:
-            first = say("When does the warehouse lease end?", "tokens, $")
+            first = say("When does the warehouse lease end?", "1 retried, $")
             assert 'searched "warehouse lease"' in first and "waiting for openai/o3" in first
-            assert "March 31, 2002" in first
+            assert "openai/o3: trying again, 2 of 8" in first and "March 31, 2002" in first
             # A source by its number, and its conversation.
             say("1", "The warehouse lease ends on")
             say("t1", "Message-ID")
@@ -98,8 +98,8 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
             say("/model offline", "offline answers")
             assert "March 31, 2002" in say("When does the warehouse lease end?", "no cost, offline")
         asked = [request.body["messages"][1]["content"] for request in provider.requests]
-    assert asked[3].startswith("Earlier in this talk:") and asked[3].endswith("Who said so?")
-    assert asked[5] == "What is the prize?"
+    assert asked[4].startswith("Earlier in this talk:") and asked[4].endswith("Who said so?")
+    assert asked[6] == "What is the prize?"
     given = [(each.rating, each.answer, each.right_answer, each.talk) for each in read_ratings()]
     assert given == [("good", "March 31, 2002", None, False), ("bad", "Bob", "Ann", True)]
     runs = list_runs(home / "runs")
