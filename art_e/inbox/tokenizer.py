@@ -85,8 +85,9 @@ def is_cjk(word: str) -> bool:
 
 def addresses(text: str) -> list[str]:
     """The mail addresses in `text`, in lower case, with repetitions."""
-    spelled = (piece for piece in fold(text).split() if "@" in piece) if "@" in text else ()
-    return [address for piece in spelled for address in _ADDRESS.findall(piece)]
+    lines = (line for line in text.splitlines() if "@" in line) if "@" in text else ()
+    pieces = (piece for line in lines for piece in line.split() if "@" in piece)
+    return [address for piece in pieces for address in _ADDRESS.findall(fold(piece))]
 
 
 def stems(surfaces: list[str]) -> list[str]:

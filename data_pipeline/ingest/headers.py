@@ -503,6 +503,8 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
 
 def _readable(value: str) -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
+    if not value:
+        return ""
     value = value[:_LONGEST_VALUE]
     if "\n" in value or "\r" in value:
         value = _FOLD.sub(" ", value)

@@ -398,6 +398,8 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
     junk = not LEFT_OUT.isdisjoint(labels)
     files = tuple(_kept_file(each) for each in attachments[:_MOST_FILES])
     attached = "" if extractor is None else _attached(files, extractor)
+    if not (labels or thread or files):
+        return email
     return replace(
         email, labels=labels, junk=junk, gmail_thread=thread, attached=attached, files=files
     )

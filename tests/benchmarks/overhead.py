@@ -35,7 +35,7 @@ def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
     """Ours and the reference on one archive; the result as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         files = {side: Path(folder) / side for side in ("ours", "reference")}
-        ours = ["art_e", "ingest", str(archive), "--format", "enron", "--json", "--db"]
+        ours = ["art_e", "ingest", str(archive), "--format", "enron", "--json", "--replace", "--db"]
         modules = {"ours": ours, "reference": ["tests.benchmarks.reference", str(archive)]}
         commands = {
             side: [sys.executable, "-m", *modules[side], str(file)] for side, file in files.items()
