@@ -85,7 +85,7 @@ class Episode:
         today: dt.date | None = None,
     ) -> None:
         self.question = question
-        self.tools = Tools(inbox, view)
+        self.tools = Tools(inbox, view, question.question)
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False

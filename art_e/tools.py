@@ -18,6 +18,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
 from art_e.message import ToolCall, compact_json, observation_json
+from art_e.models.fit import ReadMail, best_passages
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -26,6 +27,7 @@ MAX_CALLS = 4
 # A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
+FEW_RECIPIENTS = 5  # where mails are cut to passages
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
 # Further words of a search are ignored, because each takes time and memory.
@@ -165,7 +167,8 @@ class View:
     With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
     `addresses` people with a name are shown by their name alone. With `all_words` a search finds
-    only mail that has every word. `calls` are run of each message. With `closed_book` the only tool
+    only mail that has every word. `calls` are run of each message. With `read_chars` a mail that is
+    read is cut to the passages that fit the question. With `closed_book` the only tool
     is that for the answer. With `utc` dates are shown in UTC, else in the mail's own zone.
     """
 
@@ -177,6 +180,7 @@ class View:
     calls: int = MAX_CALLS
     closed_book: bool = False
     utc: bool = False
+    read_chars: int | None = None
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -192,11 +196,12 @@ WHOLE_VIEW = View()
 
 
 class Tools:
-    """The tools over one opened inbox."""
+    """The tools over one opened inbox; `question` is that of the episode."""
 
-    def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
+    def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW, question: str = "") -> None:
         self.inbox = inbox
         self.view = view
+        self._question = question
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
@@ -261,7 +266,10 @@ class Tools:
 
     def _email(self, email: Email) -> dict[str, Any]:
         body = email.body
-        if len(body) > MAX_BODY_CHARS:
+        if self.view.read_chars is not None:
+            mail = ReadMail("", format_date(email.date), email.subject, str(email.sender), body, 0)
+            body = best_passages(self._question, mail, self.view.read_chars)
+        elif len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
@@ -284,9 +292,10 @@ class Tools:
         return self.view.shown({key: value for key, value in fields.items() if value != []})
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
-        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
-        if len(recipients) > MAX_RECIPIENTS:
-            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
+        most = MAX_RECIPIENTS if self.view.read_chars is None else FEW_RECIPIENTS
+        shown = [self._person(mailbox) for mailbox in recipients[:most]]
+        if len(recipients) > most:
+            shown.append(f"and {len(recipients) - most} more")
         return shown
 
     def _person(self, mailbox: Mailbox) -> str:

@@ -132,8 +132,11 @@ def conversations_of(
     for noise in dict.fromkeys(table.noises):
         most = max(count for count, own in zip(eaten, table.noises, strict=True) if own == noise)
         played[noise] = expert_conversations(
-            material.inbox_file.path,
-            [planted[each.id] for each in questions[:most] if each.id in planted],
+            [
+                (material.file_of[each.id].path, planted[each.id])
+                for each in questions[:most]
+                if each.id in planted
+            ],
             recipe.episode,
             noise,
             seed,
@@ -142,22 +145,25 @@ def conversations_of(
 
 
 def expert_conversations(
-    inbox_file: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
+    planted: Sequence[tuple[Path, Planted]], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
     """The expert's conversation about each question, in order; `seed` decides its mistakes.
 
-    Questions whose mails its searches do not find are left out. Raises `UserError` without
-    questions: other than synthetic ones the expert can't answer.
+    `planted` has each question with the inbox file that it is about. Questions whose mails its
+    searches do not find are left out. Raises `UserError` without questions: other than synthetic
+    ones, and those of `art-e golden from-headers`, the expert can't answer.
     """
     if not planted:
         raise UserError(
-            "the expert knows synthetic questions only: give the recipe a table [data.worlds], or"
-            " begin with art-e train grpo"
+            "the expert knows synthetic questions, and those of art-e golden from-headers: give the"
+            " recipe a table [data.worlds], or begin with art-e train grpo"
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
-    order = sorted(range(len(planted)), key=lambda place: planted[place].question.inbox_address)
+    order = sorted(
+        range(len(planted)), key=lambda at: (planted[at][0], planted[at][1].question.inbox_address)
+    )
     ordered = [planted[place] for place in order]
-    play = partial(_play, inbox_file, form, noise, seed)
+    play = partial(_play, form, noise, seed)
     if len(ordered) > _WORTH_WORKERS:
         starts = range(0, len(ordered), _AT_ONCE)
         parts = (ordered[at : at + _AT_ONCE] for at in starts)
@@ -169,12 +175,13 @@ def expert_conversations(
 
 
 def _play(
-    inbox_file: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
+    form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
 ) -> list[list[ChatMessage] | None]:
     """The expert's conversation about each question; None if it did not find the gold mails."""
-    material = Material(InboxFile(inbox_file), [each.question for each in planted])
+    files = {path: InboxFile(path) for path in {path for path, _ in planted}}
+    material = Material({each.question.id: files[path] for path, each in planted}, [])
     conversations: list[list[ChatMessage] | None] = []
-    for each in planted:
+    for _, each in planted:
         episode = material.episode(each.question, form)
         rng = Random(f"{seed}/{each.question.id}")
         Expert(episode, each, rng, noise, form.spaced).play()
@@ -248,6 +255,8 @@ class Expert:
             yield self._read(handle)
             yield self._final(self._some_words(), [handle])
         else:
+            if self.noise.looks and self._errs("looks"):
+                yield from map(self._read, hits[:2])
             yield self._final(NOTHING, [])
 
     def _answer(self) -> str:

@@ -31,12 +31,18 @@ def load_material(data: Data, split: Split) -> Material:
 
     Raises `UserError` without questions, or if the inbox file does not fit them.
     """
+    questions: list[Question] = []
+    file_of: dict[str, InboxFile] = {}
     if data.worlds is not None and data.has_worlds(split):
-        questions = [each.question for each in _planted(data.worlds, split)]
         file = InboxFile(_world_file(data.worlds, split))
-    else:
-        questions = load_questions(data.questions or _own_golden(), split)
-        file = InboxFile(Path(data.db) if data.db else default_db())
+        questions += [each.question for each in _planted(data.worlds, split)]
+        file_of |= {each.id: file for each in questions}
+    if data.has_questions(split):
+        file = InboxFile(Path(data.db).expanduser() if data.db else default_db())
+        own = load_questions(data.questions or _own_golden(), split)
+        check_questions(own, file)
+        questions += own
+        file_of |= {each.id: file for each in own}
     kinds = (data.train_kinds if split == "train" else ()) or data.kinds
     chosen = [each for each in questions if not kinds or each.kind in kinds]
     if not chosen:
@@ -48,14 +54,19 @@ def load_material(data: Data, split: Split) -> Material:
         Random("some").shuffle(ids)
         kept = set(ids[: data.train_questions])
         chosen = [each for each in chosen if each.id in kept]
-    check_questions(chosen, file)
-    return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
+    return Material(file_of, [dataclasses.replace(each, split=split) for each in chosen])
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
-    """The questions of the training worlds, with what was planted for them, by id."""
-    worlds = [] if data.worlds is None else _planted(data.worlds, "train")
-    return {each.question.id: each for each in worlds}
+    """The questions of training, with what the expert has to know of them, by id: those of worlds,
+    and those whose answer stands in one mail as it is."""
+    planted = [] if data.worlds is None else list(_planted(data.worlds, "train"))
+    if data.has_questions("train"):
+        for each in load_questions(data.questions or _own_golden(), "train"):
+            if "made" in each.provenance:
+                evidence = tuple((mail, str(each.answer)) for mail in each.message_ids)
+                planted.append(Planted(each, evidence, "", (), ""))
+    return {each.question.id: each for each in planted}
 
 
 def _own_golden() -> str:

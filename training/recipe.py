@@ -60,14 +60,17 @@ class Scratch(RecipeTable):
 
 
 class Lora(RecipeTable):
-    """A LoRA adapter, trained in place of all weights."""
+    """A LoRA adapter, trained in place of all weights: of all layers from `first_layer` on."""
 
     rank: Count = 16
     alpha: Count = 32
+    first_layer: Annotated[int, Field(ge=0)] = 0
 
 
 class ModelTable(RecipeTable):
-    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
+    """The model: a checkpoint `base` (folder, hub id, GGUF file as FILE or PACKAGE/FILE), or else a
+    new one from `scratch`. `template` is a chat template of ours in place of its own. `autocast`
+    trains in bfloat16 on a CPU too, where that has instructions for it; else it is slower.
 
     `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
     NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
@@ -75,9 +78,11 @@ class ModelTable(RecipeTable):
 
     base: str | None = None
     scratch: Scratch | None = None
+    template: Literal["smol"] | None = None
     lora: Lora | None = None
     bits: Literal[4, 16] = 16
     checkpointing: bool = False
+    autocast: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -121,7 +126,8 @@ class Worlds(RecipeTable):
 
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds, and the
+    questions as well if `both`.
 
     `unanswerable` caps the share of unanswerable questions. `train_kinds` and `train_questions`
     limit those of training alone.
@@ -134,6 +140,7 @@ class Data(RecipeTable):
     train_kinds: tuple[Kind, ...] = ()
     unanswerable: Annotated[float, Field(gt=0, lt=1)] | None = None
     train_questions: Count | None = None
+    both: bool = False
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -144,6 +151,10 @@ class Data(RecipeTable):
     def has_worlds(self, split: Split) -> bool:
         """Whether the questions of the split come from `worlds`."""
         return self.worlds is not None and (split == "train" or self.questions is None)
+
+    def has_questions(self, split: Split) -> bool:
+        """Whether questions of the split come from a golden set."""
+        return not self.has_worlds(split) or self.both
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,7 @@ class EpisodeForm(RecipeTable):
     snippet_chars: Count | None = None
     addresses: bool = True
     spaced: bool = False
+    read_chars: Count | None = None
     turn_tokens: Count = 2_048
     episode_tokens: Count = 8_000
 
@@ -183,7 +195,9 @@ class EpisodeForm(RecipeTable):
     def view(self) -> View:
         """What the tools show."""
         kind = SpacedView if self.spaced else View
-        return kind(self.handles, self.hits, self.snippet_chars, self.addresses)
+        return kind(
+            self.handles, self.hits, self.snippet_chars, self.addresses, read_chars=self.read_chars
+        )
 
 
 class Noise(RecipeTable):
@@ -197,6 +211,7 @@ class Noise(RecipeTable):
     guesses: Share = 0.3  # does so for an unanswerable question
     gives_up: Share = 0.1  # abstains though a mail answers
     lists: Share = 0.0  # answers with a list of candidates, unread: to replay a reward hack
+    looks: Share = 0.0  # no mistake: reads two hits before "I don't know"
 
 
 class SftStage(RecipeTable):
@@ -220,14 +235,22 @@ class Sft(RecipeTable):
 
     It imitates the scripted expert, who errs by `noise`. With `early_noise` for all stages but the
     last, only checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for
-    weight matrices; 0 is AdamW for all.
+    weight matrices; 0 is AdamW for all. `parts` of a batch go through the model one after another,
+    which takes less memory.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
     early_noise: Noise | None = None
     muon: NotNegative = 0.0
+    parts: Count = 1
     validate_every: Count = 200
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if any(each.batch % self.parts for each in self.stages):
+            raise ValueError(f"a stage's batch is no multiple of parts, {self.parts}")
+        return self
 
     @property
     def steps(self) -> int:

@@ -27,9 +27,9 @@ _PROBE: ChatMessage = {"role": "user", "content": "probe"}
 
 
 class Material(NamedTuple):
-    """The questions of a split, and the inbox file that they are about."""
+    """The questions of a split, and for each, by its id, the inbox file that it is about."""
 
-    inbox_file: InboxFile
+    file_of: dict[str, InboxFile]
     questions: list[Question]
 
     def held_out(self, number: int) -> list[Question]:
@@ -41,7 +41,7 @@ class Material(NamedTuple):
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
         """A new episode about the question."""
         return Episode(
-            self.inbox_file.inbox_of(question),
+            self.file_of[question.id].inbox_of(question),
             question,
             max_turns=form.max_turns,
             view=form.view,

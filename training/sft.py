@@ -158,8 +158,9 @@ def _trainer(
 
         def get_train_dataloader(self) -> DataLoader[Any]:
             rows: Any = self.train_dataset
+            parts = [batch[at :: table.parts] for batch in batches for at in range(table.parts)]
             loader: DataLoader[Any] = DataLoader(
-                rows, batch_sampler=batches, collate_fn=self.data_collator
+                rows, batch_sampler=parts, collate_fn=self.data_collator
             )
             prepared: DataLoader[Any] = self.accelerator.prepare(loader)
             return prepared
@@ -183,6 +184,7 @@ def _trainer(
             logging_steps=LOG_EVERY,
             report_to="none",
             max_length=None,
+            gradient_accumulation_steps=table.parts,
             **trainer_arguments(training, len(batches)),
         ),
         train_dataset=Dataset.from_list([each._asdict() for each in examples]),

@@ -75,7 +75,8 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
         base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
     whole = adapter is None and (table is None or table.lora is None)
     bits = 16 if table is None else table.bits
-    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
+    own = None if table is None or table.template is None else template(table.template)
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded(), template=own)
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
@@ -107,11 +108,13 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """The new adapter to train; None to train all weights, or an adapter that is there."""
     if table.lora is None or start.adapter:
         return None
+    first, layers = table.lora.first_layer, start.model.config.get_text_config().num_hidden_layers
+    target: Any = "all-linear"
+    if first:
+        # peft takes layers only with names.
+        target = rf".*\.layers\.({'|'.join(map(str, range(first, layers)))})\..*_proj"
     return LoraConfig(
-        r=table.lora.rank,
-        lora_alpha=table.lora.alpha,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
+        r=table.lora.rank, lora_alpha=table.lora.alpha, target_modules=target, task_type="CAUSAL_LM"
     )
 
 
@@ -146,9 +149,9 @@ def make_start(
     return start_of(model.to(best_device()[0]), tokenizer)
 
 
-def template() -> str:
-    """The chat template of new models: it names the tools and leaves their schemas out."""
-    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
+def template(name: str = "nano") -> str:
+    """A chat template of ours: it names the tools and leaves their schemas out."""
+    return resources.files("training").joinpath(f"templates/{name}.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
@@ -193,7 +194,7 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
 
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     """What both trainers are set to; `RunCallback` decides when they save."""
-    on_cpu = best_device()[0] == "cpu"
+    on_cpu, table = best_device()[0] == "cpu", training.setting.recipe.model
     if on_cpu:
         keep_memory()
     return {
@@ -203,8 +204,8 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
         "save_strategy": "steps",
         "save_steps": steps + 1,
         "use_cpu": on_cpu,
-        "bf16": not on_cpu,
-        "gradient_checkpointing": training.setting.recipe.model.checkpointing,
+        "bf16": not on_cpu or (table.autocast and torch.cpu._is_avx512_bf16_supported()),
+        "gradient_checkpointing": table.checkpointing,
         "disable_tqdm": True,
         "seed": training.setting.seed,
     }

@@ -130,7 +130,8 @@ def of_recipe(recipe: str, split: Split) -> tuple[list[Question], Path]:
     judging = chosen.judging
     limits = {"validation": judging.questions, "test": judging.test_questions}
     number = limits.get(split, len(material.questions))
-    return material.held_out(number), material.inbox_file.path
+    asked = material.held_out(number)
+    return asked, material.file_of[asked[0].id].path
 
 
 def _training(module: str) -> Any:

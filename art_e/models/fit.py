@@ -252,6 +252,25 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     return found
 
 
+def best_passages(question: str, mail: ReadMail, most: int) -> str:
+    """At most about `most` characters of a mail: the sentences that fit the question best, each
+    with its neighbours, in their order; "..." where some are left out."""
+    found = candidates(question, [mail])
+    if len(mail.body) <= most or not found:
+        return mail.body[:most]
+    kept: set[int] = set()
+    left = most
+    for place in sorted(range(len(found)), key=lambda each: -found[each].score):
+        for near in (place, place + 1, place - 1):
+            if 0 <= near < len(found) and near not in kept and len(found[near].text) < left:
+                kept.add(near)
+                left -= len(found[near].text) + 1
+    lines: list[str] = []
+    for place in sorted(kept):
+        lines += ["..."] * (place - 1 not in kept and place > 0) + [found[place].text]
+    return "\n".join(lines)
+
+
 def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:
     """Whether the sentence states the value asked for; None if no value is asked for."""
     if value is None:

@@ -222,6 +222,26 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
     )
 
 
+def test_a_mail_is_cut_to_the_passages_that_fit_the_question(tmp_path: Path) -> None:
+    filler = [f"Item {n} of the long list is about nothing much." for n in range(60)]
+    told = "The warehouse lease ends on March 31."
+    body = "\n\n".join([*filler[:40], told, *filler[40:]])
+    to = ", ".join([episodes.BOB, *(f"guest{n}@test.example" for n in range(20))])
+    make_inbox(tmp_path / "i.duckdb", [raw("<1@x>", body=body, to=to)])
+    with InboxFile(tmp_path / "i.duckdb") as file:
+        tools = Tools(
+            file.open_inbox(episodes.BOB),
+            View(read_chars=300),
+            "When does the warehouse lease end?",
+        )
+        shown = read_mail(tools, "<1@x>")
+    assert told in shown["body"] and len(shown["body"]) < 330
+    lines = shown["body"].split("\n")
+    kept = [line for line in lines if line != "..."]
+    assert kept == [line for line in body.split("\n\n") if line in kept] and "..." in lines
+    assert shown["to"][-1] == "and 16 more"
+
+
 def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(
     inbox_file: InboxFile,
 ) -> None:

@@ -193,7 +193,12 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     random.Random(1).shuffle(chosen)
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, Noise(), seed)
+        return expert_conversations(
+            [(material.file_of[each.question.id].path, each) for each in chosen],
+            recipe.episode,
+            Noise(),
+            seed,
+        )
 
     alone = plays(0)
     for each, messages in zip(chosen, alone, strict=True):
@@ -206,5 +211,5 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
 
 
 def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
-    with pytest.raises(UserError, match="synthetic questions only"):
+    with pytest.raises(UserError, match="knows synthetic questions"):
         conversations_of(tiny.recipe(), material, {}, 0)

@@ -47,7 +47,7 @@ def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
     both = data.model_copy(update={"questions": str(questions), "db": str(db)})
     test = load_material(both, "test")
     assert set(ids(test)) <= {each.id for each in questions_of(f"{source}test")}
-    assert test.inbox_file.path == db
+    assert {file.path for file in test.file_of.values()} == {db}
     assert ids(load_material(both, "train")) == ids(load_material(data, "train"))
     with pytest.raises(UserError, match="validation"):
         load_material(both, "validation")
@@ -85,7 +85,7 @@ def test_a_golden_set_is_named_or_that_of_the_home(
 ) -> None:
     material = load_material(data, "train")
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    own = Data(db=str(material.inbox_file.path), train_questions=5)
+    own = Data(db=str(next(iter(material.file_of.values())).path), train_questions=5)
     with pytest.raises(UserError, match=r"no golden set at .*art-e golden import"):
         load_material(own, "train")
     (tmp_path / "golden").mkdir()

@@ -147,7 +147,12 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         material = load_material(recipe.data, "train")
         known = planted_in(recipe.data)
         chosen = [known[each.id] for each in material.questions]
-        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, NOISY, 0)
+        return expert_conversations(
+            [(material.file_of[each.question.id].path, each) for each in chosen],
+            recipe.episode,
+            NOISY,
+            0,
+        )
 
 
 @pytest.fixture(scope="module")
