@@ -322,17 +322,16 @@ def questions_of(
     order = sorted(inboxes, key=lambda each: ("test", "validation", "train").index(inboxes[each]))
     made: list[Question] = []
     made_in: defaultdict[Split, list[tuple[str, Made]]] = defaultdict(list)
-    seen: defaultdict[Split, set[str]] = defaultdict(set)
     for address in order:
         split, rng = inboxes[address], Random(f"{seed}/{address}")
         inbox = file.open_inbox(address)
         own = {each for listed in file.people().values() for each in listed if address in listed}
         people = People(frozenset(own | {address}), given)
         ids = [each for each in _ids_of(file, address) if each not in taken]
-        for question in _of_an_inbox(inbox, ids, people, int(per_inbox * (1 - _UNANSWERABLE)), rng):
-            made.append(_row(address, split, question.made, question.message_id))
-            made_in[split].append((address, question.made))
-        seen[split] |= set(ids)
+        most = int(per_inbox * (1 - _UNANSWERABLE))
+        for each in _of_an_inbox(inbox, ids, people, most, rng):
+            made.append(_row(address, split, each.made, each.message_id))
+            made_in[split].append((address, each.made))
         if split != "train":
             taken |= set(ids)
     for address in order:
@@ -342,8 +341,8 @@ def questions_of(
         inbox = file.open_inbox(address)
         wanted = int(per_inbox * _UNANSWERABLE)
         asked = (each for each in others if each.kind not in _IN_HEADERS)
-        lacking = islice((each for each in asked if _lacks(inbox, each)), wanted)
-        made += [_row(address, split, each, None) for each in lacking]
+        lacking = (each for each in asked if _lacks(inbox, each))
+        made += [_row(address, split, each, None) for each in islice(lacking, wanted)]
     return made
 
 
@@ -352,11 +351,10 @@ def _given_names(file: InboxFile) -> frozenset[str]:
     counts: Counter[str] = Counter()
     for (names,) in file.execute("SELECT names FROM addresses").fetchall():
         firsts = set()
-        for name in names.split(" | "):
-            parts = re.sub(
-                r'["\']', "", name.partition(",")[2] if name.count(",") == 1 else name
-            ).split()
-            if len(parts) > (name.count(",") == 0) and parts[0].isalpha() and len(parts[0]) > 2:
+        for name in names.replace('"', "").split(" | "):
+            last, comma, first = name.partition(",")
+            parts = (first if comma else last).split()
+            if len(parts) >= (1 if comma else 2) and parts[0].isalpha() and len(parts[0]) > 2:
                 firsts.add(parts[0])
         counts.update(firsts)
     return frozenset(name for name, count in counts.items() if count > 1)
@@ -377,6 +375,7 @@ def _of_an_inbox(
 ) -> list[_Placed]:
     """Questions that the inbox answers in one way, of all kinds in about their shares."""
     by_kind: defaultdict[str, list[_Placed]] = defaultdict(list)
+    allowed = frozenset(ids)
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for email in inbox.read_many(ids):
         assert email is not None
@@ -394,41 +393,44 @@ def _of_an_inbox(
                 break
             if len(answers[each.made.question]) > 1 or each.made.question in chosen:
                 continue
-            if mails[each.message_id] < 2 and (placed := _only(inbox, each)) is not None:
-                chosen[each.made.question] = placed
-                mails[placed.message_id] += 1
+            if mails[each.message_id] < 2 and (placed := _only(inbox, each)) in allowed:
+                chosen[each.made.question] = _Placed(each.made, placed)
+                mails[placed] += 1
     return list(chosen.values())
 
 
-def _only(inbox: Inbox, placed: _Placed) -> _Placed | None:
-    """The question with the first mail found that answers it; None if another answers otherwise."""
-    made = placed.made
+def _only(inbox: Inbox, placed: _Placed) -> str:
+    """The id of the first mail found that answers the question; "" if another answers otherwise,
+    or its own is not found."""
+    made, gold = placed.made, ""
     found = _found(inbox, made.question)
     if placed.message_id not in [each.message_id for each in found]:
-        return None
-    telling, gold = _telling(made.question), None
+        return ""
     for email in found:
-        holds = made.kind not in _IN_HEADERS and _plain(made.answer) in _plain(email.body)
-        if email.message_id == placed.message_id or holds:
+        if email.message_id == placed.message_id or _holds(email, made):
             gold = gold or email.message_id
-        elif made.kind in _IN_HEADERS:
-            if telling <= set(stems(words(f"{email.subject} {email.sender}"))) | _stems_of_kind(
-                made
-            ):
-                return None
-        elif any(_share(telling, each.text) >= _SAME for each in split_sentences(email.body)):
-            return None
-    return None if gold is None else _Placed(made, gold)
+        elif _may_answer(email, made):
+            return ""
+    return gold
+
+
+def _holds(email: Email, made: Made) -> bool:
+    return made.kind not in _IN_HEADERS and _plain(made.answer) in _plain(email.body)
+
+
+def _may_answer(email: Email, made: Made) -> bool:
+    """Whether a mail that lacks the answer says something else of what is asked."""
+    telling = _telling(made.question)
+    if made.kind in _IN_HEADERS:
+        of_answer = set(stems(words(made.answer))) if made.kind == "sender" else set()
+        return telling - of_answer <= set(stems(words(f"{email.subject} {email.sender}")))
+    return any(_share(telling, each.text) >= _SAME for each in split_sentences(email.body))
 
 
 def _lacks(inbox: Inbox, made: Made) -> bool:
     """Whether nothing that the inbox has on the question answers it."""
-    telling, found = _telling(made.question), _found(inbox, made.question)
-    return bool(found) and not any(
-        _plain(made.answer) in _plain(email.body)
-        or any(_share(telling, each.text) >= _SAME for each in split_sentences(email.body))
-        for email in found
-    )
+    found = _found(inbox, made.question)
+    return bool(found) and not any(_holds(each, made) or _may_answer(each, made) for each in found)
 
 
 def _found(inbox: Inbox, question: str) -> list[Email]:
@@ -444,10 +446,6 @@ def _telling(question: str) -> set[str]:
 _ASKING = frozenset(
     "who what when where why how much did write wrote sent send say tell mail got".split()
 )
-
-
-def _stems_of_kind(made: Made) -> set[str]:
-    return set(stems(words(made.answer))) if made.kind == "sender" else set()
 
 
 def _share(telling: set[str], sentence: str) -> float:
