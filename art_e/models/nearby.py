@@ -1,8 +1,11 @@
-"""Models that could be asked right now: of a server that listens on this machine, or by a key."""
+"""Models that could be asked right now: smol, those of servers on this machine, or by a key."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from art_e.models.base import SMOL
+from art_e.models.smol import lacking
 
 # Of a server that does not answer at once.
 _TIMEOUT_S = 0.5
@@ -46,7 +49,8 @@ class Near(NamedTuple):
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
     """The models at hand, those that keep mail on this machine first."""
-    found = [near for server in servers for near in _served(server)]
+    found = [Near(SMOL, "comes with ART-E")] if lacking() is None else []
+    found += [near for server in servers for near in _served(server)]
     for model, variables in BY_KEY.items():
         if name := next((each for each in variables if os.environ.get(each)), None):
             found.append(Near(model, f"{name} is set"))

@@ -29,7 +29,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
-from art_e.models.base import LOCAL_PREFIX, PolicyError, Usage
+from art_e.models.base import PolicyError, Usage, kind_of
 from art_e.models.providers import listed_models
 from art_e.storage import home
 
@@ -95,8 +95,8 @@ def price_of(model: str) -> Price | None:
     own = _own_entries(prices_file())
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
-    # A checkpoint in this process has no list price, and needs no litellm.
-    if model.startswith(LOCAL_PREFIX):
+    # A model in this process has no list price, and needs no litellm.
+    if kind_of(model) == "local":
         return None
     entry = _list_entry(model)
     return None if entry is None else _list_price(entry)

@@ -24,13 +24,14 @@ _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
 # A call in the right form, whose arguments follow; or any other object with a name, which counts as
 # arguments as a whole. Without a name it is no call, and stays text.
 _OPEN = (
-    r"\s*<tool_call>\s*\{\s*(?:"
-    r'"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"arguments"\s*:\s*'
-    r'|(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)"))'
+    r"\s*<tool_call>\s*\{\s*"
+    r'(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)")'
+    r'(?:"name"\s*:\s*"[^"\\]+"\s*,\s*"arguments"\s*:\s*)?'
 )
 # A reply that was cut off has no end mark.
 _CLOSE = rf"\}}?\s*(?:</tool_call>|(?={_ENDS})|\Z)"
 
+# What `parse_reply` does, for the servers of transformers.
 RESPONSE_TEMPLATE: dict[str, Any] = {
     "defaults": {"role": "assistant"},
     "start_anchor": "<|im_start|>assistant\n",
@@ -60,16 +61,28 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 
+_FIRST = re.compile(rf"(?P<thought><think>)|(?P<call>{_OPEN})|{_ENDS}", re.DOTALL)
+_AFTER_THOUGHT, _AFTER_CALL = re.compile("</think>"), re.compile(_CLOSE, re.DOTALL)
+
+
 def parse_reply(text: str, turn: int) -> AssistantMessage:
     """The text and calls of what a model wrote as its message number `turn`."""
-    from transformers.utils.chat_parsing import parse_response
-
-    parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
-    calls = tuple(
-        ToolCall(f"call_{turn}_{number}", function["name"], function["arguments"])
-        for number, function in enumerate(each["function"] for each in parsed.get("tool_calls", ()))
-    )
-    return AssistantMessage(parsed.get("content") or None, calls)
+    said: list[str] = []
+    calls: list[ToolCall] = []
+    place = 0
+    while (found := _FIRST.search(text, place)) is not None:
+        said.append(text[place : found.start()])
+        place = found.end()
+        if found["thought"] or found["call"]:
+            closing = _AFTER_CALL if found["call"] else _AFTER_THOUGHT
+            closed = closing.search(text, place)
+            inside, rest = (len(text),) * 2 if closed is None else closed.span()
+            if found["call"]:
+                arguments = text[place:inside]
+                calls.append(ToolCall(f"call_{turn}_{len(calls)}", found["name"], arguments))
+            place = rest
+    said.append(text[place:])
+    return AssistantMessage("".join(said) or None, tuple(calls))
 
 
 def as_written(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
