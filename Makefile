@@ -3,13 +3,14 @@
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
 # make notebooks   execute the notebooks (5 minutes on two cores)
+# make smol   the small model that comes with ART-E: llama.cpp and its weights (150 MB)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench notebooks gpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench notebooks smol gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -74,6 +75,10 @@ $(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
 	PIP_PYTHON=$(VENV)/interop/bin/python $(INSTALL) --require-hashes -r requirements/interop.txt
 	PIP_PYTHON=$(VENV)/interop/bin/python $(LINK)
 	touch $@
+
+smol: $(VENV)/core.installed
+	$(INSTALL) --require-hashes -r requirements/smol.txt
+	$(BIN)/art-e models
 
 gpu: $(VENV)/gpu.installed
 	$(BIN)/art-e doctor

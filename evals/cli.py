@@ -220,7 +220,8 @@ def run(
     """
     of_split = chosen_split(split)
     names = list(dict.fromkeys(models))
-    form = chosen_form(recipe, max_turns, other_prompt=prompt is not None or closed_book)
+    other_prompt = prompt is not None or closed_book
+    form = chosen_form(recipe, max_turns, () if preset else names, other_prompt=other_prompt)
     judges = list(
         dict.fromkeys(
             judge or [benchmark.PUBLISHED_JUDGE if preset else setting("judge") or OFFLINE]

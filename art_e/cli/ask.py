@@ -50,7 +50,6 @@ from art_e.cli.output import (
     text,
 )
 from art_e.cli.trace import shown_turn
-from art_e.config import setting
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -58,7 +57,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import OFFLINE, Policy
-from art_e.models.model import Model, full_name
+from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
@@ -159,8 +158,8 @@ def ask(
         Option(
             metavar="MODEL",
             parser=full_name,
-            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model [default:"
-            " that of art-e config, or offline].",
+            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH, smol; offline needs no model"
+            " [default: that of art-e config, else smol if it is ready, else offline].",
         ),
     ] = None,
     as_of: AsOfOption = None,
@@ -197,8 +196,8 @@ def ask(
         inbox, model = inbox or last["inbox_address"], model or last["model"]
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
     today = parse_day(as_of, "--as-of")
-    is_default, model = model is None, model or setting("model") or OFFLINE
-    form = chosen_form(recipe, max_turns)
+    is_default, model = model is None, model or default_model()
+    form = chosen_form(recipe, max_turns, [model])
     turn_tokens = form.turn_tokens_of(model)
     # The trace says itself what happens.
     with nullcontext(lambda _: None) if trace else status() as say:

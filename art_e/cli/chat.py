@@ -25,11 +25,9 @@ from art_e.cli.options import (
 )
 from art_e.cli.output import console, example, note, one_line, print_lines, text
 from art_e.cli.trace import shown_turn
-from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE
-from art_e.models.model import Model, full_name
+from art_e.models.model import Model, default_model, full_name
 from art_e.storage import home
 from art_e.trajectory import exchanges
 
@@ -145,7 +143,7 @@ def chat(
     from prompt_toolkit import PromptSession, completion, history
 
     today = parse_day(as_of, "--as-of")
-    chosen = model or setting("model") or OFFLINE
+    chosen = model or default_model()
     kept = home() / "chat_history"
     kept.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:

@@ -13,8 +13,7 @@ from typing import Annotated, Literal
 from typer import Option
 
 from art_e.cli.ask import Answered, answer_question, begin_run, talk_after, what_it_took, with_talk
-from art_e.cli.model_options import model_options, ready_policy
-from art_e.episode import DEFAULT_MAX_TURNS
+from art_e.cli.model_options import model_options, own_form, ready_policy
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -55,9 +54,9 @@ class Talk:
         began = time.monotonic()
         own = Question("ask", with_talk(line, self.talk), self.inbox.address, self.today)
         talk = (line, self.talk)
-        path = self.file.path
-        self.run = begin_run("ask", own, self.policy, path, DEFAULT_MAX_TURNS, None, None, talk)
-        self.answered = answer_question(self.inbox, own, self.policy, self.run, say=say)
+        path, form = self.file.path, own_form([self.policy.model])
+        self.run = begin_run("ask", own, self.policy, path, form.max_turns, None, None, talk)
+        self.answered = answer_question(self.inbox, own, self.policy, self.run, form, say=say)
         trajectory, passages = self.answered.trajectory, self.answered.passages
         self.took = what_it_took(trajectory, began)
         mails = [*self.answered.sources, *(each.email for each in passages)]

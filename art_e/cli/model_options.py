@@ -3,7 +3,7 @@
 Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -12,9 +12,10 @@ from typer import Option
 
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
-from art_e.models.base import ModelOptions, Policy
+from art_e.models.base import SMOL, ModelOptions, Policy
 from art_e.models.model import Model
 from art_e.models.providers import warm_up
+from art_e.models.smol import ADAPTER, shipped
 from art_e.question import Question, Split
 from art_e.tools import WHOLE_VIEW, View
 
@@ -108,17 +109,35 @@ class Form(NamedTuple):
 DEFAULT_FORM = Form()
 
 
-def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool = False) -> Form:
-    """The form of `--recipe`, else the default one with the turns of `--max-turns`.
+def own_form(models: Collection[str]) -> Form:
+    """The form of the episodes that smol was trained in, if it is one of the models, else the
+    default one."""
+    return _form_of(str(ADAPTER)) if SMOL in models and shipped() else DEFAULT_FORM
+
+
+def chosen_form(
+    recipe: str | None,
+    max_turns: int | None,
+    models: Collection[str] = (),
+    *,
+    other_prompt: bool = False,
+) -> Form:
+    """The form of `--recipe`, else that of the models with the turns of `--max-turns`.
 
     Raises `UserError` for an unknown recipe, and for one beside options that it sets itself:
     `--max-turns`, or `--prompt` (`other_prompt`).
     """
     if recipe is None:
-        return DEFAULT_FORM if max_turns is None else Form(max_turns)
+        form = own_form(models)
+        turns = form.max_turns if max_turns is None else max_turns
+        return form._replace(max_turns=turns, prompt=None if other_prompt else form.prompt)
     given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
     if given:
         raise UserError(f"--recipe decides {' and '.join(given)} too; leave one of them out")
+    return _form_of(recipe)
+
+
+def _form_of(recipe: str) -> Form:
     form = _training("recipe").named_recipe(recipe).episode
     return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
 

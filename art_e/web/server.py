@@ -56,7 +56,6 @@ from art_e.cli.options import (
     parse_day,
 )
 from art_e.cli.output import clean, example, note, one_line, print_line
-from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -65,7 +64,7 @@ from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
 from art_e.models.base import OFFLINE, Policy, PolicyStep
-from art_e.models.model import Model, full_name
+from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
 from art_e.privacy import redact
 
@@ -434,7 +433,7 @@ def web(
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
-        desk = Desk(file, opened, model or setting("model") or OFFLINE, max_cost)
+        desk = Desk(file, opened, model or default_model(), max_cost)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))
         except OSError as error:
