@@ -12,10 +12,10 @@ from typer import Option
 
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
+from art_e.models import smol
 from art_e.models.base import SMOL, ModelOptions, Policy
 from art_e.models.model import Model
 from art_e.models.providers import warm_up
-from art_e.models.smol import ADAPTER, shipped
 from art_e.question import Question, Split
 from art_e.tools import WHOLE_VIEW, View
 
@@ -112,7 +112,7 @@ DEFAULT_FORM = Form()
 def own_form(models: Collection[str]) -> Form:
     """The form of the episodes that smol was trained in, if it is one of the models, else the
     default one."""
-    return _form_of(str(ADAPTER)) if SMOL in models and shipped() else DEFAULT_FORM
+    return _form_of(str(smol.ADAPTER)) if SMOL in models and smol.shipped() else DEFAULT_FORM
 
 
 def chosen_form(

@@ -251,6 +251,7 @@ class SmolPolicy:
         Raises `PolicyError`: context (the conversation is too long), model (llama.cpp failed).
         """
         ids = self._prompt(as_written(messages), tools)
+        turn = sum(each["role"] == "assistant" for each in messages)
         most = min(self._max_output_tokens, self._context - len(ids))
         if most < 1:
             raise PolicyError(
@@ -260,13 +261,13 @@ class SmolPolicy:
         gone = threading.Event()
         try:
             made = await asyncio.get_running_loop().run_in_executor(
-                self._worker, self._generate, ids, most, gone
+                self._worker, self._generate, ids, most, turn > 0, gone
             )
         except RuntimeError as error:
             raise PolicyError("model", f"llama.cpp: {' '.join(str(error).split())[:200]}") from None
         finally:
             gone.set()
-        message = parse_reply(made.text, sum(each["role"] == "assistant" for each in messages))
+        message = parse_reply(made.text, turn)
         if len(self._own) >= _REMEMBERED:
             self._own.clear()
         [written] = as_written([message.to_chat()])
@@ -287,8 +288,14 @@ class SmolPolicy:
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def _generate(self, ids: list[int], most: int, gone: threading.Event) -> Generated:
-        """The model's turn after `ids`; it ends early once `gone` is set."""
+    def _generate(
+        self, ids: list[int], most: int, goes_on: bool, gone: threading.Event
+    ) -> Generated:
+        """The model's turn after `ids`; it ends early once `gone` is set.
+
+        An episode begins with nothing kept of another, so that it is the same each time: what is
+        read in other portions differs by rounding.
+        """
         started = time.perf_counter()
         chunks: list[dict[str, Any]] = []
 
@@ -298,7 +305,7 @@ class SmolPolicy:
 
         asked = {"prompt": ids, "max_tokens": most, "temperature": self._temperature}
         # As in training, the temperature alone decides the sampling.
-        asked |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        asked |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": goes_on}
         # Tokens have ids where log-probabilities are asked for; progress comes while it reads.
         asked |= {"stream": True, "logprobs": 1, "return_progress": True}
         self._llama.handle_completions(asked, stops)

@@ -206,3 +206,19 @@ def test_the_stock_template_writes_the_same() -> None:
         prompts.append(str(prompt))
     # The second goes on where the first ended: what was cached or trained on holds.
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [Q_SEARCH, Q_READ, BROKEN, *re.split(r"(?=[{}<>])|(?<=[{}:])|\n", Q_READ)]
+            + ["<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n"]
+        )
+    ).map("".join)
+)
+def test_transformers_reads_a_reply_in_the_same_way(text: str) -> None:
+    """Its servers are handed what `parse_reply` is written after."""
+    parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
+    calls = [each["function"] for each in parsed.get("tool_calls", ())]
+    assert [(each["name"], each["arguments"]) for each in calls] == replies(text)
+    assert (parsed.get("content") or None) == parse_reply(text, 0).content
