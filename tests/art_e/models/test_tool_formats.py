@@ -2,15 +2,24 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.utils.chat_parsing import parse_response
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.tool_formats import as_text, as_written, parse_reply, parse_text, prompt_hash
+from art_e.models.tool_formats import (
+    RESPONSE_TEMPLATE,
+    as_text,
+    as_written,
+    parse_reply,
+    parse_text,
+    prompt_hash,
+)
 from art_e.tools import CallError, parse_call, schemas
 from tests.builders import LEASE, Make, Start
 from tests.provider import Provider, says
@@ -208,11 +217,13 @@ def test_the_stock_template_writes_the_same() -> None:
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
 
 
+PIECES = ("<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n")
+
+
 @given(
     st.lists(
         st.sampled_from(
-            [Q_SEARCH, Q_READ, BROKEN, *re.split(r"(?=[{}<>])|(?<=[{}:])|\n", Q_READ)]
-            + ["<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n"]
+            [Q_SEARCH, Q_READ, BROKEN, *PIECES, *re.split(r"(?=[{}<>])|(?<=[{}:])|\n", Q_READ)]
         )
     ).map("".join)
 )
