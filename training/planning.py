@@ -134,17 +134,18 @@ PUBLISHED = {
     "7B": Shape(28, 3_584, 18_944, 28, 4, 152_064, tied=False),
     "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
     "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
+    "135M": Shape(30, 576, 1_536, 9, 3, 49_152, tied=True),
 }
 
 
 def shape_of(model: ModelTable) -> Shape:
     """The shape of a recipe's model, of a `base` by the size in its name. Raises `UserError` if it
-    is no Qwen2.5."""
+    is no Qwen2.5 or SmolLM2."""
     form = model.scratch
     if form is not None:
         inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
         return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
-    size = re.search(r"Qwen2\.5-(\d+(?:\.\d+)?B)", model.base or "")
+    size = re.search(r"(?:Qwen2\.5|SmolLM2)-(\d+(?:\.\d+)?[BM])", model.base or "")
     if size is None or size[1] not in PUBLISHED:
         raise UserError(
             f"the shape of {model.base} is not known: plan a model of a similar size with"
