@@ -27,7 +27,7 @@ MAX_CALLS = 4
 # A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
-FEW_RECIPIENTS = 5  # where mails are cut to passages
+FEW_RECIPIENTS = 3  # where mails are cut to passages
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
 # Further words of a search are ignored, because each takes time and memory.
@@ -265,8 +265,9 @@ class Tools:
         return self._shown(shown)
 
     def _email(self, email: Email) -> dict[str, Any]:
-        body = email.body
+        body, date = email.body, self._date(email.date)
         if self.view.read_chars is not None:
+            date = date[:10]
             mail = ReadMail("", format_date(email.date), email.subject, str(email.sender), body, 0)
             body = best_passages(self._question, mail, self.view.read_chars)
         elif len(body) > MAX_BODY_CHARS:
@@ -274,7 +275,7 @@ class Tools:
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
             "message_id": self._name(email.message_id),
-            "date": self._date(email.date),
+            "date": date,
             "from": self._person(email.sender),
             "to": self._listed(email.to),
             "cc": self._listed(email.cc),

@@ -177,16 +177,18 @@ def expert_conversations(
 def _play(
     form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
 ) -> list[list[ChatMessage] | None]:
-    """The expert's conversation about each question; None if it did not find the gold mails."""
+    """The expert's conversation about each question; None if it did not find the gold mails, or
+    what it was shown of them lacks the answer."""
     files = {path: InboxFile(path) for path in {path for path, _ in planted}}
     material = Material({each.question.id: files[path] for path, each in planted}, [])
     conversations: list[list[ChatMessage] | None] = []
     for _, each in planted:
         episode = material.episode(each.question, form)
         rng = Random(f"{seed}/{each.question.id}")
-        Expert(episode, each, rng, noise, form.spaced).play()
+        expert = Expert(episode, each, rng, noise, form.spaced)
+        expert.play()
         # If the gold never came up the expert knows that it must give up, and a model can't.
-        missed = episode.rubric.found_gold is False
+        missed = episode.rubric.found_gold is False or not expert.saw_evidence()
         conversations.append(None if missed else episode.messages)
     return conversations
 
@@ -214,6 +216,13 @@ class Expert:
         turns = self._play()
         while not self.episode.done:
             self.episode.step(next(turns))
+
+    def saw_evidence(self) -> bool:
+        """Whether each mail of the evidence that it read showed the text that answers."""
+        shown = dict(zip(self._shown("message_id"), self._shown("body"), strict=True))
+        read = {self.episode.tools.handles.get(each, each): shown[each] for each in shown}
+        evidence = ((read[mail], text) for mail, text in self.planted.evidence if mail in read)
+        return all(" ".join(text.split()) in " ".join(body.split()) for body, text in evidence)
 
     def _play(self) -> Iterator[AssistantMessage]:
         if self._errs("malformed"):

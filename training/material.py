@@ -64,7 +64,8 @@ def planted_in(data: Data) -> dict[str, Planted]:
     if data.has_questions("train"):
         for each in load_questions(data.questions or _own_golden(), "train"):
             if "made" in each.provenance:
-                evidence = tuple((mail, str(each.answer)) for mail in each.message_ids)
+                text = each.provenance.get("sentence")
+                evidence = tuple((mail, text) for mail in each.message_ids if text)
                 planted.append(Planted(each, evidence, "", (), ""))
     return {each.question.id: each for each in planted}
 

@@ -2,7 +2,7 @@
 
 A question comes from a mail's header fields (who wrote it, when, to whom else), from its signature
 (a number), from a statement that is turned around ("The review is on May 3" gives "When is the
-review?"), or from a mail so short that it is the answer to "What did Ann say about ...?".
+review?"), or from a remark or short mail, the answer to "What did Ann say about ...?".
 
     made = questions_of(file, inboxes, per_inbox=..., without=[...], seed=...)
 
@@ -51,10 +51,6 @@ _MONEY = (
     r"(?:approximately |about |around )?(?:US)?\$ ?\d[\d,.]*\d?"
     r"(?: ?(?:million|billion|MM|M|K|k)\b)?(?: (?:per|an?|each) \w+)?"
 )
-_PLACE = (
-    r"(?:the )?(?:[Rr]oom \w+|EB ?-?\d\w*|[Cc]onference [Rr]oom \w+"
-    r"|[A-Z][\w'&]+(?: [A-Z][\w'&]+)* (?:Hotel|Center|Club|Building|Restaurant|Room))"
-)
 _NAME = r"[A-Z][a-z]+(?: [A-Z]\.?)?(?: [A-Z][a-zA-Z'’-]+)?"
 _THING = r"(?:The|Our|My|Your|This|[A-Z][\w'’.&-]+)(?: [\w'’&/.#-]+){0,8}?"
 _PREPOSITION = r"(?:on|at|for|by|from|until|in|to|through|around|during)"
@@ -67,13 +63,6 @@ _STATED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("How much", re.compile(
         rf"(?P<subject>{_THING}) (?P<aux>{_BE}) (?P<middle>(?:[\w'’-]+ ){{0,5}}?)"
         rf"(?:(?P<preposition>{_PREPOSITION}) )?(?P<answer>{_MONEY})(?=[\s.,;:!)]|$)")),
-    ("Where", re.compile(
-        rf"(?P<subject>{_THING}|I) (?P<aux>{_BE}|will) (?P<middle>(?:[\w'’-]+ ){{0,5}}?)"
-        rf"(?:in|at) (?P<preposition>)(?P<answer>{_PLACE})(?=[\s.,;:!)]|$)")),
-    ("Why", re.compile(
-        rf"(?P<subject>{_THING}|I) (?P<aux>{_BE}|will|could|would|can) "
-        r"(?P<middle>[^,;:.]{4,80}? )(?P<preposition>)"
-        r"(?P<answer>because [^.;!?]{10,140})(?=[.;!]|$)")),
 )  # fmt: skip
 _WHO = re.compile(
     rf"(?P<answer>{_NAME}) "
@@ -107,12 +96,28 @@ _INSIDE = re.compile(r"\b(?:that|which|who|I|we|he|she|they|it|you|because|if|wh
 _PREFIX = re.compile(r"^(?:(?:re|fw|fwd)(?:\[\d+\])?\s*:\s*)+", re.IGNORECASE)
 
 
+# What a remark speaks of: words after an article up to one that ends them, or a name.
+_TOPIC = re.compile(
+    r"\b(?:(?P<article>the|our|this|your|a|an|any) |(?=[A-Z]))"
+    r"(?P<topic>[\w'’&/-]+(?: [\w'’&/-]+){1,3})"
+    r"(?= (?:of|for|to|in|on|at|by|with|from|and|or|is|are|was|were|will|has|have|had|that|which|as"
+    r"|if|so|but|when|would|should|can|could|we|I|you|before|after|until|because)\b|[.,;!)])"
+)
+# Sentences that nobody looks for.
+_POLITE = re.compile(
+    r"\b(?:thanks?|please|attached|attachment|enclosed|sorry|let me know|call me|see below|fyi"
+    r"|forwarded|regards|hope|look forward|feel free|questions|unsubscribe|click)\b",
+    re.IGNORECASE,
+)
+
+
 class Made(NamedTuple):
-    """A question of a mail; `kind` says what made it."""
+    """A question of a mail; `kind` says what made it, and `sentence` is what answers it there."""
 
     kind: str
     question: str
     answer: str
+    sentence: str = ""
 
 
 # ---- The questions of one mail.
@@ -158,8 +163,10 @@ def made_of(email: Email, people: People, rng: Random) -> Iterator[Made]:
         yield from _of_a_short_mail(own, sender, to, topic, rng)
     if sender != "I":
         yield from _of_a_signature(email.body, sender)
+    first = to[0] if len(to) == 1 else None
     for sentence in own:
-        yield from _of_a_statement(sentence, sender, people)
+        stated = list(_of_a_statement(sentence, sender, people))
+        yield from stated or _of_a_remark(sentence, sender, first, rng)
 
 
 def _topic(subject: str) -> str | None:
@@ -243,13 +250,14 @@ def _of_a_statement(sentence: str, sender: str, people: People) -> Iterator[Made
             dropped = asked == "When" and kept in ("on", "at", "in", "during", "around")
             parts = [asked, aux, subject, rest, middle, "" if dropped else kept]
             question = f"{' '.join(each for each in parts if each)}?"
-            yield Made(asked.lower(), question, found["answer"].strip(" ,"))
+            question = re.sub(r"\byour\b", "my", re.sub(r"\byou\b", "me", question))
+            yield Made(asked.lower(), question, found["answer"].strip(" ,"), sentence)
             return
     found = _WHO.match(sentence)
     if found and found["answer"].split()[0].lower() in people.given:
         rest = _from_outside(found["rest"], sender)
         if rest and not _INSIDE.search(rest):
-            yield Made("who", f"Who {rest}?", found["answer"])
+            yield Made("who", f"Who {rest}?", found["answer"], sentence)
             return
     found = _WHAT.match(sentence)
     if found and (subject := _subject(found["subject"], sender)) is not None:
@@ -258,7 +266,31 @@ def _of_a_statement(sentence: str, sender: str, people: People) -> Iterator[Made
         if len(answer.split()) > 1 and not answer.startswith(
             ("not ", "listed", "as follows", "now ")
         ):
-            yield Made("what", f"What {aux} {subject}{' ' * bool(rest)}{rest}?", answer)
+            asked = f"What {aux} {subject}{' ' * bool(rest)}{rest}?"
+            yield Made("what", asked, answer, sentence)
+
+
+def _of_a_remark(sentence: str, sender: str, to: str | None, rng: Random) -> Iterator[Made]:
+    if not 50 <= len(sentence) <= 220 or "?" in sentence or _POLITE.search(sentence):
+        return
+    if not sentence[0].isupper() or sentence[-1] not in ".!":
+        return
+    topics = []
+    for found in _TOPIC.finditer(sentence):
+        parts = found["topic"].split()
+        named = all(each[0].isupper() for each in parts) and found.start() > 0
+        telling = all(
+            len(each) > 2
+            and each.lower() not in STOP_WORDS | _VAGUE
+            and not each.endswith(("ly", "ed"))
+            for each in parts
+        )
+        if telling and (found["article"] or named):
+            article = {"a": "a ", "an": "an ", None: ""}.get(found["article"], "the ")
+            topics.append(article + found["topic"])
+    if topics:
+        asked = f"tell {to}" if sender == "I" and to else rng.choice(("say", "write"))
+        yield Made("about", f"What did {sender} {asked} about {max(topics, key=len)}?", sentence)
 
 
 def _subject(text: str, sender: str) -> str | None:
@@ -300,8 +332,9 @@ def _from_outside(text: str, sender: str) -> str | None:
 # ---- The questions of inboxes.
 
 # How many of each kind there are among those of an inbox, as far as its mail gives them.
-_SHARES = {"said": 0.24, "when": 0.16, "who": 0.14, "what": 0.08, "how much": 0.08, "number": 0.08,
-           "sender": 0.09, "day": 0.05, "recipients": 0.04, "why": 0.02, "where": 0.02}  # fmt: skip
+_SHARES = {"when": 0.25, "who": 0.16, "what": 0.1, "how much": 0.08, "number": 0.05,
+           "sender": 0.03, "day": 0.02, "recipients": 0.02, "said": 0.08, "about": 0.4}  # fmt: skip
+_FIRST_NAME = 0.4  # of the questions that name the sender
 _UNANSWERABLE = 0.2  # of all
 _HITS = 10
 _SAME = 0.75  # of a question's words: another sentence that has so many may answer it as well
@@ -339,7 +372,8 @@ def questions_of(
         others = [each for where, each in made_in[split] if where != address]
         rng.shuffle(others)
         inbox = file.open_inbox(address)
-        wanted = int(per_inbox * _UNANSWERABLE)
+        answered = sum(where == address for where, _ in made_in[split])
+        wanted = int(answered * _UNANSWERABLE / (1 - _UNANSWERABLE))
         asked = (each for each in others if each.kind not in _IN_HEADERS)
         lacking = (each for each in asked if _lacks(inbox, each))
         made += [_row(address, split, each, None) for each in islice(lacking, wanted)]
@@ -379,13 +413,16 @@ def _of_an_inbox(
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for email in inbox.read_many(ids):
         assert email is not None
-        for made in made_of(email, people, rng):
+        name = people.name(email.sender) or ""
+        for whole in made_of(email, people, rng):
+            short = whole.question.replace(name, name.partition(" ")[0])
+            made = whole._replace(question=short) if rng.random() < _FIRST_NAME else whole
             by_kind[made.kind].append(_Placed(made, email.message_id))
             answers[made.question].add("".join(words(made.answer)))
     chosen: dict[str, _Placed] = {}
     mails: Counter[str] = Counter()
     for kind, share in _SHARES.items():
-        wanted = len(chosen) + round(share * most)
+        wanted = min(most, len(chosen) + round(share * most))
         candidates = by_kind[kind]
         rng.shuffle(candidates)
         for each in candidates:
@@ -424,7 +461,9 @@ def _may_answer(email: Email, made: Made) -> bool:
     if made.kind in _IN_HEADERS:
         of_answer = set(stems(words(made.answer))) if made.kind == "sender" else set()
         return telling - of_answer <= set(stems(words(f"{email.subject} {email.sender}")))
-    return any(_share(telling, each.text) >= _SAME for each in split_sentences(email.body))
+    # Of what somebody said only the same person can say something else.
+    by = f" {email.sender.name}" if made.kind in ("said", "about") else ""
+    return any(_share(telling, each.text + by) >= _SAME for each in split_sentences(email.body))
 
 
 def _lacks(inbox: Inbox, made: Made) -> bool:
@@ -458,6 +497,7 @@ def _plain(text: str) -> str:
 
 def _row(address: str, split: Split, made: Made, message_id: str | None) -> Question:
     kind: Kind = "lookup" if message_id else "unanswerable"
+    source = {} if made.kind in _IN_HEADERS else {"sentence": made.sentence or made.answer}
     return Question(
         id=f"headers-{digest(f'{address} {kind} {made.question}')[:12]}",
         question=made.question,
@@ -467,5 +507,5 @@ def _row(address: str, split: Split, made: Made, message_id: str | None) -> Ques
         kind=kind,
         answerable=message_id is not None,
         split=split,
-        provenance={"made": made.kind},
+        provenance={"made": made.kind} | (source if message_id else {}),
     )

@@ -239,7 +239,7 @@ def test_a_mail_is_cut_to_the_passages_that_fit_the_question(tmp_path: Path) -> 
     lines = shown["body"].split("\n")
     kept = [line for line in lines if line != "..."]
     assert kept == [line for line in body.split("\n\n") if line in kept] and "..." in lines
-    assert shown["to"][-1] == "and 16 more"
+    assert shown["to"][-1] == "and 18 more"
 
 
 def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(

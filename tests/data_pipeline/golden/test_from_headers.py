@@ -33,16 +33,12 @@ STATED = {
         "When is Bob Berg's presentation to the board?", "Thursday"),
     "The retainer for the Boston firm is $12,000 per month.": (
         "How much is the retainer for the Boston firm?", "$12,000 per month"),
-    "The steering committee will meet in Room 3312.": (
-        "Where will the steering committee meet?", "Room 3312"),
     "Dina has offered to drive to the short course.": (
         "Who has offered to drive to the short course?", "Dina"),
     "Carl Crum will send me the revised forecast tonight.": (
         "Who will send Bob Berg the revised forecast tonight?", "Carl Crum"),
     "The purpose of the visit is to look at the turbines.": (
         "What is the purpose of the visit?", "to look at the turbines"),
-    "The pipeline tour was cancelled because two pumps failed.": (
-        "Why was the pipeline tour cancelled?", "because two pumps failed"),
 }  # fmt: skip
 
 
@@ -83,6 +79,20 @@ def test_headers_signatures_and_short_mails() -> None:
     }
     assert mine["said"].question == "What did I tell Bob Berg about Crane repair?"
     assert mine["recipients"].answer == "Bob Berg" and "sender" not in mine
+
+
+def test_a_remark_answers_what_was_said_about_its_subject() -> None:
+    remark = "We can not sign the collateral annex before their board has met in Calgary."
+    [told] = made(remark, sender=ANN)
+    assert told.question == "What did I tell Bob Berg about the collateral annex?"
+    assert told.answer == remark
+    [said] = made(remark)
+    assert said.question in (
+        "What did Bob Berg say about the collateral annex?",
+        "What did Bob Berg write about the collateral annex?",
+    )
+    polite = "Please let me know whether the collateral annex is in good order now."
+    assert made(polite) == set()
 
 
 def test_quoted_mail_is_not_the_senders() -> None:
