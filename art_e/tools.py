@@ -18,7 +18,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
 from art_e.message import ToolCall, compact_json, observation_json
-from art_e.models.fit import ReadMail, best_passages
+from art_e.models.fit import ReadMail, best_sentences
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -27,7 +27,7 @@ MAX_CALLS = 4
 # A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
-FEW_RECIPIENTS = 3  # where mails are cut to passages
+FEW_RECIPIENTS = 3  # where mails are cut to sentences
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
 # Further words of a search are ignored, because each takes time and memory.
@@ -168,8 +168,9 @@ class View:
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
     `addresses` people with a name are shown by their name alone. With `all_words` a search finds
     only mail that has every word. `calls` are run of each message. With `read_chars` a mail that is
-    read is cut to the passages that fit the question. With `closed_book` the only tool
-    is that for the answer. With `utc` dates are shown in UTC, else in the mail's own zone.
+    read shows that many characters: the sentences that fit the question, best first. With
+    `closed_book` the only tool is that for the answer. With `utc` dates are shown in UTC, else in
+    the mail's own zone.
     """
 
     handles: bool = True
@@ -269,7 +270,7 @@ class Tools:
         if self.view.read_chars is not None:
             date = date[:10]
             mail = ReadMail("", format_date(email.date), email.subject, str(email.sender), body, 0)
-            body = best_passages(self._question, mail, self.view.read_chars)
+            body = best_sentences(self._question, mail, self.view.read_chars)
         elif len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"

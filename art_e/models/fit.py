@@ -252,23 +252,15 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     return found
 
 
-def best_passages(question: str, mail: ReadMail, most: int) -> str:
-    """At most about `most` characters of a mail: the sentences that fit the question best, each
-    with its neighbours, in their order; "..." where some are left out."""
+def best_sentences(question: str, mail: ReadMail, most: int) -> str:
+    """At most `most` characters of a mail: its sentences, a line each, those first that fit the
+    question best."""
     found = candidates(question, [mail])
-    if len(mail.body) <= most or not found:
-        return mail.body[:most]
-    kept: set[int] = set()
-    left = most
-    for place in sorted(range(len(found)), key=lambda each: -found[each].score):
-        for near in (place, place + 1, place - 1):
-            if 0 <= near < len(found) and near not in kept and len(found[near].text) < left:
-                kept.add(near)
-                left -= len(found[near].text) + 1
     lines: list[str] = []
-    for place in sorted(kept):
-        lines += ["..."] * (place - 1 not in kept and place > 0) + [found[place].text]
-    return "\n".join(lines)
+    for each in dict.fromkeys(each.text for each in sorted(found, key=lambda each: -each.score)):
+        if len("\n".join([*lines, each])) <= most:
+            lines.append(each)
+    return "\n".join(lines) if lines else mail.body[:most]
 
 
 def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:

@@ -210,7 +210,7 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     assert plays(0) == alone
 
 
-def test_what_passages_leave_out_is_not_learnt_as_an_answer(material: Material) -> None:
+def test_what_a_read_mail_leaves_out_is_not_learnt_as_an_answer(material: Material) -> None:
     of_id = planted_in(tiny.recipe().data)
     planted = [of_id[each.id] for each in material.questions]
     chosen = [each for each in planted if len(each.evidence) == 1][:30]

@@ -322,7 +322,7 @@ def test_it_is_the_default_where_it_is_ready(
     assert (model.kind, model.host, model.notice, model.self_hosted) == ("local", None, None, True)
     form = own_form(["smol"])
     assert (form.max_turns, form.prompt, form.turn_tokens) == (6, "Answer from the mail.", 96)
-    assert form.view.read_chars == 700
+    assert form.view.read_chars == 450
     assert own_form(["offline"]) == DEFAULT_FORM
 
 
