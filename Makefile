@@ -19,7 +19,7 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
-pytest: $(VENV)/dev.installed $(VENV)/interop.installed $(VENV)/smol.installed
+pytest: $(VENV)/dev.installed $(VENV)/interop.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
@@ -74,11 +74,6 @@ $(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
 	$(VENV)/interop/bin/python -c "$(FINDS_DEV)"
 	PIP_PYTHON=$(VENV)/interop/bin/python $(INSTALL) --require-hashes -r requirements/interop.txt
 	PIP_PYTHON=$(VENV)/interop/bin/python $(LINK)
-	touch $@
-
-# The weights are cached by pip: 100 MB.
-$(VENV)/smol.installed: requirements/smol.txt $(VENV)/dev.installed
-	$(INSTALL) --require-hashes -r requirements/smol.txt
 	touch $@
 
 smol: $(VENV)/core.installed

@@ -238,7 +238,7 @@ def test_a_character_of_several_tokens_is_encoded_anew(policy: SmolPolicy) -> No
 
 def test_a_conversation_that_is_too_long_ends_the_episode(policy: SmolPolicy) -> None:
     messages: list[ChatMessage] = [{"role": "user", "content": "word " * 4_000}]
-    with pytest.raises(PolicyError, match=r"4,0\d\d tokens, and the model takes 3,600") as raised:
+    with pytest.raises(PolicyError, match=r"4,0\d\d tokens, and the model takes 3,200") as raised:
         asyncio.run(policy.act(messages, schemas()))
     assert raised.value.kind == "context"
 
