@@ -219,8 +219,9 @@ class Expert:
 
     def saw_evidence(self) -> bool:
         """Whether each mail of the evidence that it read showed the text that answers."""
-        shown = dict(zip(self._shown("message_id"), self._shown("body"), strict=True))
-        read = {self.episode.tools.handles.get(each, each): shown[each] for each in shown}
+        resolve = self.episode.tools.resolve
+        shown = zip(self._shown("message_id"), self._shown("body"), strict=True)
+        read = {resolve(handle): body for handle, body in shown}
         evidence = ((read[mail], text) for mail, text in self.planted.evidence if mail in read)
         return all(" ".join(text.split()) in " ".join(body.split()) for body, text in evidence)
 

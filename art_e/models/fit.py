@@ -255,11 +255,13 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
 def best_sentences(question: str, mail: ReadMail, most: int) -> str:
     """At most `most` characters of a mail: its sentences, a line each, those first that fit the
     question best."""
-    found = candidates(question, [mail])
+    ranked = sorted(candidates(question, [mail]), key=lambda each: -each.score)
     lines: list[str] = []
-    for each in dict.fromkeys(each.text for each in sorted(found, key=lambda each: -each.score)):
-        if len("\n".join([*lines, each])) <= most:
-            lines.append(each)
+    left = most
+    for text in dict.fromkeys(each.text for each in ranked):
+        if len(text) <= left:
+            lines.append(text)
+            left -= len(text) + 1
     return "\n".join(lines) if lines else mail.body[:most]
 
 

@@ -157,16 +157,16 @@ def made_of(email: Email, people: People, rng: Random) -> Iterator[Made]:
     others = [each for each in (*email.to, *email.cc) if not people.is_owner(each)]
     to = [people.name(each) for each in others]
     topic = _topic(email.subject)
+    reader = to[0] if len(to) == 1 else None
     own = [each.text for each in split_sentences(email.body) if each.depth == 0]
     if topic is not None:
         yield from _of_headers(email, sender, to, topic, rng)
-        yield from _of_a_short_mail(own, sender, to, topic, rng)
+        yield from _of_a_short_mail(own, sender, reader, topic, rng)
     if sender != "I":
         yield from _of_a_signature(email.body, sender)
-    first = to[0] if len(to) == 1 else None
     for sentence in own:
         stated = list(_of_a_statement(sentence, sender, people))
-        yield from stated or _of_a_remark(sentence, sender, first, rng)
+        yield from stated or _of_a_remark(sentence, sender, reader, rng)
 
 
 def _topic(subject: str) -> str | None:
@@ -198,7 +198,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_a_short_mail(
-    own: Sequence[str], sender: str, to: Sequence[str | None], topic: str, rng: Random
+    own: Sequence[str], sender: str, reader: str | None, topic: str, rng: Random
 ) -> Iterator[Made]:
     said = [each for each in own if len(each) >= 25 and not each.startswith(("http", "["))]
     text = " ".join(said)
@@ -206,12 +206,13 @@ def _of_a_short_mail(
         return
     if not (1 <= len(said) <= 2 and 30 <= len(text) <= 260) or len(own) > 6 or "?" in text:
         return
-    first = to[0] if len(to) == 1 else None
-    if sender == "I" and first:
-        yield Made("said", f"What did I tell {first} about {topic}?", text)
-    elif sender != "I":
-        asked = rng.choice((f"What did {sender} say about", f"What did {sender} write about"))
-        yield Made("said", f"{asked} {topic}?", text)
+    if sender != "I" or reader:
+        yield Made("said", _what_was_said(sender, reader, topic, rng), text)
+
+
+def _what_was_said(sender: str, reader: str | None, topic: str, rng: Random) -> str:
+    said = f"tell {reader}" if sender == "I" and reader else rng.choice(("say", "write"))
+    return f"What did {sender} {said} about {topic}?"
 
 
 def _of_a_signature(body: str, sender: str) -> Iterator[Made]:
@@ -270,7 +271,7 @@ def _of_a_statement(sentence: str, sender: str, people: People) -> Iterator[Made
             yield Made("what", asked, answer, sentence)
 
 
-def _of_a_remark(sentence: str, sender: str, to: str | None, rng: Random) -> Iterator[Made]:
+def _of_a_remark(sentence: str, sender: str, reader: str | None, rng: Random) -> Iterator[Made]:
     if not 50 <= len(sentence) <= 220 or "?" in sentence or _POLITE.search(sentence):
         return
     if not sentence[0].isupper() or sentence[-1] not in ".!":
@@ -289,8 +290,8 @@ def _of_a_remark(sentence: str, sender: str, to: str | None, rng: Random) -> Ite
             article = {"a": "a ", "an": "an ", None: ""}.get(found["article"], "the ")
             topics.append(article + found["topic"])
     if topics:
-        asked = f"tell {to}" if sender == "I" and to else rng.choice(("say", "write"))
-        yield Made("about", f"What did {sender} {asked} about {max(topics, key=len)}?", sentence)
+        topic = max(topics, key=len)
+        yield Made("about", _what_was_said(sender, reader, topic, rng), sentence)
 
 
 def _subject(text: str, sender: str) -> str | None:
@@ -497,7 +498,9 @@ def _plain(text: str) -> str:
 
 def _row(address: str, split: Split, made: Made, message_id: str | None) -> Question:
     kind: Kind = "lookup" if message_id else "unanswerable"
-    source = {} if made.kind in _IN_HEADERS else {"sentence": made.sentence or made.answer}
+    provenance = {"made": made.kind}
+    if message_id and made.kind not in _IN_HEADERS:
+        provenance["sentence"] = made.sentence or made.answer
     return Question(
         id=f"headers-{digest(f'{address} {kind} {made.question}')[:12]}",
         question=made.question,
@@ -507,5 +510,5 @@ def _row(address: str, split: Split, made: Made, message_id: str | None) -> Ques
         kind=kind,
         answerable=message_id is not None,
         split=split,
-        provenance={"made": made.kind} | (source if message_id else {}),
+        provenance=provenance,
     )
