@@ -241,7 +241,8 @@ def _of_a_statement(sentence: str, sender: str, people: People) -> Iterator[Made
         if found and (subject := _subject(found["subject"], sender)) is not None:
             aux, _, rest = found["aux"].partition(" ")
             middle = found["middle"].strip()
-            if re.search(r"\b(?:not|that|which|who|as)\b", middle) or (
+            # Whom "you" is, the inbox's owner or another reader, is not known.
+            if re.search(r"\b(?:not|that|which|who|as|your?|yours)\b", middle) or (
                 aux == "will" and not rest + middle
             ):
                 continue
@@ -251,7 +252,6 @@ def _of_a_statement(sentence: str, sender: str, people: People) -> Iterator[Made
             dropped = asked == "When" and kept in ("on", "at", "in", "during", "around")
             parts = [asked, aux, subject, rest, middle, "" if dropped else kept]
             question = f"{' '.join(each for each in parts if each)}?"
-            question = re.sub(r"\byour\b", "my", re.sub(r"\byou\b", "me", question))
             yield Made(asked.lower(), question, found["answer"].strip(" ,"), sentence)
             return
     found = _WHO.match(sentence)

@@ -52,7 +52,7 @@ NOTHING = [
     "He will be in Room 3312 on Tuesday.", "Is the review on May 3?", "Thanks, see you on Monday.",
     "We think that the review is not on May 3.", "Your invoice is $500.",
     "If the review is on May 3, call me.", "Dina will not drive to the short course.",
-    "Please find attached the review of May 3.",
+    "Please find attached the review of May 3.", "The courier will call you on May 3.",
 ]  # fmt: skip
 
 
