@@ -145,6 +145,8 @@ def _tar_members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
+# Of a long name or an extended header: a real one has some hundred bytes.
+_LONGEST_EXTENDED = 1 << 20
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
@@ -192,6 +194,8 @@ def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     while (header := stream.read(_BLOCK)) != _END:
         name, size, kind = _tar_header(header)
         if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+            if size > _LONGEST_EXTENDED:
+                raise tarfile.ReadError(f"an extended header of {size:,} bytes")
             record = TarMember(stream, size)
             data = record.take(size)
             record.skip()
@@ -231,10 +235,13 @@ def _tar_header(header: bytes) -> tuple[str, int, bytes]:
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
     """The records of an extended header: lines of `<length> <name>=<value>`."""
-    while data.strip(b"\0"):
-        digits = data.partition(b" ")[0]
-        if not digits.isdigit() or not len(digits) < int(digits) <= len(data):
+    end = len(data.rstrip(b"\0"))
+    start = 0
+    while start < end:
+        digits = data[start : start + 20].partition(b" ")[0]
+        if not digits.isdigit() or not len(digits) < int(digits) <= len(data) - start:
             raise tarfile.ReadError("damaged extended header")
-        record, data = data[len(digits) + 1 : int(digits) - 1], data[int(digits) :]
+        record = data[start + len(digits) + 1 : start + int(digits) - 1]
+        start += int(digits)
         name, _, value = record.decode("utf-8", "surrogateescape").partition("=")
         yield name, value

@@ -369,3 +369,20 @@ def test_a_damaged_archive_never_ends_in_silence(form: int, first: str) -> None:
     for each in damaged:
         with pytest.raises(tarfile.TarError):
             found(each)
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_name_of_megabytes_is_damage(form: int) -> None:
+    data = archive([("n" * 2_000_000, tarfile.REGTYPE, 1)], form)
+    with pytest.raises(tarfile.ReadError, match=r"an extended header of 2,000,\d+ bytes"):
+        found(data)
+
+
+def test_an_extended_header_of_many_records_is_read_once() -> None:
+    # Copying what is left behind each record would move 100 GB.
+    member = tarfile.TarInfo("a")
+    member.pax_headers = {f"{number:x}": "" for number in range(100_000)} | {"path": "b"}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as file:
+        file.addfile(member)
+    assert found(buffer.getvalue()) == [("b", b"")]
