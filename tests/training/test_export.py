@@ -239,6 +239,12 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
+        # Real mail beside the made-up one: the weights may tell of it.
+        (made({**SMALL, "data": {**SMALL["data"], "questions": "q", "db": "mail", "both": True}}), [
+            "made from the seeds 0 to 29.",
+            "Questions as well: those of the golden set q",
+            "the weights may have kept some of it",
+        ], ["from made-up mail in English alone"]),
         (made(best_checkpoint=None), [
             "The test was not asked.", "local:RUN/checkpoints/CHECKPOINT"
         ], []),

