@@ -269,8 +269,7 @@ class Tools:
         body, date = email.body, self._date(email.date)
         if self.view.read_chars is not None:
             date = date[:10]
-            mail = ReadMail("", format_date(email.date), email.subject, str(email.sender), body, 0)
-            body = best_sentences(self._question, mail, self.view.read_chars)
+            body = best_sentences(self._question, ReadMail.alone(email), self.view.read_chars)
         elif len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"

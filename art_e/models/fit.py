@@ -8,9 +8,9 @@ import datetime as dt
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
-from art_e.inbox.mail import format_date
+from art_e.inbox.mail import Email, format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 
 Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
@@ -179,6 +179,11 @@ class ReadMail(NamedTuple):
     sender: str
     body: str
     rank: int
+
+    @classmethod
+    def alone(cls, email: Email) -> Self:
+        """A mail beside no others."""
+        return cls("", format_date(email.date), email.subject, str(email.sender), email.body, 0)
 
 
 @dataclass(frozen=True, slots=True)

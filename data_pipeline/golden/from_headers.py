@@ -21,9 +21,15 @@ from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email, Mailbox, format_date
+from art_e.inbox.mail import Email, Mailbox
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
-from art_e.models.fit import ReadMail, candidates, informative_words, split_sentences
+from art_e.models.fit import (
+    MAX_SENTENCE_CHARS,
+    ReadMail,
+    best_sentences,
+    informative_words,
+    split_sentences,
+)
 from art_e.question import Kind, Question, Split
 from art_e.text import digest
 
@@ -459,14 +465,9 @@ def _only(inbox: Inbox, placed: _Placed) -> _Placed | None:
         elif _may_answer(email, made):
             return None
     assert gold is not None
-    best = gold is found[0] and _best_sentence(made.question, gold) in _evidence(made)
-    return _Placed(made, gold.message_id, best or made.kind in _IN_HEADERS)
-
-
-def _best_sentence(question: str, email: Email) -> str:
-    mail = ReadMail("", format_date(email.date), email.subject, str(email.sender), email.body, 0)
-    fits = candidates(question, [mail])
-    return max(fits, key=lambda each: each.score).text if fits else ""
+    best = best_sentences(made.question, ReadMail.alone(gold), MAX_SENTENCE_CHARS).split("\n")[0]
+    at_once = gold is found[0] and best in _evidence(made)
+    return _Placed(made, gold.message_id, at_once or made.kind in _IN_HEADERS)
 
 
 def _evidence(made: Made) -> str:

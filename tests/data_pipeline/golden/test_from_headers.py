@@ -177,8 +177,7 @@ def test_at_most_half_are_answered_by_what_fits_best_at_once(real_inbox: RealInb
             [first] = inbox.search(informative_words(each.question), max_results=1)
             mail = inbox.read(first.message_id)
             assert mail is not None
-            shown = ReadMail("", str(mail.date), mail.subject, str(mail.sender), mail.body, 0)
-            best = best_sentences(each.question, shown, 450).partition("\n")[0]
+            best = best_sentences(each.question, ReadMail.alone(mail), 450).partition("\n")[0]
             held = first.message_id in each.message_ids
             return held and best in str(each.provenance.get("sentence"))
 
