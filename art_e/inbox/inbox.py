@@ -57,6 +57,7 @@ class Inbox:
         self._mail = mail
         self._vocabulary = vocabulary
         # Positions are in date order, so an inbox up to a day is the slice's beginning.
+        self._end = math.inf if as_of is None else _day_after(as_of)
         self._size = len(mail.ids) if as_of is None else mail.count_before(_day_after(as_of))
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / len(length) if len(length) else 1.0
@@ -138,8 +139,12 @@ class Inbox:
             f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
             None,
         ).fetchall()
-        mails = {row[0]: _email(row[1:]) for row in rows}
-        return [None if each is None else mails[wanted[each]] for each in positions]
+        by_id = {row[0]: row[1:] for row in rows}
+        mails = {
+            position: _email((self._mail.name_at(position, by_id[mail][0]), *by_id[mail][1:]))
+            for position, mail in wanted.items()
+        }
+        return [None if each is None else mails[each] for each in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:
         """The files attached to a mail, in its order; none if this inbox lacks the mail."""
@@ -177,10 +182,10 @@ class Inbox:
         return self._mail.rows([position])[0][0]
 
     def _positions(self, message_ids: Sequence[str]) -> list[int | None]:
-        found = self._mail.positions_of([_bracketed(each) for each in message_ids])
+        found = self._mail.named([_bracketed(each) for each in message_ids])
         return [
-            next((position for position in positions if position < self._size), None)
-            for positions in found
+            next((position for position, sent in named if sent < self._end), None)
+            for named in found
         ]
 
     def _holding(self, stem: str) -> Numbers:

@@ -116,6 +116,11 @@ SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
 UNION ALL
 SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
 
+
+-- The id by which an inbox knows a mail: its message id, unless an earlier mail of the inbox has it.
+CREATE MACRO name_of(message_id, copy_digest, taken) AS
+    if(taken, '<' || lower(hex(copy_digest))[:12] || '+' || message_id[2:], message_id);
+
 CREATE MACRO search_inbox(
     inbox, keywords, as_of := NULL, from_addr := NULL, to_addr := NULL,
     sent_after := NULL, sent_before := NULL, max_results := 10, with_junk := false
@@ -174,7 +179,10 @@ named AS (
     SELECT address, coalesce(string_agg(DISTINCT name, ' | ') FILTER (name <> ''), '') AS names
     FROM people GROUP BY address
 )
-SELECT e.message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name, e.subject,
+SELECT name_of(e.message_id, e.copy_digest, e.id_taken AND EXISTS (
+        FROM emails AS o SEMI JOIN visible USING (email_id)
+        WHERE o.message_id = e.message_id AND o.email_id < e.email_id)) AS message_id,
+    e.sent_at, e.utc_offset, e.from_address, e.from_name, e.subject,
     CAST(points AS DOUBLE) / greatest(2 * ${points}::DOUBLE * (SELECT count(*) FROM wanted), 1) AS score,
     list_sort(list_filter((SELECT coalesce(list(word), []) FROM wanted), lambda word: NOT list_contains(matched, word))) AS missing
 FROM scored JOIN emails AS e USING (email_id)
@@ -196,13 +204,20 @@ CREATE MACRO in_brackets(wanted_id) AS
 
 -- One mail of an inbox, by its message id or that of a dropped copy; no row: not in this inbox.
 CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL, with_junk := false) AS TABLE
-SELECT e.message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name,
+WITH visible AS MATERIALIZED (
+    SELECT email_id, message_id, copy_digest, row_number() OVER (PARTITION BY message_id ORDER BY email_id) > 1 AS taken
+    FROM emails
+    WHERE email_id IN (FROM mail_of(inbox, with_junk))
+        AND (as_of IS NULL OR sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
+),
+named AS (SELECT email_id, name_of(message_id, copy_digest, taken) AS name FROM visible)
+SELECT name AS message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name,
     e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body || e.attached AS body
 FROM (
-        SELECT email_id, 0 AS preference FROM emails WHERE message_id = in_brackets(wanted_id)
-        UNION ALL SELECT email_id, 1 FROM aliases WHERE message_id = in_brackets(wanted_id)
-    ) JOIN emails AS e USING (email_id)
-WHERE email_id IN (FROM mail_of(inbox, with_junk))
-    AND (as_of IS NULL OR e.sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
+        SELECT email_id, 0 AS preference FROM named WHERE name = in_brackets(wanted_id)
+        UNION ALL SELECT email_id, 1 FROM aliases
+        WHERE message_id = in_brackets(wanted_id)
+            AND (as_of IS NULL OR sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
+    ) JOIN named USING (email_id) JOIN emails AS e USING (email_id)
 ORDER BY preference, email_id
 LIMIT 1;

@@ -6,7 +6,7 @@ from string import Template
 from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "7"
+SCHEMA_VERSION = "8"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2

@@ -3,7 +3,7 @@
 -- One row a mail, email_id in date order from 0; mail without a known date comes last.
 CREATE TABLE emails (
     email_id INTEGER NOT NULL,
-    message_id VARCHAR NOT NULL,       -- unique, with its angle brackets
+    message_id VARCHAR NOT NULL,       -- with its angle brackets
     sent_at TIMESTAMP,                 -- UTC; NULL: unknown
     utc_offset SMALLINT NOT NULL,      -- of the zone in which it was sent, in minutes
     subject VARCHAR NOT NULL,
@@ -15,7 +15,9 @@ CREATE TABLE emails (
     body VARCHAR NOT NULL,
     length INTEGER NOT NULL,           -- indexed words
     source VARCHAR NOT NULL,           -- where the kept copy was read
-    content_digest BLOB NOT NULL,      -- of sender, subject and body; what makes two mails copies
+    content_digest BLOB NOT NULL,      -- of sender, subject and body
+    copy_digest BLOB NOT NULL,         -- of these and the recipients: what makes two mails copies
+    id_taken BOOLEAN NOT NULL,         -- an earlier mail of the file has its message id
     any_id BOOLEAN NOT NULL,           -- copies under other message ids were duplicates of it
     junk BOOLEAN NOT NULL,             -- every copy is labelled as spam, trash or a draft
     labels VARCHAR[] NOT NULL,         -- of all copies, in the mailbox that was imported
@@ -34,8 +36,10 @@ CREATE TABLE files (
     data BLOB                          -- NULL: too large to be kept
 );
 
--- Dropped copies: their message ids, the mail that stands for them, and where they were read.
-CREATE TABLE aliases (message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL, source VARCHAR NOT NULL);
+-- Dropped copies: their message ids, the mail that stands for them, where they were read, and when
+-- they were sent: on an earlier day their id is not known yet.
+CREATE TABLE aliases (
+    message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL, source VARCHAR NOT NULL, sent_at TIMESTAMP);
 
 CREATE TABLE addresses (
     address_id INTEGER NOT NULL,

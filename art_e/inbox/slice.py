@@ -72,6 +72,14 @@ _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 _ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body || attached AS body"
 
 
+class Named(NamedTuple):
+    """A mail that has a message id, by its position, and the second when it or the copy with that
+    id was sent: earlier the id is unknown."""
+
+    position: int
+    sent: int
+
+
 class Postings(NamedTuple):
     """Where a term occurs: positions, ascending, and how often in each."""
 
@@ -148,6 +156,17 @@ class Slice:
         # The ordinal of the day in the sender's own zone; 0 of a mail without a known date.
         self.day: Numbers = np.asarray(mail["day"], dtype=np.int64)
         self.nbytes = self.ids.nbytes * 4
+        # A message id belongs to the first mail of the slice that has it; later ones get another.
+        renamed = execute(
+            "SELECT email_id, '<' || lower(hex(copy_digest))[:12] || '+' || message_id[2:]"
+            f" FROM emails AS later WHERE id_taken AND {self._mine} AND EXISTS ("
+            "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
+            f" AND earlier.email_id < later.email_id AND earlier.{self._mine})",
+            None,
+        ).fetchall()
+        self._renamed: dict[int, str] = {
+            int(self.ids.searchsorted(email_id)): name for email_id, name in renamed
+        }
         self.matching = lru_cache(FILTERS_KEPT)(self._matching)
         self._lock = threading.Lock()
         self._searches = 0
@@ -156,7 +175,7 @@ class Slice:
         self.folded: dict[int, str] = {}
         self._terms: Numbers = np.empty(0, dtype=np.int64)
         self._all: Postings = Postings(self._terms, np.empty(0))
-        self._by_message_id: dict[str, tuple[int, ...]] = {}
+        self._by_message_id: dict[str, list[Named]] = {}
         self._parties: _Parties | None = None
 
     @property
@@ -174,25 +193,30 @@ class Slice:
             f" WHERE address_id IN ({self._own}) AND role = 'owner')"
         )
 
-    def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
-        """The positions of each id's mails: first its own, then those that it is a copy of."""
+    def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
+        """The mails of each id: first its own, then those that it is a copy of."""
         if self._rows is not None:
             return [self._by_message_id.get(each, ()) for each in message_ids]
-        found: dict[str, list[int]] = {each: [] for each in message_ids}
-        if not found:
-            return []
-        named = f"message_id IN ({', '.join('?' * len(found))})"
+        wanted = sorted(set(message_ids))
+        found = self._named(f"message_id IN ({', '.join('?' * len(wanted)) or 'NULL'})", wanted)
+        return [found.get(each, ()) for each in message_ids]
+
+    def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
+        """The mails of the message ids that a condition holds for."""
+        found: dict[str, list[Named]] = {}
+        for position, name in self._renamed.items():
+            found[name] = [Named(position, int(self.sent[position]))]
         rows = self._execute(
-            "SELECT message_id, email_id FROM (SELECT message_id, email_id, 0 AS preference"
-            f" FROM emails WHERE {named} UNION ALL SELECT message_id, email_id, 1 FROM aliases"
-            f" WHERE {named}) ORDER BY preference, email_id",
-            [*found, *found],
+            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM ("
+            "SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
+            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases"
+            f") WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
+            parameters,
         ).fetchall()
-        for message_id, email_id in rows:
-            position = int(np.searchsorted(self.ids, email_id))
-            if position < len(self.ids) and int(self.ids[position]) == email_id:
-                found[message_id].append(position)
-        return [found[each] for each in message_ids]
+        for message_id, email_id, sent in rows:
+            position = int(self.ids.searchsorted(email_id))
+            found.setdefault(message_id, []).append(Named(position, sent))
+        return found
 
     def threads(self, size: int) -> list[list[int]]:
         """The positions of all mails of the thread of each of the first `size` mails."""
@@ -228,12 +252,23 @@ class Slice:
         if not positions:
             return []
         ids = self.ids[positions].tolist()
-        found = self._execute(
-            f"SELECT email_id, {_ROW} FROM emails WHERE email_id IN ({', '.join(map(str, ids))})",
-            None,
-        ).fetchall()
-        by_id: dict[int, Row] = {row[0]: row[1:] for row in found}
-        return [by_id[each] for each in ids]
+        by_id: dict[int, Row] = {
+            row[0]: row[1:]
+            for row in self._execute(
+                f"SELECT email_id, {_ROW} FROM emails"
+                f" WHERE email_id IN ({', '.join(map(str, ids))})",
+                None,
+            ).fetchall()
+        }
+        found = [by_id[each] for each in ids]
+        return [
+            (self.name_at(position, row[0]), *row[1:])
+            for position, row in zip(positions, found, strict=True)
+        ]
+
+    def name_at(self, position: int, message_id: str) -> str:
+        """The id by which this slice knows the mail there; `message_id` is the one it came with."""
+        return self._renamed.get(position, message_id)
 
     def _postings_by_sql(self, term_ids: list[int]) -> list[Postings]:
         if not term_ids:
@@ -267,7 +302,9 @@ class Slice:
             rows = self._execute(
                 f"SELECT {_ROW} FROM emails WHERE {self._mine} ORDER BY email_id", None
             ).fetchall()
-            self._by_message_id = self._read_message_ids(rows)
+            for position, name in self._renamed.items():
+                rows[position] = (name, *rows[position][1:])
+            self._by_message_id = self._named("true", [])
             self.nbytes += 3 * self._terms.nbytes + sum(
                 len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows
             )
@@ -278,20 +315,6 @@ class Slice:
             }
             self.nbytes += 2 * sum(map(len, self.folded.values()))
             self._rows = rows  # last, as the mark that all is read
-
-    def _read_message_ids(self, rows: list[tuple[Any, ...]]) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {
-            row[0]: (position,) for position, row in enumerate(rows)
-        }
-        aliases = self._execute(
-            f"SELECT DISTINCT message_id, email_id FROM aliases WHERE {self._mine}"
-            " ORDER BY email_id",
-            None,
-        ).fetchall()
-        for message_id, email_id in aliases:
-            position = int(np.searchsorted(self.ids, email_id))
-            found[message_id] = (*found.get(message_id, ()), position)
-        return found
 
     def where(self, condition: str, parameters: list[Any], size: int) -> Mask:
         """Which of the first `size` mails a condition on `emails` holds for."""

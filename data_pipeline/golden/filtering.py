@@ -40,6 +40,7 @@ _SHOWN_CHARS = 80
 _BODY_CHARS = 2_000  # of a mail, to see its language
 _BODIES = """
 SELECT message_id, left(body, ?) FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
+ORDER BY id_taken DESC -- so that the first mail of an id counts
 """
 
 

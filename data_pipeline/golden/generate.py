@@ -198,7 +198,9 @@ def _batch(threads: Sequence[list[Mail]], rng: random.Random) -> list[Mail]:
 def _mails(file: InboxFile, address: str) -> list[Mail]:
     rows = file.execute(
         f"SELECT email_id, message_id, sent_at, subject, content_digest {OWN_MAIL}"
-        " WHERE sent_at IS NOT NULL AND length(body) BETWEEN ? AND ? ORDER BY email_id",
+        # By its message id nothing but this mail is meant.
+        " WHERE NOT id_taken AND sent_at IS NOT NULL AND length(body) BETWEEN ? AND ?"
+        " ORDER BY email_id",
         [address, LEAST_CHARS, MOST_CHARS],
     ).fetchall()
     return [Mail(*row) for row in rows]
@@ -353,7 +355,7 @@ def generate(
         raise UserError(f"{asker.name} gave no question: {why}")
     golden.undo("generate")
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
-    sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE sent_at IS NOT NULL"
+    sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
     for each in replies:
         _put(golden, each, days[each.batch.inbox], plan)

@@ -37,7 +37,8 @@ _MAILS = pa.schema({
     "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
     "utc_offset": pa.int16(), "subject": pa.string(), "from_address": pa.string(),
     "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
-    "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
+    "content_digest": pa.binary(), "copy_digest": pa.binary(), "any_id": pa.bool_(),
+    "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
 })  # fmt: skip
@@ -131,10 +132,21 @@ def _extractor() -> Extractor:
 
 
 def content_digest(email: ParsedEmail) -> bytes:
-    """What makes two mails copies: sender, subject and body, white space aside."""
+    """What a mail says: sender, subject and body, white space aside."""
     text = "\0".join((email.sender.address, email.subject, email.body))
-    collapsed = " ".join(text.split())
-    return hashlib.blake2b(collapsed.encode(), digest_size=_DIGEST_BYTES).digest()
+    return _digest(" ".join(text.split()).encode())
+
+
+def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
+    """What makes two mails copies: they say the same to the same people. No mail of others is ever
+    a copy of a mail of one's own."""
+    roles = enumerate((email.to, email.cc, email.bcc))
+    people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
+    return _digest(content + "\0".join(people).encode())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
@@ -150,15 +162,9 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     emails = [each.email for each in kept]
     postings, lengths, stem_list, word_table = _index(emails)
     digests = [content_digest(email) for email in emails]
-    # Where a mail with other content took the id, merge.sql put "<digest+" before it.
-    prefixes = [f"<{digest.hex()[:12]}+" for digest in digests]
-    ids = [
-        f"<{email.message_id.removeprefix(prefix).removeprefix('<')}"
-        for email, prefix in zip(emails, prefixes, strict=True)
-    ]
     mails = {
         "row": range(len(emails)),
-        "message_id": ids,
+        "message_id": [email.message_id for email in emails],
         "sent_at": [email.sent_at for email in emails],
         "utc_offset": [email.utc_offset for email in emails],
         "subject": [email.subject for email in emails],
@@ -168,6 +174,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "length": lengths,
         "source": [email.source for email in emails],
         "content_digest": digests,
+        "copy_digest": list(map(copy_digest, emails, digests)),
         "any_id": [each.any_id for each in kept],
         "junk": [email.junk for email in emails],
         "labels": [email.labels for email in emails],

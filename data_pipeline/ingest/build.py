@@ -249,7 +249,7 @@ class InboxBuild:
         self._attach(old, "old (READ_ONLY)")
         self._run(
             "INSERT INTO staging.old_copies"
-            " SELECT a.message_id, content_digest, any_id, a.source"
+            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at"
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")

@@ -5,18 +5,21 @@ WITH listed AS (
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 0) AS to_list,
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 1) AS cc_list,
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 2) AS bcc_list
-    FROM recipients GROUP BY email_id
+    FROM staging.recipients JOIN kept USING (row) GROUP BY email_id
 ),
 labelled AS (
-    SELECT kept, list_sort(list_distinct(flatten(list(labels)))) AS labels, bool_and(junk) AS junk,
-        max(gmail_thread) AS gmail_thread,
+    -- of the copies of the same date: a later one is not known yet on an earlier day
+    SELECT kept, list_sort(list_distinct(flatten(list(m.labels)))) AS labels, bool_and(m.junk) AS junk,
+        max(m.gmail_thread) AS gmail_thread,
         -- one copy that may stand under any id makes the mail one
-        bool_or(any_id) AS any_id
-    FROM members JOIN staging.mails USING (row) GROUP BY kept
+        bool_or(m.any_id) AS any_id
+    FROM members JOIN staging.mails AS m USING (row) JOIN staging.mails AS k ON k.row = kept
+    WHERE m.sent_at IS NOT DISTINCT FROM k.sent_at GROUP BY kept
 )
 SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
-    m.body, m.length, m.source, m.content_digest, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
+    m.body, m.length, m.source, m.content_digest, m.copy_digest,
+    row_number() OVER (PARTITION BY k.message_id ORDER BY k.email_id) > 1, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
     m.delivered_to, m.attached
 FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
     LEFT JOIN listed USING (email_id)
@@ -26,21 +29,21 @@ INSERT INTO inbox.files
 SELECT email_id, number, name, kind, data FROM staging.files JOIN kept USING (row);
 
 INSERT INTO inbox.aliases
-SELECT c.message_id, k.email_id, copy.source
+SELECT c.message_id, k.email_id, copy.source, copy.sent_at
 FROM copies AS c JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
     JOIN staging.mails AS copy USING (row)
 WHERE c.row <> m.kept
 UNION ALL
-SELECT o.message_id, k.email_id, o.source
+SELECT o.message_id, k.email_id, o.source, o.sent_at
 FROM old_copies AS o
-    JOIN (SELECT DISTINCT content_digest, id_group, kept FROM copies JOIN members USING (row)) AS g
-        USING (content_digest, id_group)
+    JOIN (SELECT DISTINCT copy_digest, id_group, kept FROM copies JOIN members USING (row)) AS g
+        USING (copy_digest, id_group)
     JOIN kept AS k ON k.row = g.kept
 ORDER BY ALL;
 
 CREATE TEMP TABLE roles AS
 SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
-UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM recipients
+UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row)
 UNION ALL SELECT email_id, address, 'owner' FROM owners;
 
 CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
@@ -48,7 +51,7 @@ CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 INSERT INTO inbox.addresses
 WITH named AS (
     SELECT from_address AS address, lower(from_name) AS name FROM inbox.emails
-    UNION SELECT address, lower(name) FROM recipients
+    UNION SELECT address, lower(name) FROM staging.recipients SEMI JOIN kept USING (row)
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails

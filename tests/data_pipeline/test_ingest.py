@@ -88,20 +88,31 @@ def test_addresses_have_their_names_and_words_are_listed_once(db: Path) -> None:
     assert len(words_listed) == len(set(words_listed))
 
 
-def test_a_copy_leaves_its_id_and_its_recipients(db: Path) -> None:
-    later = raw("<a@t>", to="bob@test.example", date=date_header(7))
-    earlier = raw("<z@t>", to="cleo@test.example", cc="Bob B <bob@test.example>")
-    make_inbox(db, [later, earlier], ANY_ID)
+def test_a_copy_leaves_its_id_from_its_day_on(db: Path) -> None:
+    people = {"to": "cleo@test.example", "cc": "Bob B <bob@test.example>"}
+    later = raw("<a@t>", date=date_header(9), **people)
+    make_inbox(db, [later, raw("<z@t>", date=date_header(7), **people)], ANY_ID)
     with InboxFile(db) as file:
         for address in ("bob@test.example", "cleo@test.example", "ann@test.example"):
             mail = file.open_inbox(address).read("<a@t>")
             assert mail is not None, address
-            assert mail.message_id == "<z@t>"
-        mail = file.open_inbox("ann@test.example").read("<z@t>")
-        assert mail is not None
-        # Bob keeps the stronger role and the name that one of the copies knows.
-        assert [str(each) for each in mail.to] == ["Bob B <bob@test.example>", "cleo@test.example"]
-        assert mail.cc == ()
+            assert (mail.message_id, str(mail.cc[0])) == ("<z@t>", "Bob B <bob@test.example>")
+            before = file.open_inbox(address, dt.date(2020, 1, 8))
+            assert before.read("<z@t>") == mail
+            assert before.read("<a@t>") is None
+
+
+def test_what_went_to_others_is_no_copy(db: Path) -> None:
+    """Bob got it days after Cleo: no inbox has it sooner than its owner did, nor by his name."""
+    mails = [
+        raw("<1@t>", to="cleo@test.example", date=date_header(7)),
+        raw("<2@t>", to="bob@test.example", date=date_header(9)),
+        raw("<3@t>", to="cleo@test.example", bcc="bob@test.example", date=date_header(8)),
+    ]
+    assert make_inbox(db, mails, ANY_ID).counts["stored"] == 3
+    with InboxFile(db) as file:
+        assert len(file.open_inbox("bob@test.example", dt.date(2020, 1, 7))) == 0
+        assert len(file.open_inbox("bob@test.example")) == 2
 
 
 def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content(db: Path) -> None:
@@ -110,10 +121,11 @@ def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content
     first, second = raw("<1@t>", body="One."), raw("<1@t>", body="Two.", date=date_header(8))
     make_inbox(db, [second, first])
     with InboxFile(db) as file:
-        bodies = dict(file.execute("SELECT body, message_id FROM emails").fetchall())
-    assert bodies["One."] == "<1@t>"
-    assert bodies["Two."].endswith("+1@t>")
-    # Stored under another id, it is known again by its own.
+        hits = file.open_inbox("ann@test.example").search(["one", "two"])
+        named = {hit.snippet: hit.message_id for hit in hits}
+    assert named["One."] == "<1@t>"
+    assert named["Two."].endswith("+1@t>")
+    # Though its id is taken, it is known again.
     again = make_inbox(db, [second], append=True)
     assert (again.counts["stored"], again.counts["duplicates"]) == (2, 1)
 

@@ -48,9 +48,9 @@ ODD = [
     # text of another language, and a CSV's own marks
     "Message-ID: <marks@odd.example>\nFrom: 山田 <yamada@odd.example>\nTo: bob@odd.example\n"
     'Subject: "quotes", commas\n\nShe said "yes, no";\n\n"",\n日本語のメール\n'.encode(),
-    # the same mail twice, to different people
-    COPY + b"To: bob@odd.example\n\nA copy.\n",
-    COPY + b"To: cleo@odd.example, bob@odd.example\n\nA copy.\n",
+    # the same mail twice
+    COPY + b"To: bob@odd.example, cleo@odd.example\n\nA copy.\n",
+    COPY + b"To: bob@odd.example, cleo@odd.example\n\nA  copy.\n",
 ]  # fmt: skip
 MAILS = [each.data for each in islice(messages(WorldConfig(size=1000, seed=3)), 48)]
 MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]

@@ -1,6 +1,9 @@
 """No leak: mail of another inbox or after `as_of` is found by nothing, on no path."""
 
 import datetime as dt
+import email
+import email.policy
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -52,15 +55,19 @@ class Leaky(NamedTuple):
     made_of: Material
 
 
+def changed(message: RawMessage, number: int, **headers: str | None) -> RawMessage:
+    """The mail with other headers; None takes one out."""
+    mail = email.message_from_bytes(message.data, policy=email.policy.default)
+    for name, value in headers.items():
+        del mail[name.replace("_", "-")]
+        if value is not None:
+            mail[name.replace("_", "-")] = value
+    return RawMessage(f"changed/{number}/{sorted(headers)}", mail.as_bytes())
+
+
 def copy_of(message: RawMessage, number: int) -> RawMessage:
-    """The same content under another id, sent to another address as well."""
-    lines = message.data.split(b"\n")
-    changed = [
-        b"Message-ID: <copy%d@test>" % number if line.lower().startswith(b"message-id:") else line
-        for line in lines
-    ]
-    data = b"Bcc: copied%d@test.example\n" % (number % 3) + b"\n".join(changed)
-    return RawMessage(f"copy/{number}", data)
+    """The same mail under another id."""
+    return changed(message, number, message_id=f"<copy{number}@test>")
 
 
 def sent(message: RawMessage, copy: RawMessage | None = None, *owners: str) -> Sent:
@@ -83,14 +90,19 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     copies = {
         number: copy_of(each, number) for number, each in enumerate(originals) if number % 7 == 0
     }
+    hidden = [
+        changed(each, number, message_id=f"<hidden{number}@t>", bcc="copied1@test.example")
+        for number, each in enumerate(originals)
+        if number % 20 == 0
+    ]
     undated = [raw(f"<undated{n}@t>", date=None, subject=f"Undated {n}") for n in range(3)]
     owned = [raw(f"<list{n}@t>", to="list@test.example", subject=f"List {n}") for n in range(5)]
     rules = Rules(any_id=True)
-    make_inbox(db, [*originals, *copies.values(), *undated], rules)
+    make_inbox(db, [*originals, *copies.values(), *hidden, *undated], rules)
     make_inbox(db, owned, rules, owner=OWNER, append=True)
 
     mails = [sent(each, copies.get(number)) for number, each in enumerate(originals)]
-    mails += [*map(sent, undated), *(sent(each, None, OWNER) for each in owned)]
+    mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, None, OWNER) for each in owned)]
     with InboxFile(db) as file:
         yield Leaky(db, file, mails, material(file))
 
@@ -209,8 +221,10 @@ def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
     as_of = leaky.made_of.days[len(leaky.made_of.days) // 2]
 
     own = [each for each in everything if is_visible(sent(each), address, as_of)]
-    make_inbox(folder / "whole.duckdb", [*everything, *named_otherwise(own)])
-    make_inbox(folder / "alone.duckdb", own)
+    rules = Rules(any_id=True)
+    others = [*named_otherwise(own), *lookalikes(own, address)]
+    make_inbox(folder / "whole.duckdb", [*everything, *others], rules)
+    make_inbox(folder / "alone.duckdb", own, rules)
     paths = folder / "whole.duckdb", folder / "alone.duckdb"
     shells = plain_connection(paths[0]), plain_connection(paths[1])
     with InboxFile(paths[0]) as whole, InboxFile(paths[1]) as alone, shells[0], shells[1]:
@@ -231,6 +245,76 @@ def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
         )
         for number, address in enumerate(sorted(people))
     ]
+
+
+def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
+    """Mail outside the inbox, or after its day, that says what a mail of `own` says or has its id;
+    the people in it are called otherwise."""
+    made = []
+    for number, each in enumerate(own):
+        mail = parse_message(each)
+        assert isinstance(mail, ParsedEmail)
+        first, future = "Mon, 1 Jan 2001 09:00:00 +0000", "Tue, 7 Jan 2031 09:00:00 +0000"
+        stranger, called = "Mallory <mallory@test.example>", f'"Zanzibar Quill" <{address}>'
+        # An earlier mail of strangers has its id, another what it says.
+        made.append(raw(mail.message_id, sender=stranger, to="eve@test.example", date=first))
+        if mail.sender.address != address:
+            others = {"to": stranger, "cc": None, "bcc": None}
+            made.append(changed(each, number, message_id=f"<like{number}@t>", date=first, **others))
+        # The owner gets both later: the id on a mail of another, and a copy with another id.
+        made.append(raw(mail.message_id, sender=stranger, to=called, body="zeppelins", date=future))
+        made.append(changed(each, number, message_id=f"<later{number}@t>", date=future))
+    return made
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_what_an_id_names_depends_on_the_open_inbox_alone(
+    twins: Twins, data: st.DataObject
+) -> None:
+    inboxes = [each.open_inbox(twins.address, twins.as_of) for each in (twins.whole, twins.alone)]
+    own = message_ids(inboxes[1].search([], max_results=NO_LIMIT))
+    made_up = ["<like0@t>", "<later0@t>", "<later1@t>", f"<{'0' * 12}+{own[0][1:]}"]
+    names = data.draw(st.lists(st.sampled_from([*own, *made_up]), min_size=1, max_size=4))
+    if data.draw(st.booleans()):  # from memory
+        for inbox in inboxes:
+            inbox.search(["project"])
+            inbox.search(["project"])
+    assert inboxes[0].read_many(names) == inboxes[1].read_many(names)
+    assert inboxes[0].thread_sizes(names) == inboxes[1].thread_sizes(names)
+    for name in names:
+        assert inboxes[0].thread(name) == inboxes[1].thread(name)
+        in_sql = [
+            shell.execute(
+                "FROM read_inbox(?, ?, as_of := ?)", [twins.address, name, twins.as_of]
+            ).fetchall()
+            for shell in twins.shells
+        ]
+        assert in_sql[0] == in_sql[1]
+        assert len(in_sql[0]) == (name in own)
+
+
+def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    """The first keeps it; the other is named by what it says, in this inbox alone."""
+    mails = [
+        raw("<same@t>", subject="First", to="bob@test.example"),
+        raw("<same@t>", subject="Second", date=None, to="bob@test.example, cy@test.example"),
+    ]
+    make_inbox(tmp_path / "inbox.duckdb", mails)
+    with InboxFile(tmp_path / "inbox.duckdb") as file, plain_connection(file.path) as shell:
+        bob, cy = file.open_inbox("bob@test.example"), file.open_inbox("cy@test.example")
+        for _ in range(3):  # from the file, then from memory
+            named = {hit.subject: hit.message_id for hit in bob.search(["first", "second"])}
+            assert named["First"] == "<same@t>"
+            assert re.fullmatch(r"<[0-9a-f]{12}\+same@t>", named["Second"])
+            for inbox, ids in ((bob, named), (cy, {"Second": "<same@t>"})):
+                for subject, name in ids.items():
+                    read = inbox.read(name)
+                    assert read is not None
+                    assert (read.subject, read.message_id) == (subject, name)
+                    in_sql = shell.execute("FROM read_inbox(?, ?)", [inbox.address, name])
+                    assert [row[0] for row in in_sql.fetchall()] == [name]
+            assert [hit.message_id for hit in cy.search(["second"])] == ["<same@t>"]
 
 
 @settings(max_examples=80)
