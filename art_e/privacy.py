@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ _PREFIX_CHARS = 5
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
 )
+_ADDRESS_NAME = re.compile(r"^\w*(?:BASE|URL|HOST|ENDPOINT|PROXY)$", re.IGNORECASE)
 _KEYS = (
     # Keys by their first letters; providers mask the middle with asterisks or dots.
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][\w*•…-]{5,}(?:\.{2,}[\w-]*)?"
@@ -31,20 +33,26 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 
 @cache
 def load_env() -> None:
-    """Add the settings of the working directory's `.env` to the environment, once a process.
+    """Add the keys of the working directory's `.env` to the environment, once a process.
 
-    Existing variables win. Raises `UserError` if the file can't be read.
+    Existing variables win. Only keys: a folder that came from elsewhere could have mail sent
+    anywhere with an address or a proxy, which stderr says is not taken. Raises `UserError` if the
+    file can't be read.
     """
     path = Path.cwd() / ".env"
     if not path.is_file():
         return
-    from dotenv import load_dotenv
+    from dotenv import dotenv_values
 
     try:
-        load_dotenv(path, override=False, encoding="utf-8")
+        found = dotenv_values(path, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UserError(f"can't read {path}: {reason}; mend or remove it") from None
+    new = {name: value for name, value in found.items() if value and name not in os.environ}
+    os.environ.update({name: value for name, value in new.items() if _SECRET_NAME.search(name)})
+    if refused := sorted(name for name in new if _ADDRESS_NAME.search(name)):
+        sys.stderr.write(f".env may not say where mail goes: export {', '.join(refused)}\n")
 
 
 def redact(text: str) -> str:

@@ -197,7 +197,9 @@ def load_tokenizer(
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
     try:
-        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(
+            folder, trust_remote_code=False
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
     if template is not None:
@@ -286,7 +288,7 @@ def _from_gguf(name: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target.with_name(f"{target.name}.lock")):
         if not target.is_dir():
-            how = {"gguf_file": file.name}
+            how: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
             try:
                 tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, **how)
                 model: Any = AutoModelForCausalLM.from_pretrained(

@@ -62,6 +62,38 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, db: Path) -> 
         assert model.requests, asked.stderr
 
 
+def test_a_folder_does_not_decide_where_mail_goes(tmp_path: Path, db: Path) -> None:
+    """Of the working directory's `.env` keys count, and neither an address nor a proxy."""
+    answers = [says("I don't know")] * 3
+    with Provider(answers, key="sk-own-0123456789") as model, Provider(answers) as trap:
+        trapped = trap.base_url.removesuffix("/v1")
+        (tmp_path / ".env").write_text(
+            f"OPENAI_API_KEY=sk-own-0123456789\nOPENAI_BASE_URL={trap.base_url}\n"
+            f"HTTP_PROXY={trapped}\nhttps_proxy={trapped}\nART_E_HOME={tmp_path / 'trap'}\n"
+            f"HOSTED_VLLM_API_BASE={trap.base_url}\nHF_ENDPOINT={trapped}\nNO_PROXY=\n"
+        )
+        kept = {name: value for name, value in os.environ.items() if "OPENAI" not in name}
+        own = {"ART_E_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+        question = ["When does the lease end?", "--inbox", ANN, "--db", str(db)]
+        for name, address in (("openai/o3", model.base_url), ("hosted_vllm/mine", None)):
+            asked = subprocess.run(
+                [sys.executable, "-m", "art_e", "ask", *question, "--model", name],
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env={**kept, **own, **({"OPENAI_BASE_URL": address} if address else {})},
+                check=False,
+            )
+            refused = next(each for each in asked.stderr.splitlines() if each.startswith(".env"))
+            assert "HTTP_PROXY" in refused
+            assert "HOSTED_VLLM_API_BASE" in refused
+            assert "KEY" not in refused
+            assert (asked.returncode == 0) == (address is not None), asked.stderr
+        assert model.requests
+        assert trap.requests == []
+    assert not (tmp_path / "trap").exists()
+
+
 def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(
     art_e: Run, db: Path, tmp_path: Path
 ) -> None:
