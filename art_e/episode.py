@@ -13,7 +13,7 @@ from string import Template
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
-from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import digest
 from art_e.tools import (
@@ -106,7 +106,7 @@ class Episode:
         )
         self.messages: list[ChatMessage] = [
             {"role": "system", "content": system},
-            {"role": "user", "content": question.question},
+            {"role": "user", "content": without_markup(question.question)},
         ]
         if self._gold:
             self.rubric.sources_correct = False

@@ -64,3 +64,8 @@ def observation_json(value: Any) -> str:
     write the first character as an escape, which reads the same.
     """
     return _STEERING.sub("\\\\u003c", compact_json(value))
+
+
+def without_markup(text: str) -> str:
+    """`text` with a space in each control token, so that it reads the same and is none."""
+    return _STEERING.sub("< ", text)

@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from art_e.errors import UserError
+from art_e.text import INVISIBLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,12 +39,14 @@ _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _DIRECTIONS = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _SURROGATES = r"[\ud800-\udfff]"
 
-_UNSAFE = re.compile("|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _DIRECTIONS, _SURROGATES)))
+_UNSAFE = re.compile(
+    "|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _DIRECTIONS, _SURROGATES, INVISIBLE))
+)
 
 
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters other than "\\n" and "\\t",
-    characters that override the direction of writing, and lone surrogates.
+    characters that nobody sees or that override the direction of writing, and lone surrogates.
     """
     return _UNSAFE.sub("", text)
 

@@ -18,9 +18,10 @@ from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.message import without_markup
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.ratings import AnswerRating
-from art_e.text import cut_line, digest, encodable
+from art_e.text import cut_line, digest, encodable, is_seen
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
 from evals.judges.values import clean, find_values
@@ -110,6 +111,9 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
             raise ValueError(row.error)
         question = as_question(row.value)
         check_bounds(question.question, question.answer, question.how_realistic)
+        texts = f"{question.question}\n{question.answer or ''}"
+        if not is_seen(texts) or without_markup(texts) != texts:
+            raise ValueError("it holds control tokens of models, or characters that nobody sees")
         if _is_deep(question.provenance):
             raise ValueError(f"provenance: it is nested deeper than {_MAX_LEVELS} levels")
     except ValueError as error:

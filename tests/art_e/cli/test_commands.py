@@ -229,6 +229,9 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path, shown_id: str) ->
 FORBIDDEN = {
     *map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000))),
     *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+    # Nobody sees them: they hide text from a reader or in a copy of it.
+    *"\u180e\u200b\u2060\u2061\u2062\u2063\u2064\ufeff",
+    *map(chr, range(0xE0000, 0xE0080)),
 }
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 PIECES = st.lists(
