@@ -80,8 +80,9 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
     differing = [
         f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
         for name in wanted
-        # A run that a cost limit stopped may resume with a higher one.
-        if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
+        # A run that a cost limit stopped may resume with a higher one, and the same mail may lie
+        # elsewhere now.
+        if name not in ("max_cost_usd", "command", "db") and had.get(name) != wanted[name]
     ]
     if differing:
         raise UserError(

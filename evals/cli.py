@@ -271,6 +271,7 @@ def run(
             "gpu_usd_per_hour": gpu_usd_per_hour,
             "self_hosted": _self_hosted(gpu_usd_per_hour, names),
             "db": str(inbox_file.path),
+            "inbox": inbox_file.digest,
             "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
         started = benchmark.find_killed(config, runs_folder(), out) if resume else None

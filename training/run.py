@@ -28,6 +28,7 @@ from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.alarms import TrainingAlarm, alarms_of
 from training.export import write_card
+from training.material import inbox_digest
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import RECIPE, Setting
@@ -337,7 +338,7 @@ def _begun(
     if resume:
         run = _resumable(setting, out)
     else:
-        run = start_run(f"{setting.kind}-{setting.recipe.name}", setting.to_row(), parent, out)
+        run = start_run(f"{setting.kind}-{setting.recipe.name}", _config(setting), parent, out)
     with held(run):
         checkpoint = newest_checkpoint(run.folder)
         state: dict[str, Any] = {}
@@ -353,6 +354,10 @@ def _begun(
             raise
 
 
+def _config(setting: Setting) -> dict[str, Any]:
+    return {**setting.to_row(), "inbox": inbox_digest(setting.recipe.data)}
+
+
 def _resumable(setting: Setting, out: Path | None) -> Run:
     if out is None:
         raise UserError("--resume needs the folder of the run to continue: name it with --out")
@@ -361,12 +366,12 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    had, wanted = (_flat(json.loads(json.dumps(each))) for each in (run.config, setting.to_row()))
+    had, wanted = (_flat(json.loads(json.dumps(each))) for each in (run.config, _config(setting)))
     changed = [
         key
         for key in sorted({*had, *wanted})
         if had.get(key) != wanted.get(key)
-        and key.partition(".")[0] in ("kind", "recipe", "seed", "init")
+        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "inbox")
         # Jobs of a cluster that begin again may have vLLM's server on another machine.
         and key != "recipe.grpo.vllm.server"
     ]

@@ -64,5 +64,5 @@ CREATE TABLE postings (term_id INTEGER NOT NULL, email_id INTEGER NOT NULL, freq
 -- Messages that were read and not stored; stage is 'filtered' or 'quarantined'.
 CREATE TABLE skipped (source VARCHAR NOT NULL, stage VARCHAR NOT NULL, reason VARCHAR NOT NULL, detail VARCHAR NOT NULL);
 
--- schema_version, tokenizer, counts (JSON), and complete = 'true', written last.
+-- schema_version, tokenizer, counts (JSON), digest (of all mail), and complete = 'true', written last.
 CREATE TABLE meta (key VARCHAR NOT NULL, value VARCHAR NOT NULL);

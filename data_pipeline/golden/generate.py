@@ -30,7 +30,7 @@ from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     OWN_MAIL,
@@ -283,7 +283,7 @@ def _data(
 def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:
     """The settings that a set's manifest keeps; other settings make another set."""
     return {
-        "db": {"name": file.path.name, "mails": file.counts["stored"]},
+        "db": made_from(file),
         "seed": options.seed,
         "model": model,
         "prompt": digest(prompt_text("generate")),

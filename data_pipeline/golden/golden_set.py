@@ -424,17 +424,19 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:
-    """Raise `UserError` if the set was made from another inbox file.
-
-    A file of as many mails counts as the same, because it may have been renamed.
-    """
+    """Raise `UserError` if the set was made from other mail; the file may have been renamed."""
     made = golden.manifest.get("db")
-    mails = file.counts["stored"]
-    if made is not None and made["mails"] != mails:
+    now = made_from(file)
+    if made is not None and made != {**now, "name": made["name"]}:
         raise UserError(
             f"the set was made from {made['name']} with {made['mails']:,} mails, not from"
-            f" {file.path} with {mails:,}; name that file with --db"
+            f" {file.path}, whose {now['mails']:,} mails are others; name that file with --db"
         )
+
+
+def made_from(file: InboxFile) -> dict[str, Any]:
+    """What a manifest says of the inbox file."""
+    return {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}
 
 
 def write_questions(folder: Path, name: str, questions: Sequence[Question]) -> None:

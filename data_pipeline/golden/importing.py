@@ -22,7 +22,14 @@ from art_e.message import without_markup
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.ratings import AnswerRating
 from art_e.text import cut_line, digest, encodable, is_seen
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, with_checks
+from data_pipeline.golden.golden_set import (
+    Check,
+    GoldenSet,
+    Rejected,
+    check_bounds,
+    made_from,
+    with_checks,
+)
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
 from evals.judges.values import clean, find_values
 
@@ -94,7 +101,7 @@ def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], nam
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
     golden.batches, golden.manifest = [], GoldenSet().manifest
-    golden.manifest["db"] = {"name": file.path.name, "mails": file.counts["stored"]}
+    golden.manifest["db"] = made_from(file)
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]

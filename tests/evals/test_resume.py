@@ -196,6 +196,11 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
     same = {**config, "limit": 5, "split": "test", "max_cost_usd": 7.0, "command": "art-e ..."}
     assert find_killed(same, tmp_path / "runs", run.folder) == run
     assert find_killed(same, tmp_path / "runs", None) == run
+    # The same mail may lie elsewhere, and other mail may lie there now.
+    elsewhere = {**same, "inbox": run.config.get("inbox"), "db": "elsewhere.duckdb"}
+    assert find_killed(elsewhere, tmp_path / "runs", run.folder) == run
+    with pytest.raises(UserError, match='made with inbox none, not "other"'):
+        find_killed({**elsewhere, "inbox": "other"}, tmp_path / "runs", run.folder)
     with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
         pass
     # One that has ended is passed over, unless it is named.

@@ -11,7 +11,7 @@ from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
-from tests.builders import QUESTION, trajectory
+from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
 from training.alarms import TrainingAlarm
@@ -131,6 +131,24 @@ def test_another_run_is_not_resumed(tmp_path: Path, other: dict[str, Any], words
     with pytest.raises(UserError, match=words):
         tiny.begun(SETTING._replace(**other), out, resume=True).__enter__()
     assert (out / "trajectories.jsonl").read_bytes() == before
+
+
+def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
+    db, moved = tmp_path / "inbox.duckdb", tmp_path / "moved.duckdb"
+    recipe = tiny.recipe(f"data={{questions='{tmp_path}', db='{db}'}}")
+    setting, out = Setting("grpo", recipe, 0), tmp_path / "run"
+    make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Other")])
+    with tiny.begun(setting, out) as training:
+        make_step(training, 1)
+    with tiny.begun(setting, out, resume=True) as training:
+        assert training.setting == setting
+    db.rename(moved)
+    make_inbox(db, [raw("<1@t>"), raw("<2@t>", subject="Another")])
+    with pytest.raises(UserError, match="begun with inbox="):
+        tiny.begun(setting, out, resume=True).__enter__()
+    moved.replace(db)
+    with tiny.begun(setting, out, resume=True) as training:
+        assert training.setting == setting
 
 
 def test_a_run_may_resume_with_another_vllm_server(tmp_path: Path) -> None:

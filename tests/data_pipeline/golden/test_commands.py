@@ -9,7 +9,7 @@ import pytest
 from art_e.question import load_questions
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import files_of
+from tests.builders import files_of, make_inbox, raw
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 from tests.golden import WRITER
 from tests.provider import KEY
@@ -143,6 +143,18 @@ def test_a_user_error_is_one_line_and_changes_nothing(
     needs_db = command[0] != "stats" and "--db" not in command
     assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
     assert files_of(tmp_path) | locks == before
+
+
+def test_other_mail_is_refused_though_it_is_as_many(
+    art_e: Run, db: Path, golden: Path, tmp_path: Path
+) -> None:
+    other, moved = tmp_path / "other.duckdb", tmp_path / "moved.duckdb"
+    make_inbox(other, [raw(f"<{number}@t>", subject=str(number)) for number in range(4)])
+    assert "whose 4 mails are others" in the_error(
+        art_e("golden", "filter", "--out", golden, "--db", other)
+    )
+    moved.write_bytes(db.read_bytes())
+    assert art_e("golden", "filter", "--out", golden, "--db", moved).exit_code == 0
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ def test_a_set_that_other_commands_read(
     golden = GoldenSet.load(folder)
     assert golden.batches == plan.batches
     assert golden.manifest["inboxes"] == plan.splits
-    assert golden.manifest["db"] == {"name": world_db.name, "mails": world.counts["stored"]}
+    of = {"name": world_db.name, "mails": world.counts["stored"], "digest": world.digest}
+    assert golden.manifest["db"] == of
     assert load_questions(str(folder)) == golden.questions
     first = [each for each in golden.questions if each.provenance["batch"] == plan.batches[0].id]
     ids = plan.batches[0].message_ids
