@@ -73,7 +73,8 @@ def head_of(path: Path, size: int) -> bytes:
 def size_of(path: Path) -> int:
     """The bytes of a file, or of all files under a folder."""
     files = regular_files(path) if path.is_dir() else [path]
-    return sum(each.stat().st_size for each in files)
+    # A file of a mailbox in use may be gone by now.
+    return sum(each.stat().st_size for each in files if each.exists())
 
 
 def regular_files(folder: Path) -> Iterator[Path]:

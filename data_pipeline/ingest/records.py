@@ -14,6 +14,10 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_MESSAGE = 50_000_000
 
 
+# The data of a message that went away while its source was read.
+GONE = b"\0gone"
+
+
 class RawMessage(NamedTuple):
     """One message as its source stores it.
 

@@ -39,7 +39,14 @@ from data_pipeline.ingest.archives import (
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
-from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
+from data_pipeline.ingest.records import (
+    FORMATS,
+    GONE,
+    LARGEST_MESSAGE,
+    Format,
+    MailFields,
+    RawMessage,
+)
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
 _PARQUET_MAGIC = b"PAR1"
@@ -142,10 +149,28 @@ def _read_maildir(path: Path, meter: Meter) -> Iterator[RawMessage]:
     for file in regular_files(path):
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
             # Without the flags (":2,S"), which change when a mail is read.
-            message = _message(file, path, meter)
-            labels = of_maildir(printable(file.parent.relative_to(path).as_posix()), file.name)
-            source = BEFORE_FLAGS.split(message.source, maxsplit=1)[0]
+            source = BEFORE_FLAGS.split(printable(file.relative_to(path).as_posix()), maxsplit=1)[0]
+            now, message = _live_message(file, path, meter)
+            labels = of_maildir(printable(now.parent.relative_to(path).as_posix()), now.name)
             yield message._replace(source=source, labels=labels)
+
+
+def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMessage]:
+    """The message of a file that another program may move or delete meanwhile, and where it was."""
+    for find in (lambda: file, lambda: _moved(file)):
+        with contextlib.suppress(FileNotFoundError):
+            now = find()
+            return now, _message(now, folder, meter)
+    return file, RawMessage("", GONE)
+
+
+def _moved(file: Path) -> Path:
+    """Where a mail is that was flagged or moved on to `cur` since; else `file`."""
+    name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
+    folders = (file.parent, file.parent.with_name("cur"))
+    files = (each for folder in folders for each in regular_files(folder))
+    same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
+    return next(same, file)
 
 
 def read_enron(path: Path, meter: Meter) -> Iterator[RawMessage]:

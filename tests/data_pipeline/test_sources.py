@@ -6,6 +6,7 @@ import io
 import lzma
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import plain_connection
+from tests.builders import plain_connection, raw
 from tests.formats import WRITERS, archive_writer, parsed, write_enron, write_maildir
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
@@ -123,6 +124,40 @@ def test_a_source_is_the_same_wherever_the_mail_lies(tmp_path: Path) -> None:
     maildir = sources(write_maildir(tmp_path, MAILS), "maildir")
     assert {"new/0.host", ".Sent/cur/1.host", "Lists/cats/cur/5.host"} <= set(maildir)
     assert printable("caf\udce9/1.") == "caf?/1."
+
+
+def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
+    """Between the listing and the reading mails are flagged, moved on to `cur`, and deleted."""
+    for folder in ("cur", "new", "tmp"):
+        (tmp_path / "mail" / folder).mkdir(parents=True)
+    for number in range(6):
+        place = "new" if number % 2 else "cur"
+        data = raw(f"<{number}@t>", subject=f"Mail {number}").data
+        (tmp_path / "mail" / place / f"{number}.host").write_bytes(data)
+
+    def reading() -> Iterator[RawMessage | MailFields]:
+        for number, message in enumerate(open_source(str(tmp_path / "mail"), "maildir")):
+            yield message
+            if number == 0:  # after 0 in cur was read
+                cur, new = tmp_path / "mail" / "cur", tmp_path / "mail" / "new"
+                (cur / "2.host").rename(cur / "2.host:2,FS")
+                (cur / "4.host").unlink()
+            if number == 3:  # after 1 in new was read
+                (new / "3.host").rename(cur / "3.host:2,S")
+                (new / "5.host").unlink()
+
+    report = ingest([Source(reading(), Rules())], tmp_path / "inbox.duckdb")
+    assert report.counts["stored"] == 4
+    assert report.counts["quarantined"] == {"gone": 2}
+    with plain_connection(tmp_path / "inbox.duckdb") as connection:
+        rows = connection.execute("SELECT source, labels FROM emails ORDER BY source").fetchall()
+    assert [source for source, _ in rows] == [
+        "cur/0.host",
+        "cur/2.host",
+        "new/1.host",
+        "new/3.host",
+    ]
+    assert "starred" in rows[1][1]
 
 
 def test_files_that_are_no_mail_are_counted_and_links_are_not_followed(tmp_path: Path) -> None:
