@@ -135,7 +135,7 @@ def transformers_server(
     check_tokenizer(model, tokenizer, checkpoint)
     _end_turns(model, tokenizer)
     device, dtype = best_device()
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", name, *listen]
+    command = [sys.executable, "-m", "art_e.cli.bounded", name, *listen]
     # Everything is in the folder; else it would ask PyPI for newer versions.
     offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
     return Server(

@@ -109,7 +109,7 @@ class InboxFile:
     @property
     def digest(self) -> str:
         """What tells files of different mail apart, wherever they lie."""
-        return self.meta["digest"]
+        return str(self.meta["digest"])
 
     def open_inbox(self, address: str, as_of: dt.date | None = None) -> Inbox:
         """The inbox of one address up to and including the day `as_of` (None: all mail).

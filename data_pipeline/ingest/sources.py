@@ -157,10 +157,11 @@ def _read_maildir(path: Path, meter: Meter) -> Iterator[RawMessage]:
 
 def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMessage]:
     """The message of a file that another program may move or delete meanwhile, and where it was."""
-    for find in (lambda: file, lambda: _moved(file)):
-        with contextlib.suppress(FileNotFoundError):
-            now = find()
-            return now, _message(now, folder, meter)
+    with contextlib.suppress(FileNotFoundError):
+        return file, _message(file, folder, meter)
+    with contextlib.suppress(FileNotFoundError):
+        now = _moved(file)
+        return now, _message(now, folder, meter)
     return file, RawMessage("", GONE)
 
 

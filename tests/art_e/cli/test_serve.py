@@ -4,6 +4,7 @@ transformers' server is the real one. A script with the documented options of vL
 vLLM, which needs a GPU (tests/processes.py).
 """
 
+import asyncio
 import json
 import shutil
 import signal
@@ -16,8 +17,10 @@ import pytest
 
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from art_e.cli.bounded import MOST_TOKENS, Bounds
 from art_e.cli.serve import of_training, print_address
 from art_e.errors import UserError
 from tests.command_line import Run, the_error
@@ -63,6 +66,78 @@ def test_transformers_serves_an_adapter_until_ctrl_c(
     assert served != generated(checkpoint, None)
     # The checkpoint itself is left as it was.
     assert "response_template" not in (checkpoint / "tokenizer_config.json").read_text()
+
+
+def test_nobody_can_keep_it_from_others(checkpoint: Path) -> None:
+    """What is too long is refused or cut, and what nobody waits for any more is left."""
+    messages = [{"role": "user", "content": "When?"}]
+    with serving(checkpoint, "--name", "mine") as (_, base):
+
+        def ask(timeout: float, **more: Any) -> httpx.Response:
+            body = {"model": "mine", "messages": messages, "temperature": 0, **more}
+            url = f"{base}/chat/completions"
+            return httpx.post(url, json=body, trust_env=False, timeout=timeout)
+
+        root = base.removesuffix("/v1")
+        listed = httpx.get(f"{base}/models", trust_env=False).json()
+        assert [each["id"] for each in listed["data"]] == ["mine"]
+        for path in ("/load_model", "/reset", "/v1/responses"):
+            reply = httpx.post(f"{root}{path}", json={"model": "mine"}, trust_env=False)
+            assert reply.status_code == 404
+        assert ask(30, messages=[{"role": "user", "content": "x" * 1_200_000}]).status_code == 413
+        assert ask(30, model="other").status_code == 404
+        assert ask(30, max_tokens="many").status_code == 400
+        whole = ask(300, max_tokens=10**9)
+        assert whole.json()["usage"]["completion_tokens"] <= MOST_TOKENS
+        assert completion(base, "mine")
+
+
+def test_what_nobody_waits_for_any_more_is_left() -> None:
+    """Of three requests the client of the first leaves while it is answered, that of the second
+    before; the third is answered whole."""
+    asked: list[str] = []
+    steps = {"first": 10**9, "second": 10**9, "third": 5}
+
+    async def endless(_: Any, receive: Any, send: Any) -> None:
+        said = json.loads((await receive())["body"])["messages"]
+        asked.append(said)
+        stops, left = bounds.stops(), steps[said]
+        while left and not stops(torch.zeros(1, 1), None).all():
+            left -= 1
+            await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": str(left).encode()})
+
+    bounds = Bounds(endless, "mine", 100)
+
+    async def client(said: str, leaves: float | None) -> bytes:
+        body = json.dumps({"model": "mine", "messages": said}).encode()
+        left, got = [{"type": "http.request", "body": body}], b""
+
+        async def receive() -> Any:
+            if left:
+                return left.pop()
+            await asyncio.sleep(1_000 if leaves is None else leaves)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal got
+            got += message.get("body", b"")
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [],
+        }  # fmt: skip
+        await bounds(scope, receive, send)
+        return got
+
+    async def all_three() -> list[bytes]:
+        talks = client("first", 0.3), client("second", 0.1), client("third", None)
+        return list(await asyncio.wait_for(asyncio.gather(*talks), 20))
+
+    first, second, third = asyncio.run(all_three())
+    assert asked == ["first", "third"]
+    assert int(first) > 0
+    assert (second, third) == (b"", b"0")
 
 
 def test_a_server_that_fails_gives_its_exit_code(
