@@ -1,13 +1,16 @@
-"""Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
+"""Generation of turns: transformers on a loaded model, TRL's trainer (transformers or vLLM), or
+llama.cpp.
 
-Both take prompts as tokens and give a `Turn` for each. Everything private to TRL (pinned to
+All take prompts as tokens and give a `Turn` for each. Everything private to TRL (pinned to
 1.16) is used here and held by contract tests: `Dispatch` calls `_generate_single_turn`, and sends
 new weights to vLLM once a step.
 """
 
 import contextlib
 import importlib.util
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,12 @@ from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
+from art_e.models.checkpoint import gguf_file
+from art_e.models.smol import Llama, lacking_runtime, merge
+from art_e.text import digest
 from training.processes import sharded
-from training.recipe import BATCH, Vllm
-from training.rollout import Generate, Turn
+from training.recipe import BATCH, EpisodeForm, Vllm
+from training.rollout import ChatTokens, Generate, Turn
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
@@ -176,6 +182,65 @@ class Dispatch:
             ) from None
         logprobs = [[each[0] for each in turn] for turn in reply["logprobs"]]
         return _turns(reply["completion_ids"], logprobs)
+
+
+class LlamaCpp:
+    """Generates by llama.cpp, with weights of 8 bits, for `slots` prompts at a time, whose
+    conversations it keeps over their turns. Call it inside `awake`.
+
+    The same `seed` gives the same turns but for rounding, which depends on what else is generated
+    at the time. Raises `UserError` without llama.cpp or the weights.
+    """
+
+    def __init__(
+        self, base: str, model: Any, tokens: ChatTokens, form: EpisodeForm, seed: int, slots: int
+    ) -> None:
+        if (lack := lacking_runtime()) is not None:
+            raise UserError(f"the recipe generates with llama.cpp, {lack.what}: {lack.fix}")
+        self._base, self._model, self._tokens, self._form = gguf_file(base), model, tokens, form
+        self._seed, self._slots = seed, slots
+        self._temperature = 1.0
+        self._llama: Llama | None = None
+
+    def at(self, temperature: float) -> "LlamaCpp":
+        """The same from now on at that temperature (0: greedily)."""
+        self._temperature = temperature
+        return self
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Hold the newest weights, for the turns of many episodes."""
+        with tempfile.TemporaryDirectory() as folder:
+            merged = Path(folder, "merged.gguf")
+            # Else peft asks the hub about the base.
+            self._model.save_pretrained(folder, save_embedding_layers=False)
+            try:
+                merge(self._base, Path(folder), merged)
+            except (ValueError, KeyError, TypeError):
+                raise UserError(
+                    "llama.cpp generates for SmolLM2-135M with a plain adapter only; let"
+                    " transformers do it: --set model.llama_cpp=false"
+                ) from None
+            self._llama = Llama(merged, self._form.episode_tokens, self._slots)
+            try:
+                yield
+            finally:
+                self._llama = None
+
+    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+        """A turn for each prompt, in their order."""
+        with ThreadPoolExecutor(self._slots) as pool:
+            return list(pool.map(self._turn, range(len(prompts)), prompts))
+
+    def _turn(self, place: int, ids: list[int]) -> Turn:
+        assert self._llama is not None
+        seed = int(digest(f"{self._seed}/{place}/{ids}")[:8], 16)
+        made = self._llama.turn(ids, self._form.turn_tokens, self._temperature, True, seed=seed)
+        if made.ids:
+            return Turn(made.ids, made.logprobs if self._temperature == 1 else None)
+        # Sure of each, as far as the trainer knows: that bounds what they weigh.
+        likely = self._tokens.ids_of(made.text)
+        return Turn(likely, [0.0] * len(likely) if self._temperature == 1 else None)
 
 
 def merged_weights(model: PeftModel) -> Iterator[tuple[str, Tensor]]:

@@ -18,7 +18,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from art_e.question import Question
-from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
+from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
 from training.processes import quiet
 from training.progress import Step
@@ -30,6 +30,7 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
+    by_llama_cpp,
     by_transformers,
     carry_out,
     trainer_arguments,
@@ -78,7 +79,8 @@ def train_grpo(
             pause=lambda: _spent(judges) or roller.outage,
             awake=dispatch.awake,
         )
-        generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
+        by_trl = isinstance(dispatch, Dispatch) and table.vllm is None
+        generate_at = by_transformers(training, start) if by_trl else dispatch.at
         return carry_out(trainer, callback, checkpoint, generate_at)
 
 
@@ -122,7 +124,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         scale logits."""
 
         rows: Sequence[Mapping[str, Any]] = ()
-        dispatch: Dispatch
+        dispatch: Dispatch | LlamaCpp
 
         def create_optimizer(self, model: Any = None) -> Optimizer:
             if self.optimizer is None and table.logit_scale_rate:
@@ -135,14 +137,19 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             self.rows = inputs
-            return super()._generate_and_score_completions(inputs)
+            scored = super()._generate_and_score_completions(inputs)
+            if table.vllm is None and "sampling_per_token_logps" in scored:
+                # llama.cpp's weights of 8 bits are a slightly different policy. TRL corrects for
+                # vLLM alone, with another forward pass; PPO's ratio does it without.
+                scored["old_per_token_logps"] = scored["sampling_per_token_logps"]
+            return scored
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
             before = self._buffered_inputs
             inputs = super()._prepare_inputs(generation_batch)
             if self._buffered_inputs is before:
                 return inputs
-            self._buffered_inputs = packed(self._buffered_inputs)
+            self._buffered_inputs = packed(self._buffered_inputs, skip_flat=table.beta == 0)
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     form = setting.recipe.episode
@@ -188,7 +195,9 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         peft_config=adapter_config(setting.recipe.model, start),
     )
     keep_exact(trainer.model)
-    trainer.dispatch = Dispatch(trainer, form.turn_tokens, batch=table.generate_batch)
+    trainer.dispatch = by_llama_cpp(training, start, trainer.model) or Dispatch(
+        trainer, form.turn_tokens, batch=table.generate_batch
+    )
     return trainer
 
 

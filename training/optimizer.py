@@ -17,6 +17,8 @@ from art_e.errors import UserError
 
 # Gradients of small batches change fast.
 BETAS = (0.9, 0.98)
+# Rewards and advantages that differ by less are equal but for rounding.
+FLAT = 1e-6
 
 # ---- Fewer positions and less padding, for the same figures.
 
@@ -34,18 +36,23 @@ def own_tokens_scored() -> Iterator[None]:
         module._use_triton = usual
 
 
-def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def packed(
+    batches: Sequence[Mapping[str, Any]], *, skip_flat: bool = False
+) -> list[dict[str, Any]]:
     """The rows of TRL's `batches` of a step, sorted by length into as many batches, each without
     columns that are all padding.
 
     TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
-    are sums over its batches, so that the order of rows changes nothing.
+    are sums over its batches, so that the order of rows changes nothing. With `skip_flat` a row
+    without an advantage keeps one token: it has no gradient where nothing but rewards counts.
     """
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
         if isinstance(value, Tensor) and value.ndim
     }
+    if skip_flat:
+        whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
     parts = lengths.argsort(stable=True).chunk(len(batches))
     return [

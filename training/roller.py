@@ -17,7 +17,8 @@ from art_e.message import compact_json
 from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
-from training.engine import Dispatch
+from training.engine import Dispatch, LlamaCpp
+from training.optimizer import FLAT
 from training.processes import gpu_memory_used
 from training.progress import mean_of
 from training.recipe import Grpo
@@ -27,8 +28,6 @@ from training.run import Judges, TrainingRun
 
 T = TypeVar("T")
 
-# Rewards that differ by less are equal but for rounding.
-FLAT = 1e-6
 # A run pauses when a larger share of a step's episodes is unjudged: a judge that is down wastes
 # rollouts.
 MOST_UNJUDGED = 0.1
@@ -112,7 +111,7 @@ class Roller:
         self.generated = self.training.tokens
 
     def __call__(
-        self, rows: Sequence[Mapping[str, Any]], step: int, dispatch: Dispatch
+        self, rows: Sequence[Mapping[str, Any]], step: int, dispatch: Dispatch | LlamaCpp
     ) -> dict[str, Any]:
         """The rollouts of this process's `rows` (each question `rollouts` times in a row), as
         TRL's `rollout_func` returns them."""

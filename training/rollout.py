@@ -116,6 +116,10 @@ class ChatTokens:
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return str(self._tokenizer.decode(list(ids[:end])))
 
+    def ids_of(self, text: str) -> list[int]:
+        """The tokens of a text, in which the marks of the template count as such."""
+        return self._encode(text)
+
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
         """The tokens from the end token of a turn to the beginning of the next; that token comes
         first if the turn was `cut`."""

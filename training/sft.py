@@ -5,6 +5,7 @@ conversations first, whole ones later. A small new model has to learn first to c
 the question into its search, and first turns alone teach that in a tenth of the time.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, cycle, islice
@@ -33,6 +34,7 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
+    by_llama_cpp,
     by_transformers,
     carry_out,
     trainer_arguments,
@@ -63,7 +65,9 @@ def train_sft(
         start = _start(setting, conversations[0])
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         examiner = Examiner(training, judges, start.tokens, load)
-        generate_at = by_transformers(training, start)
+        trainer = _trainer(training, table, start, examples, batches)
+        llama = by_llama_cpp(training, start, trainer.model)
+        generate_at = by_transformers(training, start) if llama is None else llama.at
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
 
         def to_step(step: int, logs: Mapping[str, float]) -> Step:
@@ -82,8 +86,8 @@ def train_sft(
             to_step,
             validate_every=table.validate_every,
             also_at=list(accumulate(stage.steps for stage in table.stages)),
+            awake=contextlib.nullcontext if llama is None else llama.awake,
         )
-        trainer = _trainer(training, table, start, examples, batches)
         return carry_out(trainer, callback, checkpoint, generate_at)
 
 

@@ -23,7 +23,7 @@ from art_e.question import Split
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import GenerateAt, Sampler, restore
+from training.engine import GenerateAt, LlamaCpp, Sampler, restore
 from training.processes import gpu_memory_used, keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
@@ -190,6 +190,15 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     return lambda temperature: Sampler(
         start.model, start.end_id, start.pad_id, limit, temperature, seed, batch
     )
+
+
+def by_llama_cpp(training: TrainingRun, start: Start, model: Any) -> LlamaCpp | None:
+    """Has llama.cpp generate for `model`, which is trained, if the recipe says so."""
+    recipe, seed = training.setting.recipe, training.setting.seed
+    if not recipe.model.llama_cpp or recipe.model.base is None:
+        return None
+    slots = (recipe.grpo and recipe.grpo.generate_batch) or BATCH
+    return LlamaCpp(recipe.model.base, model, start.tokens, recipe.episode, seed, slots)
 
 
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:

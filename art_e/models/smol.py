@@ -15,7 +15,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +62,11 @@ def lacking() -> Lack | None:
     """What keeps smol from answering here; None if nothing does."""
     if not shipped():
         return Lack("this version comes without its adapter", "name another --model")
+    return lacking_runtime()
+
+
+def lacking_runtime() -> Lack | None:
+    """What keeps the weights from running here, whatever the adapter; None if nothing does."""
     needed = ("xllamacpp", "gguf", "tokenizers")
     absent = [name for name in needed if importlib.util.find_spec(name) is None]
     try:
@@ -107,7 +112,7 @@ def merged_file() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target.parent / f"{SMOL}.lock"):
             if not target.is_file():
-                _merge(base, partial)
+                merge(base, ADAPTER, partial)
                 for old in target.parent.glob(f"{SMOL}-*.gguf"):
                     old.unlink()
                 partial.replace(target)
@@ -120,22 +125,22 @@ def merged_file() -> Path:
     return target
 
 
-def _merge(base: Path, target: Path) -> None:
-    """Write the file `base` with the adapter added and the layers in 8 bits.
+def merge(base: Path, adapter: Path, target: Path) -> None:
+    """Write the file `base` with the adapter of that folder added and the layers in 8 bits.
 
     Raises `ValueError`, `KeyError` or `TypeError` for an adapter that is damaged or no plain LoRA.
     """
     import gguf
     from gguf.quants import dequantize, quantize
 
-    config = json.loads((ADAPTER / ADAPTER_CONFIG).read_text("utf-8"))
+    config = json.loads((adapter / ADAPTER_CONFIG).read_text("utf-8"))
     if config["use_rslora"] or config["use_dora"] or config["alpha_pattern"]:
         raise ValueError("it is no plain LoRA")
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, _LAYERS)
     scale = config["lora_alpha"] / config["r"]
     added = {
         f"{names.get_name(name)}.weight": (scale * b, a)
-        for name, b, a in _products((ADAPTER / WEIGHTS).read_bytes())
+        for name, b, a in _products((adapter / WEIGHTS).read_bytes())
     }
     read, written = gguf.GGUFReader(base), gguf.GGUFWriter(target, "llama")
     for name, field in read.fields.items():
@@ -193,18 +198,95 @@ def _damaged(error: Exception) -> UserError:
     return UserError(f"the adapter of {SMOL} in {ADAPTER} is damaged: {why}; install art-e again")
 
 
-# ---- The policy.
+# ---- llama.cpp.
 
 
 class Generated(NamedTuple):
-    """A turn of the model without its end token; `tokens` counts that too, and `cached` those of
-    the prompt that were not read again."""
+    """A turn of the model, its end token included, and the log-probability of each token before
+    any temperature; neither where a token ended within a character. `tokens` counts all, and
+    `cached` those of the prompt that were not read again."""
 
     ids: list[int]
+    logprobs: list[float]
     text: str
     tokens: int
     cached: int
-    seconds: float
+
+
+class Llama:
+    """llama.cpp with a file of weights, for `slots` conversations at once of `context` tokens.
+
+    Raises `UserError` if it can't load the file.
+    """
+
+    def __init__(self, file: Path, context: int, slots: int = 1) -> None:
+        llama_cpp = _llama_cpp()
+        params = llama_cpp.CommonParams()
+        params.model.path = str(file)
+        params.n_ctx, params.n_parallel = context * slots, slots
+        params.n_batch = params.n_ubatch = _STEP
+        threads = os.cpu_count() or 1
+        params.cpuparams_batch.n_threads = threads
+        params.cpuparams.n_threads = threads if slots > 1 else min(threads, _MOST_THREADS)
+        params.special = True  # marks that the model writes are text, too
+        params.verbosity = -1
+        params.fit_params = params.warmup = params.ui = params.endpoint_slots = False
+        params.cache_ram_mib = 0
+        params.n_threads_http = 1
+        # It can't but listen: at a place that only this user can reach, and that is gone at once.
+        with tempfile.TemporaryDirectory() as folder:
+            params.hostnames = [str(Path(folder) / "llama.sock")]
+            try:
+                self._server = llama_cpp.Server(params)
+            except RuntimeError:
+                raise UserError(f"llama.cpp can't load {file}; remove it and ask again") from None
+
+    def turn(
+        self,
+        ids: list[int],
+        most: int,
+        temperature: float,
+        goes_on: bool,
+        *,
+        gone: Callable[[], bool] = lambda: False,
+        seed: int | None = None,
+    ) -> Generated:
+        """At most `most` tokens after `ids`; fewer once `gone()`.
+
+        What it keeps of a conversation is used only where that `goes_on`: what is read in other
+        portions differs by rounding. Raises `RuntimeError` if llama.cpp fails.
+        """
+        chunks: list[dict[str, Any]] = []
+
+        def stops(chunk: dict[str, Any]) -> bool:
+            chunks.append(chunk)
+            return gone()
+
+        asked: dict[str, Any] = {"prompt": ids, "max_tokens": most, "temperature": temperature}
+        # As in training, nothing else decides the sampling.
+        asked |= {"samplers": ["temperature"], "cache_prompt": goes_on}
+        # Tokens have ids where log-probabilities are asked for; progress comes while it reads.
+        asked |= {"stream": True, "logprobs": 1, "return_progress": True}
+        asked |= {} if seed is None else {"seed": seed}
+        self._server.handle_completions(asked, stops)
+        for chunk in chunks:
+            if "error" in chunk:
+                raise RuntimeError(chunk["error"]["message"])
+        choices = [chunk["choices"][0] for chunk in chunks]
+        told = [token for each in choices for token in (each["logprobs"] or {}).get("content", ())]
+        usage = chunks[-1].get("usage", {})
+        tokens = usage.get("completion_tokens", len(told))
+        whole = told if len(told) == tokens else []
+        return Generated(
+            [int(each["id"]) for each in whole],
+            [float(each["logprob"]) for each in whole],
+            "".join(each["text"] for each in choices),
+            tokens,
+            usage.get("prompt_tokens_details", {}).get("cached_tokens", 0),
+        )
+
+
+# ---- The policy.
 
 
 class SmolPolicy:
@@ -233,7 +315,7 @@ class SmolPolicy:
             raise _damaged(error) from None
         self._temperature = options.temperature or 0.0
         file = merged_file()
-        self._llama = _server(file, self._context)
+        self._llama = Llama(file, self._context)
         # One thread: the tokens of one episode are kept.
         self._worker = ThreadPoolExecutor(1, "art-e-generate")
         # The tokens of its turns, by what conversations hold of them.
@@ -259,20 +341,30 @@ class SmolPolicy:
                 f"the conversation has {len(ids):,} tokens, and the model takes {self._context:,}",
             )
         gone = threading.Event()
+        started = time.perf_counter()
+        how: dict[str, Any] = {
+            "temperature": self._temperature,
+            "goes_on": turn > 0,
+            "gone": gone.is_set,
+        }
         try:
             made = await asyncio.get_running_loop().run_in_executor(
-                self._worker, self._generate, ids, most, turn > 0, gone
+                self._worker, lambda: self._llama.turn(ids, most, **how)
             )
         except RuntimeError as error:
             raise PolicyError("model", f"llama.cpp: {' '.join(str(error).split())[:200]}") from None
         finally:
             gone.set()
-        message = parse_reply(made.text, turn)
+        text = made.text.removesuffix(END)
+        message = parse_reply(text, turn)
         if len(self._own) >= _REMEMBERED:
             self._own.clear()
         [written] = as_written([message.to_chat()])
-        self._own[str(written["content"])] = made.ids
-        return PolicyStep(message, Usage(len(ids), made.cached, made.tokens), 0.0, made.seconds)
+        ended = len(text) < len(made.text)
+        own = made.ids[: len(made.ids) - ended] or self._encode(text)
+        self._own[str(written["content"])] = own
+        seconds = time.perf_counter() - started
+        return PolicyStep(message, Usage(len(ids), made.cached, made.tokens), 0.0, seconds)
 
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         """The conversation in tokens; the model's own turns are those that it wrote."""
@@ -288,47 +380,6 @@ class SmolPolicy:
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def _generate(
-        self, ids: list[int], most: int, goes_on: bool, gone: threading.Event
-    ) -> Generated:
-        """The model's turn after `ids`; it ends early once `gone` is set.
-
-        An episode begins with nothing kept of another, so that it is the same each time: what is
-        read in other portions differs by rounding.
-        """
-        started = time.perf_counter()
-        chunks: list[dict[str, Any]] = []
-
-        def stops(chunk: dict[str, Any]) -> bool:
-            chunks.append(chunk)
-            return gone.is_set()
-
-        asked = {"prompt": ids, "max_tokens": most, "temperature": self._temperature}
-        # As in training, the temperature alone decides the sampling.
-        asked |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": goes_on}
-        # Tokens have ids where log-probabilities are asked for; progress comes while it reads.
-        asked |= {"stream": True, "logprobs": 1, "return_progress": True}
-        self._llama.handle_completions(asked, stops)
-        for chunk in chunks:
-            if "error" in chunk:
-                raise RuntimeError(chunk["error"]["message"])
-        choices = [chunk["choices"][0] for chunk in chunks]
-        text = "".join(each["text"] for each in choices)
-        own = [int(token["id"]) for each in choices for token in _tokens(each)]
-        usage = chunks[-1].get("usage", {})
-        tokens = usage.get("completion_tokens", len(own))
-        if text.endswith(END):
-            text, own = text.removesuffix(END), own[:-1]
-        if len(own) < tokens - 1:
-            # A token that ends within a character comes without its id.
-            own = self._encode(text)
-        cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
-        return Generated(own, text, tokens, cached, time.perf_counter() - started)
-
-
-def _tokens(choice: dict[str, Any]) -> list[dict[str, Any]]:
-    return choice["logprobs"]["content"] if choice["logprobs"] else []
-
 
 def _compiled(template: str) -> "Template":
     """A chat template, as transformers compiles it."""
@@ -337,28 +388,3 @@ def _compiled(template: str) -> "Template":
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     made.filters["tojson"] = lambda value, **how: json.dumps(value, ensure_ascii=False, **how)
     return made.from_string(template)
-
-
-def _server(file: Path, context: int) -> Any:
-    llama_cpp = _llama_cpp()
-    params = llama_cpp.CommonParams()
-    params.model.path = str(file)
-    params.n_ctx = context
-    params.n_batch = params.n_ubatch = _STEP
-    threads = os.cpu_count() or 1
-    params.cpuparams.n_threads, params.cpuparams_batch.n_threads = (
-        min(threads, _MOST_THREADS),
-        threads,
-    )
-    params.special = True  # marks that the model writes are text, too
-    params.verbosity = -1
-    params.fit_params = params.warmup = params.ui = params.endpoint_slots = False
-    params.cache_ram_mib = 0
-    params.n_threads_http = 1
-    # It can't but listen: at a place that only this user can reach, and that is gone at once.
-    with tempfile.TemporaryDirectory() as folder:
-        params.hostnames = [str(Path(folder) / "llama.sock")]
-        try:
-            return llama_cpp.Server(params)
-        except RuntimeError:
-            raise UserError(f"llama.cpp can't load {file}; remove it and ask again") from None

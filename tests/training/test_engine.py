@@ -161,6 +161,16 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, parts: int) -
     assert lengths == sorted(lengths)
 
 
+def test_rows_without_an_advantage_keep_a_token_where_they_teach_nothing() -> None:
+    rows = [([1, 2], [3, 4, 5]), ([1], [6, 7, 8, 9])]  # the first has the advantage 0
+    for skip, lengths in ((False, [3, 4]), (True, [1, 4])):
+        [batch] = packed(buffered(rows, 1), skip_flat=skip)
+        order = batch["advantages"].int().tolist()
+        found = dict(zip(order, batch["completion_mask"].sum(1).tolist(), strict=True))
+        assert [found[0], found[1]] == lengths
+        assert batch["num_items_in_batch"] == 7
+
+
 def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(
     words: Qwen2Tokenizer,
 ) -> None:

@@ -15,6 +15,7 @@ from art_e.trajectory import read_trajectories
 from tests.conftest import once
 from tests.training import tiny
 from training.cli import run_grpo, run_sft
+from training.engine import LlamaCpp
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import read_steps
@@ -123,6 +124,29 @@ def test_two_steps_of_reinforcement_change_it(reinforced: Path) -> None:
     assert len(rewarded) == 2 * 2 * 2
     assert all(each.reward is not None for each in rewarded)
     assert [each.step for each in read_steps(reinforced)] == [1, 2]
+
+
+def test_llama_cpp_samples_from_the_model_that_is_trained(home: Path) -> None:
+    start = load_start(str(START), RECIPE.model)
+    asked = [f"When does {name} move to Portland?" for name in ("Ann", "Zo\u00eb", "Bob")]
+    prompts = [start.tokens.begin([{"role": "user", "content": each}]).ids for each in asked]
+    engine = LlamaCpp(BASE, start.model, start.tokens, RECIPE.episode, 0, slots=2)
+    with engine.awake():
+        turns = engine(prompts)
+        greedy = engine.at(0.0)(prompts[:1])
+    model: Any = start.model
+    for prompt, turn in zip(prompts, turns, strict=True):
+        assert "search_emails" in start.tokens.text_of(turn.ids)
+        assert turn.ids[-1] == start.end_id
+        ids = torch.tensor([prompt + turn.ids])
+        with torch.inference_mode():
+            logprobs = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        own = logprobs.gather(1, torch.tensor(turn.ids)[:, None])[:, 0]
+        assert turn.logprobs is not None
+        # Weights of 8 bits against 32.
+        assert (own - torch.tensor(turn.logprobs)).abs().mean() < 0.05
+    assert greedy[0].logprobs is None
+    assert "search_emails" in start.tokens.text_of(greedy[0].ids)
 
 
 def test_llama_cpp_takes_what_was_trained(

@@ -161,9 +161,9 @@ def test_llama_cpp_says_what_transformers_says(
 def generated(policy: SmolPolicy, ids: list[int]) -> list[dict[str, Any]]:
     """The tokens that follow greedily, each with the likeliest five and their log-probabilities."""
     asks = {"prompt": ids, "max_tokens": 24, "temperature": 0, "logprobs": 5}
-    listed: list[dict[str, Any]] = policy._llama.handle_completions(asks)["choices"][0]["logprobs"][
-        "content"
-    ]
+    listed: list[dict[str, Any]] = policy._llama._server.handle_completions(asks)["choices"][0][
+        "logprobs"
+    ]["content"]
     return listed
 
 
@@ -230,7 +230,7 @@ def test_a_character_of_several_tokens_is_encoded_anew(policy: SmolPolicy) -> No
             usage = {"completion_tokens": 5}
             say({"choices": [{"text": "<|im_end|>", "logprobs": None}], "usage": usage})
 
-    policy._llama = Llama()
+    policy._llama._server = Llama()
     step = asyncio.run(policy.act([{"role": "user", "content": "Smile."}], []))
     assert step.message.content == "\N{GRINNING FACE}"
     assert policy._own["\N{GRINNING FACE}"] == policy._encode("\N{GRINNING FACE}")
@@ -263,7 +263,7 @@ def test_a_cancelled_call_ends_soon(policy: SmolPolicy) -> None:
 
 
 def test_nobody_can_connect_to_it(policy: SmolPolicy) -> None:
-    address = policy._llama.listening_address
+    address = policy._llama._server.listening_address
     assert address.startswith("unix://")
     assert not Path(address.removeprefix("unix://")).parent.exists()
 
@@ -272,7 +272,7 @@ def test_the_file_is_made_once(copied: Path, monkeypatch: pytest.MonkeyPatch) ->
     made = merged_file()
     assert made.parent == Path(os.environ["ART_E_HOME"]) / "models"
     with monkeypatch.context() as patched:
-        patched.delattr(smol, "_merge")
+        patched.delattr(smol, "merge")
         assert merged_file() == made
     config = json.loads((copied / "adapter_config.json").read_text())
     (copied / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 1}))
