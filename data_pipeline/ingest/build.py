@@ -305,8 +305,9 @@ class InboxBuild:
         counts = self._counts(read)
         self._run(
             "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?),"
-            " ('digest', (SELECT md5(string_agg(md5(concat_ws(' ', message_id, hex(copy_digest),"
-            " sent_at, junk, md5(attached))), '' ORDER BY email_id)) FROM emails))",
+            " ('digest', (SELECT md5(coalesce(string_agg(md5(concat_ws(' ', message_id,"
+            " hex(copy_digest), sent_at, junk, md5(attached))), '' ORDER BY email_id), ''))"
+            " FROM emails))",
             [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
         )
         self._run("CHECKPOINT inbox")
