@@ -235,7 +235,9 @@ class LlamaCpp:
     def _turn(self, place: int, ids: list[int]) -> Turn:
         assert self._llama is not None
         seed = int(digest(f"{self._seed}/{place}/{ids}")[:8], 16)
-        made = self._llama.turn(ids, self._form.turn_tokens, self._temperature, True, seed=seed)
+        made = self._llama.turn(
+            ids, self._form.turn_tokens, self._temperature, goes_on=True, seed=seed
+        )
         if made.ids:
             return Turn(made.ids, made.logprobs if self._temperature == 1 else None)
         # Sure of each, as far as the trainer knows: that bounds what they weigh.

@@ -14,8 +14,8 @@ from random import Random
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SCHEMA_VERSION
-from art_e.question import SPLITS, Question, Split, load_questions
-from art_e.storage import default_db, default_golden, home, locked
+from art_e.question import Question, Split, load_questions
+from art_e.storage import default_golden, home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import Source, ingest
@@ -38,7 +38,7 @@ def load_material(data: Data, split: Split) -> Material:
         questions += [each.question for each in _planted(data.worlds, split)]
         file_of |= {each.id: file for each in questions}
     if data.has_questions(split):
-        file = InboxFile(_inbox_file(data))
+        file = InboxFile(data.inbox_file)
         own = load_questions(data.questions or _own_golden(), split)
         check_questions(own, file)
         questions += own
@@ -55,20 +55,6 @@ def load_material(data: Data, split: Split) -> Material:
         kept = set(ids[: data.train_questions])
         chosen = [each for each in chosen if each.id in kept]
     return Material(file_of, [dataclasses.replace(each, split=split) for each in chosen])
-
-
-def inbox_digest(data: Data) -> str | None:
-    """The digest of the inbox file that questions are about; None of synthetic worlds alone, and
-    without that file."""
-    path = _inbox_file(data)
-    if not any(map(data.has_questions, SPLITS)) or not path.is_file():
-        return None
-    with InboxFile(path) as file:
-        return file.digest
-
-
-def _inbox_file(data: Data) -> Path:
-    return Path(data.db).expanduser() if data.db else default_db()
 
 
 def planted_in(data: Data) -> dict[str, Planted]:

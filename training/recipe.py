@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError, fault_of
 from art_e.question import Kind, Split
+from art_e.storage import default_db
 from art_e.tools import MAX_RESULTS, View
 from training.reward import RewardWeights
 
@@ -152,6 +153,11 @@ class Data(RecipeTable):
         if self.worlds is not None and (self.questions is None) != (self.db is None):
             raise ValueError("beside [data.worlds] give both questions and db, or neither")
         return self
+
+    @property
+    def inbox_file(self) -> Path:
+        """The inbox file that `questions` are about."""
+        return Path(self.db).expanduser() if self.db else default_db()
 
     def has_worlds(self, split: Split) -> bool:
         """Whether the questions of the split come from `worlds`."""

@@ -104,21 +104,17 @@ class ChatTokens:
 
     def begin(self, messages: Sequence[ChatMessage]) -> Conversation:
         """The conversation so far, ready for the model's turn."""
-        return Conversation(self._encode(self._render(messages)))
+        return Conversation(self.ids_of(self._render(messages)))
 
     def turn(self, message: ChatMessage) -> list[int]:
         """The tokens that the model would have sampled for this message, end token included."""
         [written] = as_written([message])
-        return [*self._encode(str(written["content"] or "")), self.end_id]
+        return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of a turn, without its end token."""
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return str(self._tokenizer.decode(list(ids[:end])))
-
-    def ids_of(self, text: str) -> list[int]:
-        """The tokens of a text, in which the marks of the template count as such."""
-        return self._encode(text)
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
         """The tokens from the end token of a turn to the beginning of the next; that token comes
@@ -127,7 +123,7 @@ class ChatTokens:
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
         after = rendered.partition(marker)[2].removeprefix(self._end)
-        return [self.end_id] * cut + self._encode(after)
+        return [self.end_id] * cut + self.ids_of(after)
 
     def _render(self, messages: Sequence[ChatMessage]) -> str:
         return str(
@@ -139,7 +135,8 @@ class ChatTokens:
             )
         )
 
-    def _encode(self, text: str) -> list[int]:
+    def ids_of(self, text: str) -> list[int]:
+        """The tokens of a text, in which the marks of the template count as such."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _check(self) -> None:

@@ -19,8 +19,10 @@ from rich.console import Console
 from rich.text import Text
 
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, METRICS
+from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
 from art_e.text import cut_line, printable
@@ -28,7 +30,6 @@ from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.alarms import TrainingAlarm, alarms_of
 from training.export import write_card
-from training.material import inbox_digest
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import RECIPE, Setting
@@ -355,7 +356,13 @@ def _begun(
 
 
 def _config(setting: Setting) -> dict[str, Any]:
-    return {**setting.to_row(), "inbox": inbox_digest(setting.recipe.data)}
+    """What config.json holds: the settings, and the digest of the mail that questions are about
+    (None without such a file, as for synthetic worlds alone)."""
+    data, digest = setting.recipe.data, None
+    if any(map(data.has_questions, SPLITS)) and data.inbox_file.is_file():
+        with InboxFile(data.inbox_file) as file:
+            digest = file.digest
+    return {**setting.to_row(), "inbox": digest}
 
 
 def _resumable(setting: Setting, out: Path | None) -> Run:

@@ -9,11 +9,13 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transformers import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 from transformers.cli.serving import server
 from transformers.cli.transformers import main
@@ -24,66 +26,50 @@ _LEAST_BYTES, _BYTES_A_TOKEN = 65_536, 8
 _CHAT, _MODELS, _HEALTH = "/v1/chat/completions", "/v1/models", "/health"
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+class Gone(StoppingCriteria):
+    """Ends generation once `gone` is set."""
+
+    def __init__(self, gone: threading.Event) -> None:
+        self._gone = gone
+
+    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        """Whether each of the texts has come to its end."""
+        return torch.full((len(input_ids),), self._gone.is_set(), device=input_ids.device)
 
 
 class Bounds:
     """An ASGI application around `app`, which serves the model `name` of so many tokens."""
 
-    def __init__(self, app: App, name: str, context: int) -> None:
+    def __init__(self, app: ASGIApp, name: str, context: int) -> None:
         self._app, self._name = app, name
         self._most_bytes = _LEAST_BYTES + context * _BYTES_A_TOKEN
         self._one = asyncio.Lock()
         self._gone = threading.Event()  # the client of the request that is answered
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
         if scope["type"] != "http" or scope["path"] == _HEALTH:
             await self._app(scope, receive, send)
         elif scope["path"] == _MODELS:
-            await _answer(send, 200, {"object": "list", "data": [{"id": self._name}]})
+            listed = JSONResponse({"object": "list", "data": [{"id": self._name}]})
+            await listed(scope, receive, send)
         elif (scope["path"], scope["method"]) == (_CHAT, "POST"):
             await self._chat(scope, receive, send)
         else:
-            await _answer(send, 404, {"error": f"only {_CHAT} and {_MODELS} are here"})
+            await _refusal(404, f"only {_CHAT} and {_MODELS} are here")(scope, receive, send)
 
     def stops(self) -> StoppingCriteria:
         """Ends generation when the client has left."""
-        gone = self._gone
+        return Gone(self._gone)
 
-        class Gone(StoppingCriteria):
-            def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
-                return torch.full((len(input_ids),), gone.is_set(), device=input_ids.device)
-
-        return Gone()
-
-    async def _chat(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._most_bytes:
-                await _answer(
-                    send, 413, {"error": f"a request has {self._most_bytes:,} bytes at most"}
-                )
-                return
+    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            asked = json.loads(body)
-            for limit in _LIMITS:
-                if asked.get(limit) is not None:
-                    asked[limit] = min(int(asked[limit]), MOST_TOKENS)
-        except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
-            await _answer(send, 400, {"error": "the request is no JSON object of the chat"})
+            asked = await self._asked(Request(scope, receive))
+        except ClientDisconnect:
             return
-        if asked.get("model") != self._name:
-            await _answer(send, 404, {"error": f"the only model here is {self._name}"})
+        if isinstance(asked, JSONResponse):
+            await asked(scope, receive, send)
             return
         body = json.dumps(asked).encode()
         left = asyncio.ensure_future(_left(receive))
@@ -107,6 +93,24 @@ class Bounds:
         finally:
             left.cancel()
 
+    async def _asked(self, request: Request) -> dict[str, Any] | JSONResponse:
+        """What the request asks for, within the bounds; or why it is refused."""
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > self._most_bytes:
+                return _refusal(413, f"a request has {self._most_bytes:,} bytes at most")
+        try:
+            asked: dict[str, Any] = json.loads(body)
+            for limit in _LIMITS:
+                if asked.get(limit) is not None:
+                    asked[limit] = min(int(asked[limit]), MOST_TOKENS)
+        except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+            return _refusal(400, "the request is no JSON object of the chat")
+        if asked.get("model") != self._name:
+            return _refusal(404, f"the only model here is {self._name}")
+        return asked
+
 
 async def _left(receive: Receive) -> None:
     """Wait until the client has left."""
@@ -114,10 +118,8 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _answer(send: Send, status: int, row: dict[str, Any]) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(row).encode()})
+def _refusal(status: int, why: str) -> JSONResponse:
+    return JSONResponse({"error": why}, status)
 
 
 def run(name: str) -> None:

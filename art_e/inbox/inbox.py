@@ -58,7 +58,7 @@ class Inbox:
         self._vocabulary = vocabulary
         # Positions are in date order, so an inbox up to a day is the slice's beginning.
         self._end = math.inf if as_of is None else _day_after(as_of)
-        self._size = len(mail.ids) if as_of is None else mail.count_before(_day_after(as_of))
+        self._size = mail.count_before(self._end)
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / len(length) if len(length) else 1.0
         self._points: dict[int, _Scored] = {}

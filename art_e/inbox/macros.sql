@@ -116,7 +116,6 @@ SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
 UNION ALL
 SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
 
-
 -- The id by which an inbox knows a mail: its message id, unless an earlier mail of the inbox has it.
 CREATE MACRO name_of(message_id, copy_digest, taken) AS
     if(taken, '<' || lower(hex(copy_digest))[:12] || '+' || message_id[2:], message_id);

@@ -19,8 +19,8 @@ CREATE TABLE emails (
     copy_digest BLOB NOT NULL,         -- of these and the recipients: what makes two mails copies
     id_taken BOOLEAN NOT NULL,         -- an earlier mail of the file has its message id
     any_id BOOLEAN NOT NULL,           -- copies under other message ids were duplicates of it
-    junk BOOLEAN NOT NULL,             -- every copy is labelled as spam, trash or a draft
-    labels VARCHAR[] NOT NULL,         -- of all copies, in the mailbox that was imported
+    junk BOOLEAN NOT NULL,             -- every copy of its date is labelled as spam, trash or a draft
+    labels VARCHAR[] NOT NULL,         -- of the copies of its date, in the mailbox that was imported
     reference_ids VARCHAR[] NOT NULL,  -- message ids of the mails that it follows, the nearest last
     gmail_thread VARCHAR NOT NULL,     -- Gmail's name of its thread, or empty
     delivered_to VARCHAR NOT NULL,     -- the address that got it, as its server wrote, or empty

@@ -158,7 +158,7 @@ class Slice:
         self.nbytes = self.ids.nbytes * 4
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = execute(
-            "SELECT email_id, '<' || lower(hex(copy_digest))[:12] || '+' || message_id[2:]"
+            "SELECT email_id, name_of(message_id, copy_digest, true)"
             f" FROM emails AS later WHERE id_taken AND {self._mine} AND EXISTS ("
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})",
@@ -223,7 +223,7 @@ class Slice:
         ids = self.ids[:size].tolist()
         return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
 
-    def count_before(self, epoch: int) -> int:
+    def count_before(self, epoch: float) -> int:
         """How many mails were sent before this second: the position of the next."""
         return int(self.sent.searchsorted(epoch))
 

@@ -246,8 +246,8 @@ class Llama:
         ids: list[int],
         most: int,
         temperature: float,
-        goes_on: bool,
         *,
+        goes_on: bool,
         gone: Callable[[], bool] = lambda: False,
         seed: int | None = None,
     ) -> Generated:
@@ -342,15 +342,14 @@ class SmolPolicy:
             )
         gone = threading.Event()
         started = time.perf_counter()
-        how: dict[str, Any] = {
-            "temperature": self._temperature,
-            "goes_on": turn > 0,
-            "gone": gone.is_set,
-        }
-        try:
-            made = await asyncio.get_running_loop().run_in_executor(
-                self._worker, lambda: self._llama.turn(ids, most, **how)
+
+        def write() -> Generated:
+            return self._llama.turn(
+                ids, most, self._temperature, goes_on=turn > 0, gone=gone.is_set
             )
+
+        try:
+            made = await asyncio.get_running_loop().run_in_executor(self._worker, write)
         except RuntimeError as error:
             raise PolicyError("model", f"llama.cpp: {' '.join(str(error).split())[:200]}") from None
         finally:

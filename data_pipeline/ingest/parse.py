@@ -46,7 +46,6 @@ from data_pipeline.ingest.headers import (
 )
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
-    GONE,
     LARGEST_MESSAGE,
     MailFields,
     ParsedEmail,
@@ -386,7 +385,7 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
         return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
-    if raw.data == GONE:
+    if raw.gone:
         return Quarantined(source, "gone", "moved or deleted while the mail was read")
     if not raw.data or raw.data.isspace():
         return Quarantined(source, "empty", f"{len(raw.data):,} bytes")

@@ -14,17 +14,13 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 LARGEST_MESSAGE = 50_000_000
 
 
-# The data of a message that went away while its source was read.
-GONE = b"\0gone"
-
-
 class RawMessage(NamedTuple):
     """One message as its source stores it.
 
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`.
+    only `in_mbox`. A message is `gone` if it went away while its source was read.
     """
 
     source: str
@@ -33,6 +29,7 @@ class RawMessage(NamedTuple):
     labels: tuple[str, ...] = ()
     in_mbox: bool = False
     gmail_thread: str = ""
+    gone: bool = False
 
 
 class MailFields(NamedTuple):

@@ -39,14 +39,7 @@ from data_pipeline.ingest.archives import (
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
-from data_pipeline.ingest.records import (
-    FORMATS,
-    GONE,
-    LARGEST_MESSAGE,
-    Format,
-    MailFields,
-    RawMessage,
-)
+from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
 _PARQUET_MAGIC = b"PAR1"
@@ -162,7 +155,7 @@ def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMess
     with contextlib.suppress(FileNotFoundError):
         now = _moved(file)
         return now, _message(now, folder, meter)
-    return file, RawMessage("", GONE)
+    return file, RawMessage("", b"", gone=True)
 
 
 def _moved(file: Path) -> Path:
