@@ -240,6 +240,8 @@ class Llama:
                 self._server = llama_cpp.Server(params)
             except RuntimeError:
                 raise UserError(f"llama.cpp can't load {file}; remove it and ask again") from None
+        # Its loop begins a little later; a server that ends before that waits for it forever.
+        self.turn([0], 1, 0.0, goes_on=False)
 
     def turn(
         self,

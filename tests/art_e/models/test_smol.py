@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,18 @@ def test_a_character_of_several_tokens_is_encoded_anew(policy: SmolPolicy) -> No
     step = asyncio.run(policy.act([{"role": "user", "content": "Smile."}], []))
     assert step.message.content == "\N{GRINNING FACE}"
     assert policy._own["\N{GRINNING FACE}"] == policy._encode("\N{GRINNING FACE}")
+
+
+def test_a_model_that_is_loaded_and_not_used_ends() -> None:
+    """On one core, where llama.cpp's own thread begins late."""
+    program = f"""
+import os
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+from art_e.models.smol import BASE, Llama, gguf_file
+for _ in range(3):
+    Llama(gguf_file({BASE!r}), 512)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_a_conversation_that_is_too_long_ends_the_episode(policy: SmolPolicy) -> None:
