@@ -68,6 +68,32 @@ def redact(text: str) -> str:
     return _SHAPES.sub(REDACTED, text)
 
 
+_PIECE = 8  # characters of a key that say which it is, unless they may be those of a word
+_OF_A_WORD = re.compile(r"[\W_]*\w?[a-z\W_]*")
+_LONG_WORD = re.compile(rf"[^\s\"'\\]{{{_PIECE},}}")
+
+
+def without_keys(text: str) -> str:
+    """`text` without this process's keys: whole, even with other characters between theirs, and in
+    pieces of 8 characters and more.
+
+    For what models say of mail: unlike `redact` it leaves alone what only looks like a key.
+    """
+    named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
+    for key in keys:
+        text = re.sub(r"[\W_]{0,4}".join(map(re.escape, key)), REDACTED, text)
+    cut_out = (key[at : at + _PIECE] for key in keys for at in range(len(key) - _PIECE + 1))
+    pieces = {each for each in cut_out if _OF_A_WORD.fullmatch(each) is None}
+
+    def cut(found: re.Match[str]) -> str:
+        word = found[0]
+        ats = [at for at in range(len(word) - _PIECE + 1) if word[at : at + _PIECE] in pieces]
+        return f"{word[: ats[0]]}{REDACTED}{word[ats[-1] + _PIECE :]}" if ats else word
+
+    return _LONG_WORD.sub(cut, text) if pieces else text
+
+
 # The loopback interface as clients write it; `art_e.models.providers` adds a model's address.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import platformdirs
 
 from art_e.errors import UserError, fault_of
+from art_e.privacy import without_keys
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -57,11 +58,11 @@ class AppendLog:
         self._file.close()
 
     def append(self, line: str) -> None:
-        """Write a line, given without its end, and flush it to the disk.
+        """Write a line, given without its end and its keys, and flush it to the disk.
 
         A lone surrogate becomes the JSON escape that it may have come from.
         """
-        self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        self._file.write(without_keys(line).encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 

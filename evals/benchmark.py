@@ -3,8 +3,8 @@
 There is one episode for each question and repeat, over the inbox's mail up to the question's
 `query_date`. Each model's workers take the questions in turn; each trajectory is on disk, with its
 verdicts, before its worker takes the next question. Hosted models work side by side. Models on this
-machine follow one after the other, so that none slows another. A resumed run asks only what is not
-on disk yet.
+machine follow one after the other, so that none slows another. The turns of hosted models are on disk
+as they arrive, too: a resumed run asks only what is not there yet.
 """
 
 import asyncio
@@ -21,12 +21,13 @@ from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import REFUSED, Policy, Usage, kind_of
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.models.base import REFUSED, Policy, PolicyStep, Usage, kind_of
 from art_e.models.prices import expected_cost
 from art_e.models.providers import capabilities_of
 from art_e.question import Question
 from art_e.runs import Run, held, list_runs
-from art_e.storage import AppendLog
+from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
@@ -36,6 +37,7 @@ from evals.scored import Scored, load_run, read_in
 from evals.verdict import Judge, names_of, with_majority
 
 _JUDGED_AT_ONCE = 8
+_TURNS = "turns.jsonl"  # beside the run's trajectories
 # About four searches and two mails read, each turn sending what came before once more.
 TYPICAL = Usage(15_000, 0, 600)
 
@@ -98,6 +100,42 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     ran = read_trajectories(run.trajectories)
     scored = (Scored(by_id[each.question_id], each) for each in ran)
     return {_key(each.trajectory): each for each in scored if each.asked}
+
+
+def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
+    """What hosted models have said in the run so far, of episodes that have ended and others."""
+    found: dict[Key, list[PolicyStep]] = {}
+    for row in map(json.loads, whole_lines(run.folder / _TURNS)):
+        message, usage = row.pop("message"), row.pop("usage")
+        calls = tuple(ToolCall(**each) for each in message.pop("tool_calls"))
+        said = AssistantMessage(**message, tool_calls=calls)
+        found.setdefault(Key(*row.pop("key")), []).append(PolicyStep(said, Usage(**usage), **row))
+    return found
+
+
+class Paid:
+    """A policy for one episode: it repeats the stored turns, and stores each further one."""
+
+    def __init__(
+        self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
+    ) -> None:
+        self.model, self._policy, self._key, self._log = policy.model, policy, key, log
+        self._turns = turns.setdefault(key, [])
+        self._repeated = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As trajectories record them."""
+        return self._policy.settings
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The next message. Raises what the policy raises."""
+        if self._repeated == len(self._turns):
+            step = await self._policy.act(messages, tools)
+            self._log.append(compact_json({"key": self._key, **asdict(step)}))
+            self._turns.append(step)
+        self._repeated += 1
+        return self._turns[self._repeated - 1]
 
 
 # ---- The benchmark itself.
@@ -239,6 +277,8 @@ def run_benchmark(
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
         episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
+        if kind_of(policy.model) == "hosted":
+            policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
         made = await run_episode(episode, policy, run.id)
         made = replace(made, repeat=repeat, question=question.to_row())
         made.policy["prompt"] = chosen.name
@@ -278,7 +318,8 @@ def run_benchmark(
             if entrant.alone:
                 await ask_all(entrant, log)
 
-    with held(run), run.log() as log:
+    with held(run), run.log() as log, AppendLog(run.folder / _TURNS) as turns_log:
+        turns = stored_turns(run)
         done = on_disk(run, questions)
         for scored in done.values():
             on_scored(scored)

@@ -44,7 +44,6 @@ from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
-from art_e.trajectory import read_trajectories
 from evals import benchmark, paired
 from evals.judges import choose_judge
 from evals.judges.cli import judge, label, note_cost, note_recipients, print_answers
@@ -278,9 +277,10 @@ def run(
         done = [] if started is None else list(benchmark.on_disk(started, asked).values())
 
         def entrant(name: str) -> benchmark.Entrant:
-            ran = () if started is None else read_trajectories(started.trajectories)
+            turns = {} if started is None else benchmark.stored_turns(started)
             # What was cut short has cost something, too.
-            spent = sum(each.cost_usd or 0.0 for each in ran if each.model == name)
+            said = (each for key, steps in turns.items() if key.model == name for each in steps)
+            spent = sum(each.cost_usd or 0.0 for each in said)
             options = model_options(
                 effort,
                 temperature if preset is None else benchmark.published_temperature(name),

@@ -5,9 +5,11 @@
 
 Real client libraries talk to it over HTTP. It serves a script's replies in the order in which
 requests arrive, or calls a rule for each request: POST /v1/chat/completions and GET /v1/models.
+Who asks for a stream gets one, a few characters at a time.
 `json_server` is the plain server of the other stand-ins.
 """
 
+import dataclasses
 import json
 import random
 import socket
@@ -94,6 +96,38 @@ def says(
             "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         }
     return Reply(json.dumps(completion).encode(), delay_s=delay_s)
+
+
+STREAM_CHARS = 5
+
+
+def streamed(reply: Reply) -> Reply:
+    """A completion in parts, as server-sent events; anything else as it is."""
+    if reply.fails:
+        return reply
+    completion = json.loads(reply.body)
+    [choice] = completion["choices"]
+    message, usage = choice["message"], completion.pop("usage", None)
+
+    def parts(text: str) -> list[str]:
+        return [text[at : at + STREAM_CHARS] for at in range(0, len(text), STREAM_CHARS)]
+
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    deltas += [{"content": part} for part in parts(message["content"] or "")]
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        head = {"index": index, **call, "function": {**call["function"], "arguments": ""}}
+        deltas.append({"tool_calls": [head]})
+        for part in parts(call["function"]["arguments"]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+    chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    chunks += [[{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]]
+    events = [{**completion, "object": "chat.completion.chunk", "choices": c} for c in chunks]
+    if usage is not None:
+        events.append({**events[-1], "choices": [], "usage": usage})
+    lines = [*(json.dumps(each) for each in events), "[DONE]"]
+    body = "".join(f"data: {line}\n\n" for line in lines)
+    headers = {**reply.headers, "Content-Type": "text/event-stream"}
+    return dataclasses.replace(reply, body=body.encode(), headers=headers)
 
 
 def refuses(
@@ -198,7 +232,7 @@ class Provider:
                 self._errors.append(error)
                 reply = refuses(400, f"the rule failed: {error!r}")
             self._exchanges.append(Exchange(request, reply))
-        return reply
+        return streamed(reply) if request.body.get("stream") else reply
 
     def _choose(self, request: Request) -> Reply:
         if self._key is not None and request.headers.get("authorization") != f"Bearer {self._key}":

@@ -210,6 +210,7 @@ def ask(
             1,
             turn_tokens,
             lambda number, most: say(f"{model}: trying again, {number} of {most}"),
+            lambda answer: say(f"answers: {answer}"),
         )
         policy = ready_policy(Model(model), options)
     with InboxFile(chosen_db(db), junk=junk) as file:

@@ -6,7 +6,7 @@ What mail and models say is untrusted text.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -23,13 +23,16 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import console, example, note, one_line, print_lines, text
+from art_e.cli.output import clean, console, example, note, one_line, print_lines, text
 from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, default_model, full_name
 from art_e.storage import home
 from art_e.trajectory import exchanges
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 HELP = (
     "a question      ask it; a follow-up knows what was said",
@@ -47,8 +50,12 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @dataclass
 class Chat(Talk):
-    """A conversation whose lines are questions, numbers of sources, and commands."""
+    """A conversation whose lines are questions, numbers of sources, and commands.
 
+    `arriving` shows an answer while it arrives.
+    """
+
+    arriving: "Live"
     max_cost: float | None = None
 
     def take(self, line: str) -> None:
@@ -77,7 +84,9 @@ class Chat(Talk):
 
     def _ask(self, line: str) -> None:
         screen = console()
-        answered = self.ask(line, say_step)
+        self.arriving.update("")
+        with self.arriving:
+            answered = self.ask(line, say_step)
         without = why_no_answer(answered.trajectory)
         if without is not None:
             screen.print(text(f"no answer: {without}"), soft_wrap=True)
@@ -115,13 +124,18 @@ class Chat(Talk):
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        self.policy = policy_of(model, self.max_cost, say_step)
+        self.policy = policy_of(model, self.max_cost, say_step, shown_in(self.arriving))
         note(Model(model).notice or f"{model} answers")
 
 
 def say_step(step: str) -> None:
     """Print what happens at the moment."""
     console().print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
+
+
+def shown_in(arriving: "Live") -> Callable[[str], None]:
+    """Shows an answer as far as it has arrived; once it is whole it is printed below the steps."""
+    return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
 
 
 def _quit() -> None:
@@ -141,6 +155,7 @@ def chat(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("chat needs a terminal; without one: art-e ask -c QUESTION")
     from prompt_toolkit import PromptSession, completion, history
+    from rich.live import Live
 
     today = parse_day(as_of, "--as-of")
     chosen = model or default_model()
@@ -148,8 +163,9 @@ def chat(
     kept.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        policy = policy_of(chosen, max_cost, say_step)
-        state = Chat(file, opened, policy, today, max_cost=max_cost)
+        arriving = Live(console=console(), transient=True)
+        policy = policy_of(chosen, max_cost, say_step, shown_in(arriving))
+        state = Chat(file, opened, policy, today, arriving=arriving, max_cost=max_cost)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(

@@ -80,8 +80,11 @@ class Talk:
         self.talk, self.run, self.answered, self.sources = [], None, None, []
 
 
-def policy_of(model: str, max_cost: float | None, say: Callable[[str], None]) -> Policy:
-    """The policy of a model's full name; `say` gets each retry of a call.
+def policy_of(
+    model: str, max_cost: float | None, say: Callable[[str], None], on_answer: Callable[[str], None]
+) -> Policy:
+    """The policy of a model's full name; `say` gets each retry of a call, `on_answer` the answer as
+    it arrives.
 
     Raises `UserError` for a model that can't be used.
     """
@@ -89,7 +92,7 @@ def policy_of(model: str, max_cost: float | None, say: Callable[[str], None]) ->
     def retried(number: int, most: int) -> None:
         say(f"{model}: trying again, {number} of {most}")
 
-    options = model_options(None, None, max_cost, "auto", 1, on_retry=retried)
+    options = model_options(None, None, max_cost, "auto", 1, None, retried, on_answer)
     return ready_policy(Model(model), options)
 
 

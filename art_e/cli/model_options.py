@@ -50,6 +50,7 @@ def model_options(
     concurrency: int,
     turn_tokens: int | None = None,
     on_retry: Callable[[int, int], None] = lambda _, __: None,
+    on_answer: Callable[[str], None] | None = None,
 ) -> ModelOptions:
     """How the command line has a model called; `turn_tokens` limits each message."""
     return ModelOptions(
@@ -60,6 +61,7 @@ def model_options(
         concurrency=concurrency,
         max_cost_usd=max_cost,
         on_retry=on_retry,
+        on_answer=on_answer,
     )
 
 

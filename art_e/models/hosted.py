@@ -33,7 +33,7 @@ from art_e.models.providers import (
     warm_up,
 )
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
-from art_e.privacy import redact
+from art_e.privacy import redact, without_keys
 from art_e.text import encodable
 
 if TYPE_CHECKING:
@@ -389,8 +389,10 @@ class Calls:
         """Whether a call was refused because it could have cost more than is left."""
         return self._budget.exhausted
 
-    async def make(self, request: Mapping[str, Any]) -> Called:
-        """Call once, with the arguments of OpenAI's chat completions.
+    async def make(
+        self, request: Mapping[str, Any], on_text: Callable[[str], None] | None = None
+    ) -> Called:
+        """Call once, with the arguments of OpenAI's chat completions; `on_text` as in `complete`.
 
         Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
         """
@@ -400,9 +402,13 @@ class Calls:
         try:
             started = time.perf_counter()
             async with asyncio.timeout(self._timeout_s):
-                answer = await complete(request, self._timeout_s)
+                answer = await complete(request, self._timeout_s, on_text)
             seconds = time.perf_counter() - started
             message = answer.choices[0].message
+            # A server may send the key back, and what a model says is kept and shown.
+            message.content = message.content and without_keys(message.content)
+            for each in message.tool_calls or ():
+                each.function.arguments = without_keys(each.function.arguments or "")
             usage = usage_of(answer)
             if usage is not None and self._price is not None:
                 cost = self._price.cost(usage)
@@ -459,6 +465,9 @@ class LitellmPolicy:
             frame_tokens=_FRAME_TOKENS,
             timeout_s=options.timeout_s,
         )
+        # OpenAI streams a model that thinks to verified organisations alone.
+        follows = options.on_answer is not None and not self._takes.reasons
+        self._on_text = options.follow if follows else None
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     @property
@@ -504,7 +513,7 @@ class LitellmPolicy:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up(self.model)
         async with self._place():
-            return await self._calls.make(request)
+            return await self._calls.make(request, self._on_text)
 
     def _read(self, answer: Any, messages: list[ChatMessage]) -> AssistantMessage:
         """The message of a response to `messages`."""

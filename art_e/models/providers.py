@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -108,10 +108,13 @@ def is_plain(model: str) -> bool:
     return bool(name.strip()) and entry.get("mode", "chat") == "chat"
 
 
-async def complete(request: Mapping[str, Any], timeout_s: float) -> Any:
+async def complete(
+    request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
+) -> Any:
     """The answer to a request in the form of OpenAI's chat completions.
 
-    Raises what litellm or the openai client raise, and anything over an answer in another form.
+    `on_text` gets the text of each call, or of a message without calls, each time it grows, where
+    the openai client makes the call. Raises what litellm or the openai client raise, and anything over an answer in another form.
     """
     await close_clients_with_loop()
     model = str(request["model"])
@@ -127,13 +130,34 @@ async def complete(request: Mapping[str, Any], timeout_s: float) -> Any:
         for each in request["messages"]
     ]
     sent: Any = {**request, "model": name, "messages": messages}
-    answer = await _client(provider).chat.completions.create(**sent, timeout=timeout_s)
+    if on_text is None:
+        answer = await _client(provider).chat.completions.create(**sent, timeout=timeout_s)
+    else:
+        answer = await _followed(_client(provider), {**sent, "timeout": timeout_s}, on_text)
     # The client does not look.
     message = answer.choices[0].message
     texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
     if not all(isinstance(each, str | None) for each in texts):
         raise TypeError("what should be text is none")
     return answer
+
+
+async def _followed(
+    client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
+) -> Any:
+    """The answer to a request, put together from what arrives."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state = ChatCompletionStreamState()
+    asked = {**request, "stream": True, "stream_options": {"include_usage": True}}
+    async for chunk in await client.chat.completions.create(**asked):
+        state.handle_chunk(chunk)
+        for choice in state.current_completion_snapshot.choices:
+            calls = choice.message.tool_calls or ()
+            for text in [each.function.arguments for each in calls] or [choice.message.content]:
+                on_text(text or "")
+    # Its `get_final_completion` refuses a message that was cut off; ours may be.
+    return state.current_completion_snapshot
 
 
 def _client(provider: str) -> "AsyncOpenAI":

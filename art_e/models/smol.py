@@ -251,9 +251,10 @@ class Llama:
         *,
         goes_on: bool,
         gone: Callable[[], bool] = lambda: False,
+        on_text: Callable[[str], None] | None = None,
         seed: int | None = None,
     ) -> Generated:
-        """At most `most` tokens after `ids`; fewer once `gone()`.
+        """At most `most` tokens after `ids`; fewer once `gone()`. `on_text` gets the text so far.
 
         What it keeps of a conversation is used only where that `goes_on`: what is read in other
         portions differs by rounding. Raises `RuntimeError` if llama.cpp fails.
@@ -262,6 +263,8 @@ class Llama:
 
         def stops(chunk: dict[str, Any]) -> bool:
             chunks.append(chunk)
+            if on_text is not None and "error" not in chunk:
+                on_text("".join(each["choices"][0]["text"] for each in chunks))
             return gone()
 
         asked: dict[str, Any] = {"prompt": ids, "max_tokens": most, "temperature": temperature}
@@ -316,6 +319,7 @@ class SmolPolicy:
         except Exception as error:  # noqa: BLE001 - tokenizers raises no narrower one
             raise _damaged(error) from None
         self._temperature = options.temperature or 0.0
+        self._on_text = options.follow if options.on_answer else None
         file = merged_file()
         self._llama = Llama(file, self._context)
         # One thread: the tokens of one episode are kept.
@@ -347,7 +351,12 @@ class SmolPolicy:
 
         def write() -> Generated:
             return self._llama.turn(
-                ids, most, self._temperature, goes_on=turn > 0, gone=gone.is_set
+                ids,
+                most,
+                self._temperature,
+                goes_on=turn > 0,
+                gone=gone.is_set,
+                on_text=self._on_text,
             )
 
         try:

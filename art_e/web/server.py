@@ -107,12 +107,16 @@ class Desk:
         self._turn = threading.Lock()
         self._addresses = [each.address for each in file.inboxes(COMPLETED)]
         self._answered: dict[str, Talk] = {}
-        self._say: Callable[[str], None] = lambda _: None  # of the question whose turn it is
-
-        def say(step: str) -> None:
-            self._say(step)
-
-        self._policy = cache(lambda model: policy_of(model, max_cost, say))
+        # Of the question whose turn it is.
+        self._tell: Callable[[dict[str, Any]], None] = lambda _: None
+        self._policy = cache(
+            lambda model: policy_of(
+                model,
+                max_cost,
+                lambda step: self._tell({"step": step}),
+                lambda answer: self._tell({"arriving": answer}),
+            )
+        )
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         self._opened = lru_cache(8)(
             lambda address, junk=False: (with_junk() if junk else file).open_inbox(
@@ -210,18 +214,19 @@ class Desk:
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
-        """The answer to a question that follows a `talk`; `tell` gets the steps."""
+        """The answer to a question that follows a `talk`; `tell` gets the steps, and the answer as
+        it arrives."""
         if not re.search(r"\w", question):
             raise UserError("the question is empty; type one")
         if self._turn.locked():
             tell({"step": "waiting for another question to end"})
         with self._turn:
-            self._say = lambda step: tell({"step": step})
+            self._tell = tell
             if model != OFFLINE:
-                self._say(f"loading what calls {model}")
+                tell({"step": f"loading what calls {model}"})
             policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
             conversation = Talk(self._file, opened, policy, opened.as_of, talk)
-            answered = conversation.ask(question, self._say)
+            answered = conversation.ask(question, lambda step: tell({"step": step}))
         run, trajectory = conversation.last()[0], answered.trajectory
         self._answered[run.id] = conversation
         said = {each.email.message_id: each.text for each in answered.passages}

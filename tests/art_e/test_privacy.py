@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.privacy import REDACTED, redact
+from art_e.privacy import REDACTED, redact, without_keys
 from art_e.publish import public_name
 from tests import tiny_qwen
+from tests.builders import answer, search
 from tests.command_line import ANN, MAILS, Run, the_error
 from tests.provider import Provider, Request, says
 
@@ -167,6 +168,42 @@ def test_what_has_the_shape_of_a_key_does_not_pass(secret: str, frame: str) -> N
 )
 def test_innocent_text_passes(text: str) -> None:
     assert redact(text) == text
+
+
+ECHOED = "sk-proj-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0"
+PARTS = st.text("ab\n =-.:/", max_size=5)
+
+
+@given(PARTS, PARTS, st.integers(0, len(ECHOED) - 8), st.integers(8, 40), st.sampled_from(" \n-|"))
+def test_a_key_that_a_model_says_is_not_kept(
+    before: str, after: str, start: int, size: int, gap: str
+) -> None:
+    """In pieces of 8 characters and more, and split; the words around it stay."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENAI_API_KEY", ECHOED)
+        patched.setenv("VLLM_API_KEY", "correct-horse-battery")
+        shown = without_keys(f"{before}{ECHOED[start : start + size]}{after}")
+        kept = [ECHOED[at : at + 8] for at in range(8, len(ECHOED) - 7)]
+        assert not any(each in shown for each in kept)
+        assert shown.replace(REDACTED, "").startswith(before.rstrip("-"))
+        assert gap.join(ECHOED)[9:] not in without_keys(f"{before}{gap.join(ECHOED)}{after}")
+        text = "The provider's battery, of horses, sk-or-what, 2001-05-03, <lease.1@x.example>"
+        assert without_keys(text) == text
+
+
+def test_a_key_that_a_server_sends_back_is_nowhere(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says_it = answer(f"Your key is {ECHOED}, or {ECHOED[8:22]} and {' '.join(ECHOED)}")
+    replies = [says(f"{ECHOED}?", search("lease")), says(None, says_it)]
+    with Provider(replies) as provider:
+        provider.stand_in_for_openai(monkeypatch, ECHOED)
+        asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", "o3", "--trace")
+        reported = art_e("eval", "report", "last")
+    assert asked.exit_code == 0 and REDACTED in asked.stdout, reported.stderr
+    written = "".join(each.read_text("utf-8", "replace") for each in home.rglob("*.*"))
+    for text in (asked.stdout, asked.stderr, written):
+        assert ECHOED[8:16] not in text.replace(" ", "")
 
 
 def test_the_beginning_of_a_known_key_with_dots_is_taken_out(

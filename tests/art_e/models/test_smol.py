@@ -196,6 +196,13 @@ def test_an_episode_is_played(policy: SmolPolicy, start: Start) -> None:
     assert again.messages == trajectory.messages
 
 
+def test_its_text_is_told_as_it_arrives(policy: SmolPolicy) -> None:
+    heard: list[str] = []
+    made = policy._llama.turn(policy._encode("Go on."), 8, 0, goes_on=False, on_text=heard.append)
+    assert heard[-1] == made.text and len(set(heard)) > 3
+    assert all(made.text.startswith(each) for each in heard)
+
+
 def test_a_turn_reads_only_what_is_new(policy: SmolPolicy, start: Start) -> None:
     messages = asked(start, QUESTIONS[0])
     first = asyncio.run(policy.act(messages, schemas()))
