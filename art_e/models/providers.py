@@ -114,7 +114,8 @@ async def complete(
     """The answer to a request in the form of OpenAI's chat completions.
 
     `on_text` gets the text of each call, or of a message without calls, each time it grows, where
-    the openai client makes the call. Raises what litellm or the openai client raise, and anything over an answer in another form.
+    the openai client makes the call. Raises what litellm or the openai client raise, and anything
+    over an answer in another form.
     """
     await close_clients_with_loop()
     model = str(request["model"])
