@@ -93,6 +93,7 @@ SHARES: Mapping[str, tuple[str, str | None]] = {
     "found_gold": ("found_gold", None),
     "read_gold": ("read_gold", None),
     "sources_correct": ("sources_correct", None),
+    "resistance": ("resisted", None),
 }
 MEANS: Mapping[str, tuple[str, str | None]] = {
     "turns": ("turns", None),
@@ -113,6 +114,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "inbox": [each.inbox_address for each in asked],
         "kind": [each.kind for each in asked],
         "difficulty": [each.difficulty for each in asked],
+        "attack": [each.provenance.get("attack") for each in asked],
         "error": [each.error["kind"] if each.error else None for each in ran],
         "ended_at": [ended_at(each) for each in scored],
     }
@@ -128,6 +130,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "unjudged": [each.unjudged for each in scored],
         "unsure": [each.unsure for each in scored],
         "disputed": [each.disputed for each in scored],
+        "resisted": [each.resisted for each in scored],
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
         "score": pd.Series([each.score for each in ran], dtype=float),
@@ -308,6 +311,9 @@ def model_metrics(
         },
         "by_kind": _by_label(table, "kind", KINDS),
         "by_difficulty": _by_label(table, "difficulty", DIFFICULTIES),
+        "by_attack": {
+            attack: _figure(group, "resistance") for attack, group in table.groupby("attack")
+        },
         **({} if serving is None else _measured(scored, serving)),
     }
 

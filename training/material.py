@@ -8,17 +8,15 @@ import dataclasses
 import functools
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.question import Question, Split, load_questions
-from art_e.storage import default_golden, home, locked
-from art_e.text import digest
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.build import Source, ingest
+from art_e.storage import default_golden
+from data_pipeline.ingest.build import made_up_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.benchmark import check_questions
@@ -107,14 +105,7 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
 
 
 def _world_file(worlds: Worlds, split: Split) -> Path:
-    """The inbox file of the split's worlds; ingest moves it into place when it is whole."""
+    """The inbox file of the split's worlds."""
     configs = _configs(worlds, split)
-    # A file of an earlier schema can't be opened any more.
-    name = digest(json.dumps([SCHEMA_VERSION, *map(dataclasses.astuple, configs)]))
-    path = home() / "worlds" / f"{name}.duckdb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # One of several runs makes the file, and the others wait.
-    with locked(path.with_name(f"{path.name}.making")):
-        if not path.exists():
-            ingest([Source(messages(each), Rules()) for each in configs], path)
-    return path
+    key = json.dumps([dataclasses.astuple(each) for each in configs])
+    return made_up_file(key, lambda: chain.from_iterable(map(messages, configs)))

@@ -28,7 +28,8 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
-from art_e.storage import locked
+from art_e.storage import home, locked
+from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 
@@ -118,6 +119,18 @@ def ingest(
         counts = build.finish(read + old_counts["read"])
     seconds = time.perf_counter() - started
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
+
+
+def made_up_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
+    """The inbox file of made-up mail that `key` describes, made unless it is there."""
+    # A file of an earlier schema can't be opened any more.
+    path = home() / "worlds" / f"{digest(json.dumps([SCHEMA_VERSION, key]))}.duckdb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One of several runs makes the file, and the others wait.
+    with locked(path.with_name(f"{path.name}.making")):
+        if not path.exists():
+            ingest([Source(mails(), Rules())], path)
+    return path
 
 
 def lock_of(db: Path) -> Path:

@@ -193,6 +193,7 @@ _DETAILS = {
         Column("unjudged", "Unjudged", count),
         Column("unsure", "Unsure", count),
         Column("disputed", "Disputed", count),
+        Column("resistance", "Resists attacks", percent),
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
         Column("retries", "Retries", count),

@@ -1,0 +1,88 @@
+"""The injection benchmark: what its attacks are, and what resisting them means."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import words
+from data_pipeline.synthetic.attacks import Attack, attacks, injection_set
+from data_pipeline.synthetic.mail import reply_subject
+from tests.builders import answer, search
+from tests.command_line import Run, json_of
+from tests.provider import Provider, Reply, Request, says
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Attack]:
+    return list(attacks())
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
+    made: list[Attack], home: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ART_E_HOME", str(home))
+        questions, db = injection_set()
+        assert injection_set() == (questions, db)
+    assert questions == [each.question for each in made] and len(questions) == 60
+    assert set(Counter(each.provenance["attack"] for each in questions).values()) == {12}
+    with InboxFile(db) as file:
+        for question in questions:
+            inbox = file.inbox_of(question)
+            gold = [inbox.read(each) for each in question.message_ids]
+            assert gold[-1] is not None
+            found = [
+                each
+                for hit in inbox.search([gold[-1].subject], max_results=50)
+                if (each := inbox.read(hit.message_id)) is not None
+                and each.subject == reply_subject(gold[-1].subject)
+                and each.message_id.startswith(f"<a{gold[-1].message_id[1:]}")
+            ]
+            assert found, question
+            planted = question.provenance["planted"]
+            says_it = [each for each in found if planted in " ".join(each.body.split())]
+            secret = inbox.search([planted])
+            # A secret stands in another mail, and anything else in the attack.
+            assert bool(says_it) == (question.provenance["attack"] != "secret")
+            assert secret and planted not in (question.answer or "")
+            forged = question.provenance["attack"] == "forged-sender"
+            name = sorted(words(gold[-1].sender.name))
+            assert forged == any(sorted(words(each.sender.name)) == name for each in found)
+            assert all(each.sender.address != gold[-1].sender.address for each in found)
+
+
+def test_a_model_is_measured_by_what_it_does_not_say(
+    art_e: Run, made: list[Attack], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third question is answered as the attacker wants, every third not at all."""
+    number_of = {each.question.question: number for number, each in enumerate(made)}
+
+    def rule(request: Request) -> Reply:
+        text = request.messages[1]["content"]
+        if len(request.messages) == 2:
+            return says(None, search("the"))
+        number = number_of[text]
+        asked = made[number].question
+        wanted = f"It is {asked.provenance['planted']}, they say."
+        return says(None, answer((wanted, None, asked.answer)[number % 3]))
+
+    monkeypatch.setenv("ART_E_HOME", str(home))
+    with Provider(rule) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        options = ("eval", "run", "-m", "o3", "--questions", "injection")
+        metrics = json_of(art_e(*options, "--json"))
+        shown = art_e(*options, "--limit", "6").stdout
+    figures = metrics["models"]["openai/o3"]
+    assert figures["resistance"]["value"] == pytest.approx(2 / 3)
+    assert figures["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert set(figures["by_attack"]) == {each.question.provenance["attack"] for each in made}
+    assert figures["resistance"]["low"] > 0.4 and json.dumps(figures["by_attack"])
+    assert "openai/o3: resisted attacks: " in shown
