@@ -2,6 +2,7 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
+# make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
 # make smol   the small model that comes with ART-E: llama.cpp and its weights (150 MB)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
@@ -10,7 +11,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench notebooks smol gpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench audit notebooks smol gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -29,6 +30,18 @@ lint: $(VENV)/dev.installed
 
 bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
+
+# A tool, in an environment of its own: its packages are none of ours.
+audit: $(VENV)/audit.installed
+	mkdir -p build
+	$(VENV)/audit/bin/cyclonedx-py requirements requirements/core.txt --output-file build/sbom.json
+	$(VENV)/audit/bin/pip-audit --requirement requirements/core.txt --require-hashes --disable-pip \
+		--progress-spinner off --strict
+
+$(VENV)/audit.installed: requirements/audit.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear --without-pip $(VENV)/audit
+	PIP_PYTHON=$(VENV)/audit/bin/python $(INSTALL) --require-hashes -r requirements/audit.txt
+	touch $@
 
 notebooks: $(VENV)/dev.installed
 	$(BIN)/python -m notebooks.execute
@@ -102,6 +115,7 @@ lock: $(VENV)/dev.installed
 	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
 		--extra dev --extra train --extra attachments --extra imap -o requirements/dev.txt pyproject.toml
 	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
+	$(COMPILE) --allow-unsafe -o requirements/audit.txt requirements/audit.in
 	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \
 		-o requirements/interop.txt pyproject.toml
 lock-gpu: $(VENV)/dev.installed
