@@ -41,6 +41,11 @@ from data_pipeline.ingest.records import RawMessage
 MOST_CHARS = 20_000
 
 
+def tries(sample: int, fire: int) -> int:
+    """How often a test tries something: a sample, or under `make fire` as often as it takes."""
+    return fire if os.environ.get("FIRE") else sample
+
+
 def run(tools: Tools, made: ToolCall) -> dict[str, Any]:
     """The observation of a call; {} if the mail is not found."""
     arguments = parse_call(made)

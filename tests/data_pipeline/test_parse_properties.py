@@ -25,7 +25,7 @@ from data_pipeline.ingest.parse import (
 )
 from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
 from data_pipeline.ingest.sources import read_enron
-from tests.builders import real_data
+from tests.builders import real_data, tries
 
 REASONS = {"empty", "not-mail", "too-large"}
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")
@@ -151,7 +151,7 @@ def test_any_bytes_at_the_start_in_a_header_and_in_a_body(head: bytes, data: lis
     check(head + b"".join(data))
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED]), st.integers(0, 2**32), st.integers(0, 12))
 def test_a_mutated_message(message: bytes, seed: int, changes: int) -> None:
     chosen = random.Random(seed)

@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from art_e.cli.mcp import answer_call
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.web.server import Desk
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
@@ -31,6 +34,7 @@ from tests.builders import (
     raw,
     run_query,
     run_sql,
+    tries,
 )
 
 MAILS = 300
@@ -267,7 +271,7 @@ def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
     return made
 
 
-@settings(max_examples=80)
+@settings(max_examples=tries(80, 10_000), deadline=None)
 @given(data=st.data())
 def test_what_an_id_names_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -317,7 +321,7 @@ def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
             assert [hit.message_id for hit in cy.search(["second"])] == ["<same@t>"]
 
 
-@settings(max_examples=80)
+@settings(max_examples=tries(80, 10_000), deadline=None)
 @given(data=st.data())
 def test_what_a_search_says_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -333,6 +337,58 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
     assert whole == run_query(twins.alone.open_inbox(twins.address, twins.as_of), query)
     in_sql = [run_sql(shell, twins.address, twins.as_of, query) for shell in twins.shells]
     assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in whole]
+
+
+QUERIES = ("{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}")
+QUERIES += (
+    "from:{w} OR {w}",
+    "{w} -unicorn",
+    "in:anywhere {w}",
+    "newer_than:2y {w}",
+    "has:attachment",
+)
+
+
+@settings(max_examples=tries(40, 5_000), deadline=None)
+@given(data=st.data())
+def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(
+    twins: Twins, desks: tuple[Desk, Desk], data: st.DataObject
+) -> None:
+    inboxes = [each.open_inbox(twins.address, twins.as_of) for each in (twins.whole, twins.alone)]
+    own = message_ids(inboxes[1].search([], max_results=NO_LIMIT))
+    name = data.draw(
+        st.sampled_from([*own, "<like0@t>", "<later1@t>", f"<{'0' * 12}+{own[0][1:]}"])
+    )
+    word = st.sampled_from([*twins.made_of.words, "unicorn", "zeppelins", "zanzibar"])
+    query = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
+    page = data.draw(st.integers(1, 2))
+    for tool, arguments in (
+        ("search_mail", {"query": query}),
+        ("read_mail", {"message_id": name, "page": page}),
+        ("read_mail", {"message_id": name, "find": data.draw(word)}),
+        ("read_thread", {"message_id": name, "page": page}),
+    ):
+        whole, alone = (answer_call(inbox, tool, arguments) for inbox in inboxes)
+        assert whole == alone
+    marked = [data.draw(word)]
+    shown: list[Any] = []
+    for desk in desks:
+        shown.append(desk.search(twins.address, query))
+        try:
+            shown.append(desk.mail(twins.address, name, whole=True, words=marked))
+        except UserError as error:
+            shown.append(str(error))
+    assert shown[:2] == shown[2:]
+
+
+@pytest.fixture(scope="module")
+def desks(twins: Twins) -> tuple[Desk, Desk]:
+    """What the page asks, of either file."""
+    first, second = (
+        Desk(file, file.open_inbox(twins.address, twins.as_of), "offline", None)
+        for file in (twins.whole, twins.alone)
+    )
+    return first, second
 
 
 def test_singular_and_plural_are_one_missing_word_wherever_they_occur(twins: Twins) -> None:
