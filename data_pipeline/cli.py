@@ -123,6 +123,8 @@ def ingest(
     if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
     path = chosen_db(db)
+    # What a link names is replaced, and not the link.
+    path = path.resolve() if path.is_symlink() else path
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
@@ -265,6 +267,8 @@ def _check_target(path: Path, *, may_change: bool) -> None:
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
     if not path.exists():
         return
+    if not path.is_file():
+        raise UserError(f"{path} is no file; name another --db")
     with path.open("rb") as file:
         head = file.read(_MAGIC_AT + len(_DUCKDB_MAGIC))
     if head and not head.endswith(_DUCKDB_MAGIC):

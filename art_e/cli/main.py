@@ -25,6 +25,7 @@ from art_e.cli.output import (
     interrupted,
     listening,
     note,
+    one_line,
     print_line,
     tolerate_any_character,
 )
@@ -43,6 +44,18 @@ _MENDABLE = {
     errno.ENOTDIR: "name another place",
     errno.EEXIST: "name another place",
     errno.ENAMETOOLONG: "name a shorter one",
+    errno.EFBIG: "raise the limit of a file's size, or name another place",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOMEM: "close other programs",
+}
+# The same of DuckDB's errors, by their class.
+_DATABASE = {
+    "Error": "the inbox file is damaged: make it anew with art-e ingest --replace",
+    **dict.fromkeys(
+        ("IOException", "TransactionException", "FatalException"),
+        "free some space, or name another place",
+    ),
+    "OutOfMemoryException": "close other programs",
 }
 
 # What holds after an interrupted command, whenever that was.
@@ -165,6 +178,10 @@ class Commands(LazyGroup):
         except Exception as error:  # noqa: BLE001 - the last line of defence
             if interrupted():
                 raise typer.Exit(INTERRUPTED) from None
+            kind = type(error)
+            if kind.__module__ == "_duckdb" and kind.__name__ in _DATABASE:
+                what = one_line(str(error))[:300]
+                _fail(f"Error: {what}; {_DATABASE[kind.__name__]}", USER_ERROR)
             _our_fault(error)
 
     def _help_command(self, args: list[str]) -> str:

@@ -9,6 +9,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import WAIT_S, contents, date_header, make_inbox, raw
+from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
 
@@ -368,6 +369,64 @@ def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path
     assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
     assert precious.read_text() == "From ann\n" * 100
     assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
+
+
+def test_what_is_no_file_is_not_replaced_and_a_link_stays_one(
+    art_e: Run, eml: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
+    assert "is no file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
+    assert (tmp_path / "pipe").is_fifo()
+    for there in (False, True):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(tmp_path / "real.duckdb")
+        json_of(art_e("ingest", eml, "--db", tmp_path / "link", "--json", *["--replace"] * there))
+        assert (tmp_path / "link").is_symlink()
+        with InboxFile(tmp_path / "real.duckdb") as file:
+            assert file.counts["read"] == 4
+
+
+# Bytes that a file may have, and the files that a process may open.
+@pytest.mark.parametrize(("limit", "most"), [("RLIMIT_FSIZE", 300_000), ("RLIMIT_NOFILE", 6)])
+def test_without_room_there_is_one_line_and_nothing_is_left(
+    tmp_path: Path, limit: str, most: int
+) -> None:
+    begin = f"import resource as r; r.setrlimit(r.{limit}, ({most}, {most})); "
+    arguments = ["ingest", "synthetic:1000", "--db", str(tmp_path / "mail.duckdb")]
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{begin}import art_e.cli.main as m; m.app({arguments!r})"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"ART_E_HOME": str(tmp_path / "home")},
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    *_, last = ended.stderr.splitlines()
+    assert last.startswith("Error: ") and "internal error" not in last
+    assert [each.name for each in tmp_path.glob("*.duckdb")] == []
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_a_damaged_file_is_told_and_never_half_believed(
+    art_e: Run, world_db: Path, tmp_path: Path
+) -> None:
+    whole = world_db.read_bytes()
+    with InboxFile(world_db) as file:
+        address = file.inboxes(1)[0].address
+    asked = ("search", "project", "--inbox", address, "--json", "--db")
+    right = json_of(art_e(*asked, world_db))
+    for seed in range(tries(6, 500)):
+        rng = Random(seed)
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 5, 50))):
+            at = rng.randrange(len(damaged))
+            damaged[at : at + 64] = rng.randbytes(64)
+        (tmp_path / "damaged.duckdb").write_bytes(damaged)
+        found = art_e(*asked, tmp_path / "damaged.duckdb")
+        if found.exit_code == 0:
+            assert json_of(found) == right
+        else:
+            assert "internal error" not in the_error(found)
 
 
 @pytest.mark.usefixtures("ctrl_c")
