@@ -2,6 +2,7 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
+# make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
 # make smol   the small model that comes with ART-E: llama.cpp and its weights (150 MB)
@@ -11,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench audit notebooks smol gpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench fire audit notebooks smol gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -30,6 +31,9 @@ lint: $(VENV)/dev.installed
 
 bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
+
+fire: $(VENV)/dev.installed
+	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m fire
 
 # A tool, in an environment of its own: its packages are none of ours.
 audit: $(VENV)/audit.installed

@@ -371,6 +371,61 @@ def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path
     assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
 
 
+# Where an ingest may die: it is killed at the n-th call of a function, before its work.
+DYING = """
+import os, signal, sys
+from importlib import import_module
+place, name, nth, *arguments = sys.argv[1:]
+module, _, owner = place.partition(":")
+place = import_module(module)
+place = getattr(place, owner) if owner else place
+function, calls = getattr(place, name), 0
+def dying(*given, **options):
+    global calls
+    calls += 1
+    if calls == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*given, **options)
+setattr(place, name, dying)
+import art_e.cli.main
+art_e.cli.main.app(arguments)
+"""
+BUILD = "data_pipeline.ingest.build:InboxBuild"
+DEATHS = [("os", "fsync", 2), ("pathlib:Path", "replace", 1), (BUILD, "_run", 40)]
+DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
+
+
+@pytest.mark.fire
+@pytest.mark.parametrize("how", ["--replace", "--append"])
+def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
+    art_e: Run, tmp_path: Path, how: str
+) -> None:
+    """SQL, fsync, rename: a later ingest makes the same of it as one that nobody killed."""
+    db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
+    for path in (db, whole):
+        json_of(art_e("ingest", "synthetic:1000", "--db", path, "--json"))
+    more = ("ingest", "synthetic:1000,seed=1", how, "--json", "--db")
+    before = contents(db)
+    json_of(art_e(*more, whole))
+    after = contents(whole)
+    for seed in range(tries(2, 20)):
+        place, name, most = DEATHS[seed % len(DEATHS)]
+        nth = Random(seed).randint(1, most)
+        ended = subprocess.run(
+            [sys.executable, "-c", DYING, place, name, str(nth), *more, str(db)],
+            capture_output=True,
+            check=False,
+        )
+        assert ended.returncode in (0, -signal.SIGKILL)
+        found = contents(db)
+        assert found in (before, after)
+        if found == after:
+            json_of(art_e("ingest", "synthetic:1000", "--db", db, "--replace", "--json"))
+    json_of(art_e(*more, db))
+    assert contents(db) == after
+    assert not list(tmp_path.glob(".*.partial"))
+
+
 def test_what_is_no_file_is_not_replaced_and_a_link_stays_one(
     art_e: Run, eml: Path, tmp_path: Path
 ) -> None:
@@ -407,6 +462,7 @@ def test_without_room_there_is_one_line_and_nothing_is_left(
     assert not list(tmp_path.glob(".*.partial"))
 
 
+@pytest.mark.fire
 def test_a_damaged_file_is_told_and_never_half_believed(
     art_e: Run, world_db: Path, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def test_any_bytes_at_the_start_in_a_header_and_in_a_body(head: bytes, data: lis
     check(head + b"".join(data))
 
 
+@pytest.mark.fire
 @settings(max_examples=tries(400, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED]), st.integers(0, 2**32), st.integers(0, 12))
 def test_a_mutated_message(message: bytes, seed: int, changes: int) -> None:

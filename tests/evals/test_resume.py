@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from art_e.runs import Run, held, start_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import Key, find_killed
-from tests.builders import answer, read, search
+from tests.builders import answer, read, search, tries
 from tests.command_line import json_of
 from tests.evals.runs import episodes, write_questions, write_run
 from tests.processes import Killing
@@ -105,10 +106,17 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 # Before the first answer; by Ctrl-C; in a question of the second model; and with several questions
 # under way.
+@pytest.mark.fire
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("kill_at", "interrupts", "at_once"),
-    [(0, False, 1), (TURNS + 1, True, 1), (TURNS * len(ASKED) + 1, False, 1), (7, False, 3)],
+    [
+        (0, False, 1),
+        (TURNS + 1, True, 1),
+        (TURNS * len(ASKED) + 1, False, 1),
+        (7, False, 3),
+        *((Random(seed).randrange(18), False, seed % 3 + 1) for seed in range(tries(0, 18))),
+    ],
 )
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     world_db: Path,

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from importlib import import_module
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
 from art_e.runs import Run
+from tests.builders import tries
 from tests.training import tiny
 from tests.training.launched import art_e, preloaded
 from training.run import newest_checkpoint
@@ -180,5 +182,22 @@ def test_killed_and_resumed_the_run_is_the_same(
         None if counts is None else f"checkpoint-{counts}"
     )
     resumed = trainings.done(kind, out, "--resume")
+    for part, expected in whole[kind].items():
+        assert resumed[part] == expected, part
+
+
+@pytest.mark.fire
+@pytest.mark.parametrize("seed", range(tries(1, 16)))
+def test_killed_while_it_writes_the_run_is_the_same(
+    trainings: Trainings, whole: dict[str, Any], tmp_path: Path, seed: int
+) -> None:
+    rng = Random(seed)
+    kind, out = rng.choice(("sft", "grpo")), tmp_path / "run"
+    place = rng.choice(("os", "art_e.storage:AppendLog", "pathlib:Path"))
+    name = {"os": "fsync", "pathlib:Path": "replace"}.get(place, "append")
+    code = trainings.train(kind, out, moment=Moment(place, name, rng.randint(1, 24)))
+    # A run that writes less often ends by itself.
+    assert code in (0, -signal.SIGKILL)
+    resumed = trainings.done(kind, out, "--resume") if code else left(out)
     for part, expected in whole[kind].items():
         assert resumed[part] == expected, part

@@ -271,6 +271,7 @@ def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
     return made
 
 
+@pytest.mark.fire
 @settings(max_examples=tries(80, 10_000), deadline=None)
 @given(data=st.data())
 def test_what_an_id_names_depends_on_the_open_inbox_alone(
@@ -321,6 +322,7 @@ def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
             assert [hit.message_id for hit in cy.search(["second"])] == ["<same@t>"]
 
 
+@pytest.mark.fire
 @settings(max_examples=tries(80, 10_000), deadline=None)
 @given(data=st.data())
 def test_what_a_search_says_depends_on_the_open_inbox_alone(
@@ -349,6 +351,7 @@ QUERIES += (
 )
 
 
+@pytest.mark.fire
 @settings(max_examples=tries(40, 5_000), deadline=None)
 @given(data=st.data())
 def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(

@@ -10,11 +10,13 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
 from art_e.inbox.file import InboxFile
+from tests.builders import tries
 from tests.conftest import RealInbox
 from tests.golden import HONEST, MISSED, Chain, Player, set_files
 from tests.golden_faults import BATCHES, Measured, made, measured, table
@@ -69,10 +71,20 @@ def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(files, answered, filtered)
 
 
+@pytest.mark.fire
 # The step, how far into its requests, and how many at once.
 @pytest.mark.parametrize(
     ("step", "into", "at_once"),
-    [("generate", 0.6, 3), ("generate", 1.0, 1), ("verify", 0.2, 1), ("verify", 0.5, 4)],
+    [
+        ("generate", 0.6, 3),
+        ("generate", 1.0, 1),
+        ("verify", 0.2, 1),
+        ("verify", 0.5, 4),
+        *(
+            (("generate", "verify")[seed % 2], Random(seed).random(), seed % 3 + 1)
+            for seed in range(tries(0, 16))
+        ),
+    ],
 )
 def test_killed_and_run_again_the_set_is_the_same(
     make: Make, whole: Whole, tmp_path: Path, step: str, into: float, at_once: int
