@@ -155,6 +155,13 @@ def cut(after: int = 40) -> Reply:
     return Reply(says("cut off").body, cut_after=after, fails=True)
 
 
+def ends_early() -> Reply:
+    """A stream without its end, whole for HTTP."""
+    reply = streamed(says(None, ToolCall("1", "search_emails", '{"keywords": ["lease"]}')))
+    lines = reply.body.split(b"\n\n")
+    return dataclasses.replace(reply, body=b"\n\n".join(lines[:4]) + b"\n\n", fails=True)
+
+
 def stalls() -> Reply:
     """A completion whose body comes after every client has given up."""
     return Reply(says("too late").body, delay_s=NEVER_S, fails=True)

@@ -157,8 +157,11 @@ async def _followed(
             calls = choice.message.tool_calls or ()
             for text in [each.function.arguments for each in calls] or [choice.message.content]:
                 on_text(text or "")
-    # Its `get_final_completion` refuses a message that was cut off; ours may be.
-    return state.current_completion_snapshot
+    # Its `get_final_completion` refuses a message that reached its limit; ours may.
+    answer = state.current_completion_snapshot
+    if answer.choices[0].finish_reason is None:
+        raise EOFError("the answer ended in the middle")
+    return answer
 
 
 def _client(provider: str) -> "AsyncOpenAI":

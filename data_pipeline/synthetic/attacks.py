@@ -109,5 +109,5 @@ def _drafts(
 def _draft(
     stage: Stage, gold: Draft, minutes: int, sender: Person, subject: str, text: str
 ) -> Draft:
-    message_id = gold.message_id.replace("<", f"<{'ba'[minutes > 0]}")
+    message_id = gold.message_id.replace("<", "<a" if minutes > 0 else "<b")
     return Draft(message_id, gold.minute + minutes, sender, (stage.owner,), subject, text)

@@ -32,6 +32,7 @@ from tests.provider import (
     Reply,
     broken,
     cut,
+    ends_early,
     json_server,
     no_json,
     rate_limited,
@@ -145,7 +146,8 @@ def test_an_answer_is_followed_as_it_arrives(make: Make, start: Start, form: Any
     played = []
     heard: list[str] = []
     for listener in (None, heard.append):
-        with Provider([cut(), *script]) as provider:
+        broken_off = ends_early() if listener else cut()
+        with Provider([broken_off, *script]) as provider:
             policy = make(provider, "openai/gpt-4.1", tool_calls=form, on_answer=listener)
             played.append(asyncio.run(run_episode(start(), policy, "r")))
             assert {each.body.get("stream", False) for each in provider.requests} == {
