@@ -100,6 +100,17 @@ def list_runs(parent: Path) -> list[Run]:
     return [Run(folder) for folder in sorted(folders, key=lambda each: each.name, reverse=True)]
 
 
+def runs_of(command: str, parent: Path) -> Iterator[Run]:
+    """The runs that a command made, the newest first. What is damaged is left to `runs list`."""
+    for run in list_runs(parent):
+        try:
+            config = run.config
+        except (OSError, ValueError):
+            continue
+        if isinstance(config, dict) and config.get("name") == command:
+            yield run
+
+
 def find_run(name: str, parent: Path) -> Run:
     """The run of that name or path, or the newest for "last". Raises `UserError` without it."""
     if name == "last" and (runs := list_runs(parent)):

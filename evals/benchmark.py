@@ -26,7 +26,7 @@ from art_e.models.base import REFUSED, Policy, PolicyStep, Usage, kind_of
 from art_e.models.prices import expected_cost
 from art_e.models.providers import capabilities_of
 from art_e.question import Question
-from art_e.runs import Run, held, list_runs
+from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
@@ -68,9 +68,7 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
 
     Raises `UserError`, naming what differs, if it has another configuration.
     """
-    unfinished = (
-        run for run in list_runs(parent) if not run.complete and run.config["name"] == "eval"
-    )
+    unfinished = (run for run in runs_of("eval", parent) if not run.complete)
     run = next(unfinished, None) if out is None else Run(out)
     if run is None or not run.begun:
         return None

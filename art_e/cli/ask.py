@@ -61,7 +61,7 @@ from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
-from art_e.runs import Run, list_runs, start_run
+from art_e.runs import Run, runs_of, start_run
 from art_e.storage import runs_folder
 from art_e.trajectory import AnsweredCall, Trajectory, exchanges, read_trajectories
 
@@ -243,9 +243,7 @@ TALK = 3
 
 def _last_talk() -> tuple[dict[str, Any], list[list[str]]]:
     """The configuration of the last `ask`, and the questions and answers so far."""
-    asked = (
-        run for run in list_runs(runs_folder()) if run.complete and run.config["name"] == "ask"
-    )
+    asked = (run for run in runs_of("ask", runs_folder()) if run.complete)
     if (run := next(asked, None)) is None:
         raise UserError("there is no question to go on from; ask one without --continue")
     [trajectory] = read_trajectories(run.trajectories)

@@ -11,7 +11,7 @@ from art_e.cli.output import example, note, one_line, print_json
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.ratings import add_rating, rated, ratings_file
-from art_e.runs import Run, find_run, list_runs
+from art_e.runs import Run, find_run, runs_of
 from art_e.storage import runs_folder
 from art_e.trajectory import read_trajectories
 
@@ -63,7 +63,7 @@ def _asked(name: str | None) -> Run:
         if run.config.get("name") != "ask":
             raise UserError(f"{run.id} is no run of ask; art-e runs list shows them")
         return run
-    asked = (each for each in list_runs(runs_folder()) if each.config.get("name") == "ask")
+    asked = runs_of("ask", runs_folder())
     if (found := next((each for each in asked if each.complete), None)) is None:
         raise UserError("there is no answer to rate yet; ask a question first: art-e ask")
     return found
