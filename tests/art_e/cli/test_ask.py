@@ -210,6 +210,11 @@ def test_killed_and_broken_runs_are_listed_as_such(
     shown = art_e("runs", "show", path.parent.name)
     assert reply["answer"] in shown.stdout and "broken" in shown.stderr
     assert_safe(result.stdout + shown.output)
+    # What looks for the last run passes a damaged one over.
+    path.write_text(whole)
+    (path.parent / "COMPLETE").touch()
+    assert art_e("ask", "-c", "Who said so?", "--json").exit_code == 0
+    assert art_e("rate", "good").exit_code == 0
 
 
 # ---- Hosted models: the real client libraries against a provider on this machine.
