@@ -48,7 +48,7 @@ HELP = (
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Chat(Talk):
     """A conversation whose lines are questions, numbers of sources, and commands.
 

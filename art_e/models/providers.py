@@ -155,8 +155,9 @@ async def _followed(
         state.handle_chunk(chunk)
         for choice in state.current_completion_snapshot.choices:
             calls = choice.message.tool_calls or ()
-            for text in [each.function.arguments for each in calls] or [choice.message.content]:
-                on_text(text or "")
+            texts = [each.function.arguments for each in calls]
+            for text in texts or [choice.message.content or ""]:
+                on_text(text)
     # Its `get_final_completion` refuses a message that reached its limit; ours may.
     answer = state.current_completion_snapshot
     if answer.choices[0].finish_reason is None:

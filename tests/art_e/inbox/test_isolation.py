@@ -341,14 +341,10 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
     assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in whole]
 
 
-QUERIES = ("{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}")
-QUERIES += (
-    "from:{w} OR {w}",
-    "{w} -unicorn",
-    "in:anywhere {w}",
-    "newer_than:2y {w}",
-    "has:attachment",
-)
+QUERIES = (
+    "{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}",
+    "from:{w} OR {w}", "{w} -unicorn", "in:anywhere {w}", "newer_than:2y {w}",
+)  # fmt: skip
 
 
 @pytest.mark.fire
