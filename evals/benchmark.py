@@ -12,6 +12,7 @@ import itertools
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -275,7 +276,7 @@ def run_benchmark(
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
         episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
-        if kind_of(policy.model) == "hosted":
+        if turns_log is not None and kind_of(policy.model) == "hosted":
             policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
         made = await run_episode(episode, policy, run.id)
         made = replace(made, repeat=repeat, question=question.to_row())
@@ -316,7 +317,9 @@ def run_benchmark(
             if entrant.alone:
                 await ask_all(entrant, log)
 
-    with held(run), run.log() as log, AppendLog(run.folder / _TURNS) as turns_log:
+    hosted = any(kind_of(each.policy.model) == "hosted" for each in entrants)
+    kept = AppendLog(run.folder / _TURNS) if hosted else nullcontext()
+    with held(run), run.log() as log, kept as turns_log:
         turns = stored_turns(run)
         done = on_disk(run, questions)
         for scored in done.values():

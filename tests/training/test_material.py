@@ -7,9 +7,9 @@ import pytest
 
 from art_e.errors import UserError
 from data_pipeline.cli import read_sources
+from data_pipeline.ingest import build
 from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
-from training import material as module
 from training.material import load_material, planted_in
 from training.recipe import Data
 from training.rollout import Material
@@ -71,7 +71,7 @@ def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch)
     def ingest(*_: object) -> None:
         raise AssertionError("made again")
 
-    monkeypatch.setattr(module, "ingest", ingest)
+    monkeypatch.setattr(build, "ingest", ingest)
     assert load_material(data, "train").questions == first.questions
     # Another world is another file.
     assert data.worlds is not None
