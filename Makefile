@@ -33,7 +33,7 @@ bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
 
 fire: $(VENV)/dev.installed
-	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m fire
+	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m fire -o faulthandler_timeout=7200
 
 # A tool, in an environment of its own: its packages are none of ours.
 audit: $(VENV)/audit.installed

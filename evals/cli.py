@@ -284,9 +284,9 @@ def run(
         }
         started = benchmark.find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(benchmark.on_disk(started, asked).values())
+        turns = {} if started is None else benchmark.stored_turns(started)
 
         def entrant(name: str) -> benchmark.Entrant:
-            turns = {} if started is None else benchmark.stored_turns(started)
             # What was cut short has cost something, too.
             said = (each for key, steps in turns.items() if key.model == name for each in steps)
             spent = sum(each.cost_usd or 0.0 for each in said)

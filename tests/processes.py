@@ -1,5 +1,6 @@
 """`art-e` as processes: killed ones, on a terminal, `art-e serve`, and a stand-in for vLLM."""
 
+import functools
 import itertools
 import os
 import re
@@ -11,8 +12,9 @@ import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.builders import sent
 from tests.provider import Reply, Request, cut
@@ -57,6 +59,33 @@ class Killing:
         ended = 130 if self._signal == signal.SIGINT else -signal.SIGKILL
         assert self._process.returncode == ended, stderr
         return stderr
+
+
+class Moment(NamedTuple):
+    """The call number `nth`, from 1, of the function `name` of `place`, before its work."""
+
+    place: str
+    name: str
+    nth: int
+
+
+def die_at(moment: Moment) -> None:
+    """Have this process kill itself then."""
+    module, _, owner = moment.place.partition(":")
+    place: Any = import_module(module)
+    place = getattr(place, owner) if owner else place
+    function: Callable[..., Any] = getattr(place, moment.name)
+    calls = 0
+
+    @functools.wraps(function)
+    def dying(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == moment.nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+
+    setattr(place, moment.name, dying)
 
 
 def on_terminal(

@@ -92,7 +92,7 @@ def policy_of(
     def retried(number: int, most: int) -> None:
         say(f"{model}: trying again, {number} of {most}")
 
-    options = model_options(None, None, max_cost, "auto", 1, None, retried, on_answer)
+    options = model_options(None, None, max_cost, "auto", 1, on_retry=retried, on_answer=on_answer)
     return ready_policy(Model(model), options)
 
 

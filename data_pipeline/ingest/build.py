@@ -124,7 +124,7 @@ def ingest(
 def made_up_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
     """The inbox file of made-up mail that `key` describes, made unless it is there."""
     # A file of an earlier schema can't be opened any more.
-    path = home() / "worlds" / f"{digest(json.dumps([SCHEMA_VERSION, key]))}.duckdb"
+    path = home() / "worlds" / f"{digest(f'{SCHEMA_VERSION}/{key}')}.duckdb"
     path.parent.mkdir(parents=True, exist_ok=True)
     # One of several runs makes the file, and the others wait.
     with locked(path.with_name(f"{path.name}.making")):

@@ -156,9 +156,9 @@ def killed_copy(whole: Run, name: str, episodes: int) -> Run:
     killed = whole.folder.with_name(name)
     shutil.copytree(whole.folder, killed)
     (killed / "COMPLETE").unlink()
-    for name, kept in (("trajectories.jsonl", episodes), ("turns.jsonl", TURNS * episodes)):
-        lines = (killed / name).read_bytes().splitlines(keepends=True)[:kept]
-        (killed / name).write_bytes(b"".join(lines))
+    for file, kept in (("trajectories.jsonl", episodes), ("turns.jsonl", TURNS * episodes)):
+        lines = (killed / file).read_bytes().splitlines(keepends=True)[:kept]
+        (killed / file).write_bytes(b"".join(lines))
     return Run(killed)
 
 

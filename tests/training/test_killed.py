@@ -4,21 +4,18 @@ Each run is a process of its own. It kills itself when a function is called for 
 which no handler and no `finally` survives; `--resume` then goes on in a process without that.
 """
 
-import functools
 import json
-import os
 import signal
-from collections.abc import Callable
-from importlib import import_module
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from art_e.runs import Run
 from tests.builders import tries
+from tests.processes import Moment, die_at
 from tests.training import tiny
 from tests.training.launched import art_e, preloaded
 from training.run import newest_checkpoint
@@ -43,37 +40,11 @@ CHANGES = (
 START = ("sft.stages=[{steps=60, batch=8}]", "sft.validate_every=60")
 
 
-class Moment(NamedTuple):
-    """The call number `nth`, from 1, of the function `name` of `place`, before its work."""
-
-    place: str
-    name: str
-    nth: int
-
-
 def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
     """One `art-e`, in a process of its own."""
     if moment is not None:
-        _die_at(moment)
+        die_at(moment)
     art_e(arguments, environment)
-
-
-def _die_at(moment: Moment) -> None:
-    module, _, owner = moment.place.partition(":")
-    place: Any = import_module(module)
-    place = getattr(place, owner) if owner else place
-    function: Callable[..., Any] = getattr(place, moment.name)
-    calls = 0
-
-    @functools.wraps(function)
-    def dying(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == moment.nth:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **options)
-
-    setattr(place, moment.name, dying)
 
 
 class Trainings:
