@@ -441,7 +441,8 @@ class Estimator(NamedTuple):
             mean, most = parts.get(stage.part, whole)
             tokens += stage.steps * stage.batch * mean / sft.steps
             seconds += stage.steps * self.training_seconds(stage.batch, mean) / sft.steps
-            largest = max(largest, (stage.batch * min(most, limit), stage.batch))
+            together = stage.batch // sft.parts
+            largest = max(largest, (together * min(most, limit), together))
         at_once = min((grpo and grpo.generate_batch) or BATCH, self.recipe.judging.questions)
         generating, room = self.generating_memory(at_once, limit)
         held_out = held_out_episodes(self.recipe, sft) * self.generating_seconds(

@@ -6,15 +6,21 @@ review?"), or from a remark or short mail, the answer to "What did Ann say about
 
     made = questions_of(file, inboxes, per_inbox=..., without=[...], seed=...)
 
+Many ask in other words than the mail's (`wordings.toml`), as people do: where all words of a
+question stand in its mail, a model learns to look for them, and for nothing else.
+
 Each is kept only if a search for its words finds the mail, and no other mail that was found answers
 it otherwise. An unanswerable question is one about a mail that another inbox of the split holds,
 where nothing that a search finds has the answer.
 """
 
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -118,12 +124,19 @@ _POLITE = re.compile(
 
 
 class Made(NamedTuple):
-    """A question of a mail; `kind` says what made it, and `sentence` is what answers it there."""
+    """A question in the words of its mail: `kind` says what made it, `sentence` is what answers it
+    there, and `reworded` asks the same in other words."""
 
     kind: str
     question: str
     answer: str
     sentence: str = ""
+    reworded: str = ""
+
+    @property
+    def asked(self) -> str:
+        """The question as it is asked."""
+        return self.reworded or self.question
 
 
 # ---- The questions of one mail.
@@ -217,8 +230,24 @@ def _of_a_short_mail(
 
 
 def _what_was_said(sender: str, reader: str | None, topic: str, rng: Random) -> str:
-    said = f"tell {reader}" if sender == "I" and reader else rng.choice(("say", "write"))
-    return f"What did {sender} {said} about {topic}?"
+    if sender == "I" and reader:
+        asked = rng.choice(
+            ("What did I tell {0}", "What did I write to {0}", "What did I say to {0}")
+        )
+        return f"{asked.format(reader)} about {topic}?"
+    whose = "my" if sender == "I" else f"{sender}'s"
+    return rng.choice(_SAID).format(sender=sender, whose=whose, topic=topic)
+
+
+_SAID = (
+    *["What did {sender} say about {topic}?"] * 4,
+    *["What did {sender} write about {topic}?"] * 2,
+    "What was {whose} comment on {topic}?",
+    "What was {whose} opinion of {topic}?",
+    "What information did {sender} give about {topic}?",
+    "What did {sender} mention about {topic}?",
+    "What is {whose} position on {topic}?",
+)
 
 
 def _of_a_signature(body: str, sender: str) -> Iterator[Made]:
@@ -336,6 +365,32 @@ def _from_outside(text: str, sender: str) -> str | None:
     return re.sub(r"\bme\b", whom, text)
 
 
+# ---- In other words.
+
+_REWORDED = 0.7  # of the questions, as far as there are other words for theirs
+
+
+def _reworded(made: Made, rng: Random) -> Made:
+    """The question with some of its words replaced by others."""
+    question = made.question
+    if rng.random() < _REWORDED:
+        for pattern, others in _wordings():
+            if rng.random() < 0.6:
+                question = pattern.sub(rng.choice(others), question, count=1)
+    return made._replace(reworded=question)
+
+
+@cache
+def _wordings() -> list[tuple[re.Pattern[str], list[str]]]:
+    content = resources.files(__package__).joinpath("wordings.toml").read_text("utf-8")
+    tables: dict[str, dict[str, list[str]]] = tomllib.loads(content)
+    return [
+        (re.compile(rf"\b{re.escape(phrase)}\b"), others)
+        for table in tables.values()
+        for phrase, others in table.items()
+    ]
+
+
 # ---- The questions of inboxes.
 
 # How many of each kind there are among those of an inbox, as far as its mail gives them.
@@ -443,9 +498,11 @@ def _of_an_inbox(
                 break
             if len(answers[each.made.question]) > 1 or each.made.question in chosen:
                 continue
-            placed = _only(inbox, each) if mails[each.message_id] < 2 else None
+            if mails[each.message_id] == 2:
+                continue
+            placed = _only(inbox, each._replace(made=_reworded(each.made, rng)))
             if placed is not None and placed.message_id in allowed:
-                chosen[each.made.question] = placed
+                chosen[placed.made.asked] = placed
                 mails[placed.message_id] += 1
     hard = [each for each in chosen.values() if not each.is_easy]
     easy = [each for each in chosen.values() if each.is_easy]
@@ -456,7 +513,7 @@ def _only(inbox: Inbox, placed: _Placed) -> _Placed | None:
     """The question with the first mail found that answers it; None if another answers otherwise, or
     its own is not found."""
     made, gold = placed.made, None
-    found = _found(inbox, made.question)
+    found = _found(inbox, made.asked)
     if placed.message_id not in [each.message_id for each in found]:
         return None
     for email in found:
@@ -465,7 +522,7 @@ def _only(inbox: Inbox, placed: _Placed) -> _Placed | None:
         elif _may_answer(email, made):
             return None
     assert gold is not None
-    best = best_sentences(made.question, ReadMail.alone(gold), MAX_SENTENCE_CHARS).split("\n")[0]
+    best = best_sentences(made.asked, ReadMail.alone(gold), MAX_SENTENCE_CHARS).split("\n")[0]
     at_once = gold is found[0] and best in _evidence(made)
     return _Placed(made, gold.message_id, at_once or made.kind in _IN_HEADERS)
 
@@ -492,13 +549,21 @@ def _may_answer(email: Email, made: Made) -> bool:
 
 def _lacks(inbox: Inbox, made: Made) -> bool:
     """Whether nothing that the inbox has on the question answers it."""
-    found = _found(inbox, made.question)
+    found = _found(inbox, made.asked)
     return bool(found) and not any(_holds(each, made) or _may_answer(each, made) for each in found)
 
 
 def _found(inbox: Inbox, question: str) -> list[Email]:
     hits = inbox.search(informative_words(question), max_results=_HITS)
-    return [each for each in inbox.read_many([hit.message_id for hit in hits]) if each is not None]
+    return [_mail(inbox, hit.message_id) for hit in hits]
+
+
+@lru_cache(maxsize=10_000)
+def _mail(inbox: Inbox, message_id: str) -> Email:
+    """The mail: many are found again and again."""
+    (email,) = inbox.read_many([message_id])
+    assert email is not None
+    return email
 
 
 def _telling(question: str) -> set[str]:
@@ -525,8 +590,8 @@ def _row(address: str, split: Split, made: Made, message_id: str | None) -> Ques
     if message_id and made.kind not in _IN_HEADERS:
         provenance["sentence"] = _evidence(made)
     return Question(
-        id=f"headers-{digest(f'{address} {kind} {made.question}')[:12]}",
-        question=made.question,
+        id=f"headers-{digest(f'{address} {kind} {made.asked}')[:12]}",
+        question=made.asked,
         inbox_address=address,
         answer=made.answer if message_id else None,
         message_ids=(message_id,) if message_id else (),

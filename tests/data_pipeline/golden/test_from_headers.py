@@ -1,5 +1,6 @@
 """Questions made of real mail without a model: each has one answer, and it stands in the mail."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -8,7 +9,7 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Mailbox
-from art_e.inbox.tokenizer import words
+from art_e.inbox.tokenizer import stems, words
 from art_e.models.fit import ReadMail, best_sentences, informative_words
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.from_headers import Made, People, made_of, questions_of
@@ -78,20 +79,17 @@ def test_headers_signatures_and_short_mails() -> None:
         each.kind: each
         for each in made("The crane in the harbor is back in service.", "Crane repair", ANN)
     }
-    assert mine["said"].question == "What did I tell Bob Berg about Crane repair?"
+    assert mine["said"].question.endswith("Bob Berg about Crane repair?")
     assert mine["recipients"].answer == "Bob Berg" and "sender" not in mine
 
 
 def test_a_remark_answers_what_was_said_about_its_subject() -> None:
     remark = "We can not sign the collateral annex before their board has met in Calgary."
     [told] = made(remark, sender=ANN)
-    assert told.question == "What did I tell Bob Berg about the collateral annex?"
+    assert re.match(r"What did I .* Bob Berg about the collateral annex\?$", told.question)
     assert told.answer == remark
     [said] = made(remark)
-    assert said.question in (
-        "What did Bob Berg say about the collateral annex?",
-        "What did Bob Berg write about the collateral annex?",
-    )
+    assert re.match(r"What .*\bBob Berg\b.* the collateral annex\?$", said.question)
     polite = "Please let me know whether the collateral annex is in good order now."
     assert made(polite) == set()
 
@@ -118,10 +116,10 @@ def asked(file: InboxFile, *, without: tuple[str, ...] = ()) -> list[Question]:
 
 def test_a_question_with_two_answers_is_dropped(tmp_path: Path) -> None:
     one = "The budget review is scheduled for Monday, April 16."
-    [question] = [each for each in asked(inbox_of(tmp_path, one)) if "budget" in each.question]
+    [question] = asked(inbox_of(tmp_path, one))
     assert (question.answer, question.message_ids) == ("Monday, April 16", ("<0@x>",))
     other = "We moved things: the budget review, once scheduled for May 2, is cancelled."
-    assert not any("budget" in each.question for each in asked(inbox_of(tmp_path, one, other)))
+    assert asked(inbox_of(tmp_path, one, other)) == []
 
 
 def test_nothing_is_asked_about_the_mail_of_closed_inboxes(tmp_path: Path) -> None:
@@ -201,7 +199,17 @@ def test_real_mail(real_inbox: RealInbox) -> None:
             "susan.mara@enron.com": "train",
             "greg.whalley@enron.com": "test",
         }
-        made = questions_of(file, inboxes, 150, ("vince.kaminski@enron.com",), 0)
+        made = questions_of(file, inboxes, 200, ("vince.kaminski@enron.com",), 0)
         check(file, made)
+        other_words = [
+            each for each in made if each.answerable and not _all_words_in_mail(file, each)
+        ]
     kinds = Counter(str(each.provenance["made"]) for each in made if each.answerable)
-    assert len(made) > 150 and len(kinds) > 6
+    assert len(made) > 150 and len(kinds) > 6 and len(other_words) > len(made) / 4
+
+
+def _all_words_in_mail(file: InboxFile, question: Question) -> bool:
+    mail = file.open_inbox(question.inbox_address).read(question.message_ids[0])
+    assert mail is not None
+    shown = f"{mail.subject} {mail.body} {mail.sender} {mail.to} {mail.cc}"
+    return set(stems(informative_words(question.question))) <= set(stems(words(shown)))
