@@ -333,9 +333,10 @@ def answer_question(
     answered = Answered(question.question, trajectory, sources, run.trajectories)
     if answered.kind == "answer" or trajectory.error is not None:
         return answered
-    # The question alone: what was said before would find the passages of then.
+    # The question alone first: what was said before finds the passages of then.
     bare = dataclasses.replace(question, question=run.config["question"])
-    return answered._replace(passages=best_passages(opened, bare))
+    passages = best_passages(opened, bare) or best_passages(opened, question)
+    return answered._replace(passages=passages)
 
 
 def _in_words(call: AnsweredCall) -> str:

@@ -298,7 +298,9 @@ def test_a_follow_up_knows_what_was_said(
         provider.stand_in_for_openai(monkeypatch, KEY)
         assert json_of(art_e(*asking(db), "--json"))["answer"] == "March 31, 2002"
         second = json_of(art_e("ask", "-c", "Who said so?", "--json"))
-        art_e("ask", "--continue", "When?")
+        # The words of "When?" find nothing: the passages are those of what was said before.
+        nothing = json_of(art_e("ask", "--continue", "When?", "--json"))
+        assert LEASE_ID in [each["message_id"] for each in nothing["passages"]]
         sent = [request.body["messages"][1]["content"] for request in provider.requests]
     assert (second["question"], second["answer"]) == ("Who said so?", "Bob")
     assert (second["inbox_address"], second["as_of"]) == (ANN, "2001-02-28")
