@@ -98,7 +98,12 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     by_id = {each.id: each for each in questions}
     ran = read_trajectories(run.trajectories)
     scored = (Scored(by_id[each.question_id], each) for each in ran)
-    return {_key(each.trajectory): each for each in scored if each.asked}
+    return {_key(each.trajectory): _without_messages(each) for each in scored if each.asked}
+
+
+def _without_messages(scored: Scored) -> Scored:
+    """What the figures need: messages are most of an episode, and a run may have many thousands."""
+    return replace(scored, trajectory=replace(scored.trajectory, messages=[], question=None))
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
@@ -306,7 +311,7 @@ def run_benchmark(
                         # Calls under way may cost less than the budget reserved for them.
                         waiting.appendleft((question, repeat))
                     return
-                done[_key(scored.trajectory)] = scored
+                done[_key(scored.trajectory)] = _without_messages(scored)
                 on_scored(scored)
 
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))

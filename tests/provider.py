@@ -176,12 +176,15 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost.
+    provider ends, so that no assertion is lost. Without `records` it remembers no exchange.
     """
 
-    def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
+    def __init__(
+        self, replies: Sequence[Reply] | Rule, *, key: str | None = None, records: bool = True
+    ) -> None:
         self._replies = replies if callable(replies) else list(replies)
         self._key = key
+        self._records = records
         self._lock = threading.Lock()
         self._exchanges: list[Exchange] = []
         self._errors: list[Exception] = []
@@ -238,7 +241,8 @@ class Provider:
             except Exception as error:  # noqa: BLE001 - raised again at the end
                 self._errors.append(error)
                 reply = refuses(400, f"the rule failed: {error!r}")
-            self._exchanges.append(Exchange(request, reply))
+            if self._records:
+                self._exchanges.append(Exchange(request, reply))
         return streamed(reply) if request.body.get("stream") else reply
 
     def _choose(self, request: Request) -> Reply:

@@ -187,11 +187,11 @@ class Slice:
 
     @property
     def owned(self) -> str:
-        """In SQL: whether the mail was imported as the person's own."""
-        return (
-            f"email_id IN (SELECT email_id FROM {self._from_parties}"
-            f" WHERE address_id IN ({self._own}) AND role = 'owner')"
-        )
+        """In SQL: whether the mail was imported as the person's own, and as nobody else's: a mail
+        has the labels of all its owners, and who gave which is not kept."""
+        owners = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner' AND address_id"
+        own = f"({self._own})"
+        return f"email_id IN ({owners} IN {own}) AND email_id NOT IN ({owners} NOT IN {own})"
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
         """The mails of each id: first its own, then those that it is a copy of."""

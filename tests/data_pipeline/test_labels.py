@@ -96,6 +96,23 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
     assert json_of(again)["junk"] == 1
 
 
+def test_no_owner_sees_what_another_owner_of_the_file_calls_a_mail(
+    art_e: Run, tmp_path: Path
+) -> None:
+    mine, theirs = mail(1, "Inbox,Divorce", REAL), mail(1, "Inbox,Boring", REAL)
+    alone = mail(2, "Inbox,Garden", "The garden is green.")
+    (tmp_path / "theirs").mkdir()
+    art_e("ingest", write_mbox(tmp_path, [mine, alone]), "--owner", ME)
+    assert "Divorce" in art_e("read", "1@x.example").stdout
+    second = write_mbox(tmp_path / "theirs", [theirs])
+    art_e("ingest", second, "--append", "--owner", "landlord@x.example")
+    for address in (ME, "landlord@x.example"):
+        shown = art_e("read", "1@x.example", "--inbox", address).stdout
+        assert REAL in shown and "Divorce" not in shown and "Boring" not in shown
+        assert json_of(art_e("search", "label:divorce", "--inbox", address, "--json")) == []
+    assert "Garden" in art_e("read", "2@x.example", "--inbox", ME).stdout
+
+
 @pytest.mark.parametrize(
     ("headers", "labels"),
     [
