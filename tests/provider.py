@@ -296,7 +296,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.provider.closed(self.connection)
 
     def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        length = int(self.headers["Content-Length"] or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # a client was killed while it sent the request
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = self.server.provider.reply_to(self.command, self.path, headers, body)
         if reply.cut_after is not None and reply.cut_after < 0:

@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import datasets
@@ -26,6 +27,11 @@ def question(number: int, split: Split | None) -> Question:
         {"model": "m", "nested": {"a": [1, None]}, "umlaut": "ä"},
     )  # fmt: skip
     return with_checks(base, [Check("ids", "filter", None, "not sure", "rule")])
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path_factory.mktemp("home")))
 
 
 def golden_set(*splits: Split | None) -> GoldenSet:
@@ -76,6 +82,22 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
 )
+
+
+def test_of_several_exports_to_one_place_the_first_is_whole(tmp_path: Path) -> None:
+    golden = golden_set(*SPLITS_OF_ROWS)
+
+    def once(_: int) -> bool:
+        try:
+            export(golden, tmp_path / "out")
+        except UserError as error:
+            assert "exists already" in str(error)
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(once, range(8))) == 1
+    assert len(load_questions(str(tmp_path / "out"))) == len(golden.questions)
 
 
 def test_hostile_words_are_only_words_on_the_card() -> None:
