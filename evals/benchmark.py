@@ -103,7 +103,8 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
 
 def _without_messages(scored: Scored) -> Scored:
     """What the figures need: messages are most of an episode, and a run may have many thousands."""
-    return replace(scored, trajectory=replace(scored.trajectory, messages=[], question=None))
+    bare = replace(scored.trajectory, messages=[], events=[], handles={}, question=None)
+    return replace(scored, trajectory=bare)
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
@@ -124,7 +125,7 @@ class Paid:
         self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
     ) -> None:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
-        self._turns = turns.setdefault(key, [])
+        self._turns = turns.pop(key, [])
         self._repeated = 0
 
     @property

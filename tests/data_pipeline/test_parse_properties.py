@@ -7,6 +7,8 @@ import datetime as dt
 import itertools
 import random
 import re
+import resource
+import time
 from email.utils import format_datetime, parsedate_to_datetime
 
 import pytest
@@ -151,6 +153,9 @@ def test_any_bytes_at_the_start_in_a_header_and_in_a_body(head: bytes, data: lis
     check(head + b"".join(data))
 
 
+MOST_CPU_S, MOST_KB = 2.0, 100_000
+
+
 @pytest.mark.fire
 @settings(max_examples=tries(400, 100_000), deadline=None)
 @given(st.sampled_from([PLAIN, WELL_FORMED]), st.integers(0, 2**32), st.integers(0, 12))
@@ -169,7 +174,11 @@ def test_a_mutated_message(message: bytes, seed: int, changes: int) -> None:
                 data[at:at] = data[chosen.randrange(len(data)) :][:40]
             case _:
                 data[at:at] = chosen.choice(SPLINTERS)
+    cpu, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     check(bytes(data))
+    # A thousand times what such a mail takes.
+    assert time.process_time() - cpu < MOST_CPU_S
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_KB
 
 
 @pytest.mark.parametrize(

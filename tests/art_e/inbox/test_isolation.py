@@ -323,7 +323,7 @@ def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(80, 10_000), deadline=None)
+@settings(max_examples=tries(80, 3_000), deadline=None)
 @given(data=st.data())
 def test_what_a_search_says_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -348,7 +348,7 @@ QUERIES = (
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(40, 5_000), deadline=None)
+@settings(max_examples=tries(40, 1_500), deadline=None)
 @given(data=st.data())
 def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(
     twins: Twins, desks: tuple[Desk, Desk], data: st.DataObject
