@@ -231,10 +231,7 @@ def _of_a_short_mail(
 
 def _what_was_said(sender: str, reader: str | None, topic: str, rng: Random) -> str:
     if sender == "I" and reader:
-        asked = rng.choice(
-            ("What did I tell {0}", "What did I write to {0}", "What did I say to {0}")
-        )
-        return f"{asked.format(reader)} about {topic}?"
+        return f"What did I {rng.choice(('tell', 'write to', 'say to'))} {reader} about {topic}?"
     whose = "my" if sender == "I" else f"{sender}'s"
     return rng.choice(_SAID).format(sender=sender, whose=whose, topic=topic)
 
@@ -368,6 +365,7 @@ def _from_outside(text: str, sender: str) -> str | None:
 # ---- In other words.
 
 _REWORDED = 0.7  # of the questions, as far as there are other words for theirs
+_REPLACED = 0.6  # of the words of such a question
 
 
 def _reworded(made: Made, rng: Random) -> Made:
@@ -375,7 +373,7 @@ def _reworded(made: Made, rng: Random) -> Made:
     question = made.question
     if rng.random() < _REWORDED:
         for pattern, others in _wordings():
-            if rng.random() < 0.6:
+            if rng.random() < _REPLACED:
                 question = pattern.sub(rng.choice(others), question, count=1)
     return made._replace(reworded=question)
 
@@ -488,6 +486,7 @@ def _of_an_inbox(
             by_kind[made.kind].append(_Placed(made, email.message_id))
             answers[made.question].add("".join(words(made.answer)))
     chosen: dict[str, _Placed] = {}
+    asked: set[str] = set()
     mails: Counter[str] = Counter()
     for kind, share in _SHARES.items():
         wanted = min(most, len(chosen) + round(share * most))
@@ -498,11 +497,13 @@ def _of_an_inbox(
                 break
             if len(answers[each.made.question]) > 1 or each.made.question in chosen:
                 continue
-            if mails[each.message_id] == 2:
+            made = _reworded(each.made, rng)
+            if mails[each.message_id] == 2 or made.asked in asked:
                 continue
-            placed = _only(inbox, each._replace(made=_reworded(each.made, rng)))
+            placed = _only(inbox, each._replace(made=made))
             if placed is not None and placed.message_id in allowed:
-                chosen[placed.made.asked] = placed
+                chosen[made.question] = placed
+                asked.add(made.asked)
                 mails[placed.message_id] += 1
     hard = [each for each in chosen.values() if not each.is_easy]
     easy = [each for each in chosen.values() if each.is_easy]
