@@ -5,6 +5,7 @@ import email
 import email.policy
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -372,11 +373,14 @@ def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(
     marked = [data.draw(word)]
     shown: list[Any] = []
     for desk in desks:
-        shown.append(desk.search(twins.address, query))
-        try:
-            shown.append(desk.mail(twins.address, name, whole=True, words=marked))
-        except UserError as error:
-            shown.append(str(error))
+        for ask in (
+            partial(desk.search, twins.address, query),
+            partial(desk.mail, twins.address, name, whole=True, words=marked),
+        ):
+            try:
+                shown.append(ask())
+            except UserError as error:
+                shown.append(str(error))
     assert shown[:2] == shown[2:]
 
 
