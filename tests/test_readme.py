@@ -224,7 +224,8 @@ def test_the_readme_can_be_read_to_its_end() -> None:
 
 
 def test_the_table_of_rewards_agrees_with_the_code() -> None:
-    table = {row[0]: tuple(map(float, row[2:])) for row in rows(ROOT / "docs" / "training.md", "## The reward")}
+    page = ROOT / "docs" / "training.md"
+    table = {row[0]: tuple(map(float, row[2:])) for row in rows(page, "## The reward")}
     fields = RewardWeights.model_fields.items()
     weights = [name for name, field in fields if field.annotation is float]
     assert list(table) == weights and tuple(weights[: len(OUTCOMES)]) == OUTCOMES
