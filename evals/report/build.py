@@ -12,6 +12,7 @@ import datetime as dt
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
@@ -24,6 +25,7 @@ from markupsafe import Markup
 
 from art_e import __version__
 from art_e.errors import UserError
+from art_e.publish import public_name
 from art_e.runs import Run
 from art_e.storage import write_whole
 from evals.hacking import detect
@@ -103,6 +105,7 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
     charts: dict[str, Sequence[Chart]] = {
+        "first": tables.first_charts(entries),
         "charts": tables.comparison_charts(entries),
         "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
@@ -146,6 +149,7 @@ def _page(
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
         scripts=[Markup(each) for each in scripts],
         runs=[_run_facts(run, names[run], of_run) for run, of_run in by_run.items()],
+        sentence=tables.in_a_sentence(entries),
         headline=tables.headline(entries),
         details=tables.details(entries),
         cost_sources=tables.cost_sources(entries),
@@ -178,6 +182,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     config, scored = run.config, [episode for each in entries for episode in each.episodes]
     split = f", split {config['split']}" if config.get("split") else ""
     questions = len({each.question.id for each in scored})
+    asked = config.get("questions", "the run")
     judges = dict.fromkeys(judge for each in entries for judge in each.judges)
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
     not_asked = (
@@ -188,18 +193,23 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "id": name,
         "complete": run.complete,
-        "command": config.get("command"),
+        "command": _without_folders(config.get("command")),
         "facts": {
             "Models": ", ".join(each.model for each in entries),
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in scored)),
             "Started": str(config.get("started_at", NONE)),
-            "Questions": f"{questions:,} of {config.get('questions', 'the run')}{split}",
+            "Questions": f"{questions:,} of {public_name(str(asked))}{split}",
             "Episodes": f"{len(scored):,}",
             "Judge": ", ".join(judges) or NONE,
             "Not asked": "; ".join(not_asked) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }
+
+
+def _without_folders(command: str | None) -> str | None:
+    """The command without the folders of the machine that it ran on."""
+    return command and re.sub(r"(?<![\w.~/-])~?/(?:[^\s/'\"]+/)*([^\s/'\"]+)", r"\1", command)
 
 
 def _file(name: str) -> str:

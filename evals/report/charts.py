@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
@@ -34,12 +34,13 @@ Scale = Literal["share", "usd", "seconds", "number"]
 
 # Points, which are CSS pixels in the page.
 WIDTH, _EDGE = 400, 16
-_TEXT_WIDTH = 160  # the column of figures on the right of bars
+_TEXT_WIDTH = 160  # the column of figures on the right of dots
 _BAR, _LABEL, _GAP, _HEAD = 15, 17, 9, 6
-_CURVE_HEIGHT, _BASELINE_WIDTH = 200, 142
+_CURVE_HEIGHT, _BASELINE_WIDTH, _SCATTER_HEIGHT = 200, 142, 240
+_LINE = 0.06  # the height of a line of text there, as a part of it
 _FONT, _SMALL, _CHAR, _LEGEND_LINE = 11.5, 10.5, 6.4, 18
 # A longer name is cut in the middle, so that it fits its place.
-_LABEL_CHARS, _NAME_CHARS, _BASELINE_CHARS = 52, 40, 23
+_LABEL_CHARS, _NAME_CHARS, _BASELINE_CHARS, _POINT_CHARS = 52, 40, 23, 30
 # Curves of more steps have no dots; behind more curves no single steps are drawn.
 _FEW_STEPS, _FEW_CURVES = 30, 3
 
@@ -50,12 +51,12 @@ def cut(label: str, chars: int = _LABEL_CHARS) -> str:
     return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
 
 
-# ---- Charts as data: bars with intervals, and curves over training steps.
+# ---- Charts as data: dots with intervals, and curves over training steps.
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One bar: its value, its interval if any, and the text written beside it."""
+    """One dot: its value, its interval if any, and the text written beside it."""
 
     value: float | None
     text: str
@@ -64,8 +65,8 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A label with a bar for each of the chart's series, or for its first ones."""
+class DotRow:
+    """A label with a dot for each of the chart's series, or for its first ones."""
 
     label: str
     marks: tuple[Mark, ...]
@@ -87,18 +88,18 @@ class Chart(ABC):
 
 
 @dataclass(frozen=True)
-class BarChart(Chart):
-    """Horizontal bars, of money and time on a logarithmic scale."""
+class DotChart(Chart):
+    """A dot plot, of money and time on a logarithmic scale; what is published is hollow."""
 
-    bars: tuple[Bar, ...]
+    rows: tuple[DotRow, ...]
     series: tuple[str, ...] = ()
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
         from matplotlib.transforms import blended_transform_factory
 
-        marks = sum(len(bar.marks) for bar in self.bars)
-        plot = len(self.bars) * (_LABEL + _GAP) + marks * _BAR
+        marks = sum(len(row.marks) for row in self.rows)
+        plot = len(self.rows) * (_LABEL + _GAP) + marks * _BAR
         names = self.series if len(self.series) > 1 else ()
         figure, axes = _open(self, plot, names, titled, left=_EDGE, right=_TEXT_WIDTH, below=24)
         across = blended_transform_factory(figure.dpi_scale_trans, axes.transData)
@@ -106,13 +107,13 @@ class BarChart(Chart):
         axes.set_yticks([])
         self._scale_x(axes)
         at = 0.0
-        for bar in self.bars:
-            label = cut(bar.label) + (" (published)" if bar.published else "")
-            ink = MUTED if bar.published else INK
+        for row in self.rows:
+            label = cut(row.label) + (" (published)" if row.published else "")
+            ink = MUTED if row.published else INK
             _write(axes, _EDGE / 72, at + _LABEL - 5, label, ink, _FONT, transform=across)
             at += _LABEL
-            for mark, colour in zip(bar.marks, SERIES, strict=False):
-                self._draw_mark(axes, across, mark, colour, bar.published, at + _BAR / 2)
+            for mark, colour in zip(row.marks, SERIES, strict=False):
+                self._draw_mark(axes, across, mark, colour, row.published, at + _BAR / 2)
                 at += _BAR
             at += _GAP
         return figure
@@ -120,21 +121,17 @@ class BarChart(Chart):
     def _draw_mark(
         self, axes: "Axes", across: "Transform", mark: Mark, colour: str, published: bool, at: float
     ) -> None:
-        left = axes.get_xlim()[0]
-        look: dict[str, Any] = {"facecolor": colour, "edgecolor": "none"}
-        if published:
-            look = {"facecolor": "none", "edgecolor": colour, "hatch": "//////", "linewidth": 0.8}
-        if mark.value is not None and mark.value > left:
-            axes.barh(at, mark.value - left, left=left, height=_BAR - 5, **look)
         if mark.low is not None and mark.high is not None:
             ends: dict[str, Any] = {"marker": "|", "markersize": 6, "markeredgewidth": 1.1}
-            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1, **ends)
+            axes.plot([mark.low, mark.high], [at, at], color=colour, linewidth=1.1, **ends)
+        if mark.value is not None and mark.value >= axes.get_xlim()[0]:
+            axes.plot([mark.value], [at], **_dot(colour, hollow=published))
         ink = MUTED if published else INK
         right = {"transform": across, "ha": "right", "va": "center"}
         _write(axes, (WIDTH - 2) / 72, at, mark.text, ink, _SMALL, **right)
 
     def _scale_x(self, axes: "Axes") -> None:
-        marks = [mark for bar in self.bars for mark in bar.marks]
+        marks = [mark for row in self.rows for mark in row.marks]
         tops = [top for mark in marks for top in (mark.value, mark.high) if top is not None]
         if self.scale == "share":
             axes.set_xlim(0, 1)
@@ -210,6 +207,69 @@ class CurveChart(Chart):
             at = max(value, taken)
             taken = at + (high - low) * 14 / _CURVE_HEIGHT
             _write(axes, 1.02, at, cut(label, _BASELINE_CHARS), MUTED, _SMALL, **how)
+
+
+class Point(NamedTuple):
+    """A model in a `ScatterChart`: its cost in US dollars, and its accuracy with an interval."""
+
+    label: str
+    usd: float
+    accuracy: Mark
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class ScatterChart(Chart):
+    """Accuracy against cost, which is on a logarithmic scale with a place of its own for nothing;
+    what is published is hollow."""
+
+    points: tuple[Point, ...]
+
+    def draw(self, *, titled: bool) -> "Figure":
+        """The chart as a figure, with its title and note if `titled`."""
+        figure, axes = _open(self, _SCATTER_HEIGHT, (), titled, left=44, right=_EDGE, below=40)
+        paid = [each.usd for each in self.points if each.usd] or [1.0]
+        lowest, highest = math.floor(math.log10(min(paid))), math.ceil(math.log10(max(paid)))
+        free = 10.0 ** (lowest - 1)
+        axes.set_xscale("log")
+        axes.set_xlim(free / 3, 10.0 ** max(highest, lowest + 1) * 1.5)
+        decades = [10.0**power for power in range(lowest, max(highest, lowest + 1) + 1)]
+        axes.set_xticks([free, *decades], ["$0", *(_tick("usd")(each, 0) for each in decades)])
+        axes.minorticks_off()
+        axes.set_ylim(-0.02, 1.04)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        axes.yaxis.set_major_formatter(_tick("share"))
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_xlabel("cost per 1,000 questions", color=MUTED, size=_SMALL)
+        taken: list[tuple[float, float]] = []
+        for each in sorted(self.points, key=lambda point: -(point.accuracy.value or 0)):
+            at, mark, colour = each.usd or free, each.accuracy, SERIES[0]
+            if mark.value is None:
+                continue
+            if mark.low is not None and mark.high is not None:
+                axes.plot([at, at], [mark.low, mark.high], color=colour, linewidth=1, alpha=0.5)
+            axes.plot([at], [mark.value], **_dot(colour, hollow=each.published))
+            # A label is on the side where there is room, and below those that it would cover.
+            left = math.log10(at) > (lowest - 1 + max(highest, lowest + 1)) / 2
+            y = mark.value
+            while any(abs(y - other) < _LINE and left == side for other, side in taken):
+                y -= _LINE / 4
+            taken.append((y, left))
+            how: dict[str, Any] = {"va": "center", "ha": "right" if left else "left"}
+            ink = MUTED if each.published else INK
+            text = cut(each.label, _POINT_CHARS)
+            _write(axes, at * (0.82 if left else 1.22), y, text, ink, _SMALL, **how)
+        return figure
+
+
+def _dot(colour: str, *, hollow: bool) -> dict[str, Any]:
+    return {
+        "marker": "o",
+        "markersize": 7,
+        "color": colour,
+        "markerfacecolor": "none" if hollow else colour,
+        "markeredgewidth": 1.4,
+    }
 
 
 def _open(

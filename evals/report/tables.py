@@ -1,4 +1,4 @@
-"""The report's tables and bars: models with their figures, kinds of question, where they ended."""
+"""The report's tables and dots: models with their figures, kinds of question, where they ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from evals.metrics import HEADLINE, STEPS
-from evals.report.charts import Bar, BarChart, Chart, CurveChart, Mark, Scale
+from evals.report.charts import (
+    Chart,
+    CurveChart,
+    DotChart,
+    DotRow,
+    Mark,
+    Point,
+    Scale,
+    ScatterChart,
+)
 from evals.report.entries import Entry
 from evals.statistics import Estimate, Sample, bare
 
@@ -280,11 +289,13 @@ def cost_sources(entries: Sequence[Entry]) -> str:
 
 
 def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
-    """The shares of each kind or difficulty (`by` is "by_kind" or "by_difficulty")."""
+    """The shares of each kind or difficulty (`by` is "by_kind" or "by_difficulty"), if there are
+    several."""
     columns = [COLUMNS[name] for name in HEADLINE]
     rows = []
     # All models have the labels in the same order.
-    for label in dict.fromkeys(label for each in entries for label in each.figures[by]):
+    labels = list(dict.fromkeys(label for each in entries for label in each.figures[by]))
+    for label in labels if len(labels) > 1 else ():
         if len(entries) > 1:
             rows.append(Row(label, [], heading=True))
         for each in entries:
@@ -343,7 +354,63 @@ def _cells(columns: Sequence[Column], figures: Mapping[str, Any]) -> list[Cell]:
     return [column.cell(figures) for column in columns]
 
 
-# ---- The same figures as bars.
+# ---- The first thing that a reader sees: a sentence and two pictures.
+
+_HOLLOW = "Hollow: published by ART-E's authors, on other questions."
+_NAMED = 4  # models in the sentence
+
+
+def in_a_sentence(entries: Sequence[Entry]) -> str:
+    """How many answers of each model are right and wrong, and at what cost; the most accurate
+    models first."""
+    best = sorted(entries, key=lambda each: -(each.figures["accuracy"]["value"] or 0))
+    said = []
+    for each in best[:_NAMED]:
+        asked = sum(1 for one in each.scored if one.question.answerable)
+        right = sum(1 for one in each.scored if one.question.answerable and one.correct)
+        wrong = sum(1 for one in each.scored if one.wrong)
+        cost = each.figures["cost_per_1000_usd"]["value"]
+        paid = f"at {usd(bare(cost)).value} per 1,000" if cost else "at no cost"
+        said.append(
+            f"{each.label} answers {right:,} of {asked:,} answerable questions right, and gives"
+            f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
+            f" {paid if cost is not None else 'at unknown cost'}"
+        )
+    more = len(entries) - _NAMED
+    return "; ".join(said) + (f"; {more} more stand below." if more > 0 else ".")
+
+
+def first_charts(entries: Sequence[Entry]) -> list[Chart]:
+    """Accuracy against cost, beside the published models; what each did with its questions."""
+    ours = [
+        Point(each.label, cost, _mark(each.figures["accuracy"], "accuracy"))
+        for each in entries
+        if (cost := each.figures["cost_per_1000_usd"]["value"]) is not None
+    ]
+    theirs = [
+        Point(each.model, each.cost_per_1000_usd, _mark(accuracy(each), "accuracy"), True)
+        for each in PUBLISHED
+        if each.cost_per_1000_usd is not None
+    ]
+    figures = ("accuracy", "hallucination", "abstention")
+    rows = tuple(
+        DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
+        for each in entries
+    )
+    return [
+        ScatterChart(
+            "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "usd",
+            (*ours, *theirs),
+        ),
+        DotChart(
+            "outcomes", "Right, wrong, and I don't know",
+            "Accuracy is over answerable questions, the others over all. 95 % intervals.", "share",
+            rows, ("accuracy", "wrong", "abstained"),
+        ),
+    ]  # fmt: skip
+
+
+# ---- The same figures as dots.
 
 # A chart's name, title, note, scale and figures.
 _BARS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
@@ -373,23 +440,23 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     charts: list[Chart] = []
     for name, title, note, scale, figures in _BARS:
         ours = [
-            Bar(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
+            DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
             for each in entries
         ]
         theirs = [
-            Bar(each.model, (_mark(_published(each)[figures[0]], figures[0]),), published=True)
+            DotRow(each.model, (_mark(_published(each)[figures[0]], figures[0]),), published=True)
             for each in PUBLISHED
             if figures[0] in _published(each)
         ]
         notes = [
             note,
             "Logarithmic; 95 % intervals." if scale in ("usd", "seconds") else "95 % intervals.",
-            "Hatched: published by ART-E's authors, on other questions." if theirs else "",
+            _HOLLOW if theirs else "",
             cost_sources(entries) if name == "cost" else "",
         ]
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         lines = " ".join(filter(None, notes))
-        charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
+        charts.append(DotChart(name, title, lines, scale, (*ours, *theirs), series))
     curves = {
         each.label: pd.Series({100 * one["coverage"]: one["accuracy"] for one in found["curve"]})
         for each in entries

@@ -144,7 +144,7 @@ def test_everything_can_be_read_at_any_width(report: Path, visit: Visitor, width
     page = visit(width=width, dark=width == min(WIDTHS)).open(report)
     assert page.evaluate(OVERFLOWING) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".charts svg").count() == 16
+    assert page.locator(".charts svg").count() == 18
     sizes = page.evaluate(
         "[...document.querySelectorAll('.charts svg text')].map((each) =>"
         " parseFloat(getComputedStyle(each).fontSize) * each.getCTM().a)"

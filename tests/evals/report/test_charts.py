@@ -13,18 +13,27 @@ import pytest
 
 from art_e.errors import UserError
 from evals.report.build import build_report
-from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale, svg, write_png
+from evals.report.charts import (
+    CurveChart,
+    DotChart,
+    DotRow,
+    Mark,
+    Scale,
+    ScatterChart,
+    svg,
+    write_png,
+)
 from evals.report.entries import measure
-from evals.report.tables import comparison_charts
+from evals.report.tables import comparison_charts, first_charts, in_a_sentence
 from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
 
 
-def bars(label: str, scale: Scale = "share") -> BarChart:
-    bar = Bar(label, (Mark(0.5, "50%", 0.25, 0.75),))
-    return BarChart("accuracy", "Accuracy", "Of all.", scale, (bar,))
+def dots(label: str, scale: Scale = "share") -> DotChart:
+    row = DotRow(label, (Mark(0.5, "50%", 0.25, 0.75),))
+    return DotChart("accuracy", "Accuracy", "Of all.", scale, (row,))
 
 
 def texts(drawn: str) -> list[str]:
@@ -44,19 +53,44 @@ def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) ->
     entries = measure(runs)
     charts = comparison_charts(entries)
     assert [each.name for each in charts] == ["accuracy", "mistakes", "cost", "latency", "turns"]
-    bars = {each.name: each.bars for each in charts if isinstance(each, BarChart)}
-    ours, theirs = bars["accuracy"][:3], bars["accuracy"][3:]
-    assert [bar.label for bar in ours] == ["free", "unpriced", "trained, step 20"]
-    assert [bar.marks[0].value for bar in ours] == [1, 0, 0.75]
-    assert {bar.published for bar in theirs} == {True} != {bar.published for bar in ours}
-    assert [bar.marks[0].value for bar in bars["cost"]] == [0, None, 2.0, 0.85, 55.19, 7.88]
-    assert bars["cost"][1].marks[0].text == "not known"
+    rows = {each.name: each.rows for each in charts if isinstance(each, DotChart)}
+    ours, theirs = rows["accuracy"][:3], rows["accuracy"][3:]
+    assert [row.label for row in ours] == ["free", "unpriced", "trained, step 20"]
+    assert [row.marks[0].value for row in ours] == [1, 0, 0.75]
+    assert {row.published for row in theirs} == {True} != {row.published for row in ours}
+    assert [row.marks[0].value for row in rows["cost"]] == [0, None, 2.0, 0.85, 55.19, 7.88]
+    assert rows["cost"][1].marks[0].text == "not known"
+
+
+def test_the_first_screen_has_a_sentence_and_the_picture_of_accuracy_and_cost(
+    tmp_path: Path,
+) -> None:
+    models = [
+        *episodes("free", {"right": 3, "wrong": 2}, cost=0.0),
+        *episodes("paid", {"right": 5}, cost=0.02),
+        *episodes("unpriced", {"wrong": 5}, cost=None),
+    ]
+    entries = measure([write_run(tmp_path / "a", models)])
+    assert in_a_sentence(entries) == (
+        "paid answers 4 of 4 answerable questions right, and gives 0 wrong answers, at $20.00 per"
+        " 1,000; free answers 3 of 4 answerable questions right, and gives 2 wrong answers, at no"
+        " cost; unpriced answers 0 of 4 answerable questions right, and gives 5 wrong answers, at"
+        " unknown cost."
+    )
+    picture, outcomes = first_charts(entries)
+    assert isinstance(picture, ScatterChart) and isinstance(outcomes, DotChart)
+    placed = [(each.label, each.usd) for each in picture.points if not each.published]
+    assert placed == [("free", 0.0), ("paid", 20.0)]
+    assert [each.label for each in outcomes.rows] == ["free", "paid", "unpriced"]
+    drawn = svg(picture)
+    assert {"free", "paid", "o3", "$0", "$1", "$100", "100%"} <= set(texts(drawn))
+    assert drawn.count("fill-opacity: 0") == sum(each.published for each in picture.points) == 3
 
 
 def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     marks = (Mark(3.0, "3.00", 2.5, 3.5), Mark(4.0, "4.00"))
-    both = (Bar("a", marks), Bar("b", (Mark(1.0, "1.00"),), published=True))
-    drawn = svg(BarChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
+    both = (DotRow("a", marks), DotRow("b", (Mark(1.0, "1.00"),), published=True))
+    drawn = svg(DotChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
     assert {"a", "b (published)", "3.00", "4.00", "1.00", "turns", "effort"} <= set(texts(drawn))
     # Drawn colours are all the page's own, so that they follow light and dark.
     assert not re.findall(r"#[0-9a-f]{6}", drawn)
@@ -67,13 +101,14 @@ def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     assert len(ids) == len(set(ids))
     assert all(each.startswith("turns-") for each in ids)
     assert set(re.findall(r"url\(#([^)]*)\)", drawn)) <= set(ids)
-    assert "<pattern" in drawn
-    assert "<pattern" not in svg(bars("ours alone"))
+    # What is published is hollow.
+    assert drawn.count("fill-opacity: 0") == 1
+    assert "fill-opacity: 0" not in svg(dots("ours alone"))
 
 
 @pytest.mark.parametrize("scale", ["share", "usd"])
 def test_a_hostile_name_stays_text(scale: Scale) -> None:
-    chart = bars(HOSTILE, scale)
+    chart = dots(HOSTILE, scale)
     drawn = svg(dataclasses.replace(chart, title=HOSTILE))
     assert "<script" not in drawn
     [shown] = [each for each in texts(drawn) if "text" in each]
@@ -86,15 +121,15 @@ def test_a_hostile_name_stays_text(scale: Scale) -> None:
 def test_any_name_can_be_drawn(tmp_path: Path, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write_png(bars(name).draw(titled=True), tmp_path / "x.png")
-    assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(svg(bars(name)))
+        write_png(dots(name).draw(titled=True), tmp_path / "x.png")
+    assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(svg(dots(name)))
 
 
 @pytest.mark.parametrize("scale", ["usd", "number"])
 def test_figures_that_are_unknown_or_zero_can_be_drawn(scale: Scale) -> None:
     for values in ((None,), (None, 0.0)):
-        nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
-        assert "-" in texts(svg(BarChart("cost", "Cost", "", scale, nothing)))
+        nothing = tuple(DotRow(str(value), (Mark(value, "-"),)) for value in values)
+        assert "-" in texts(svg(DotChart("cost", "Cost", "", scale, nothing)))
 
 
 # ---- The curves that a training run's own rows give.

@@ -223,13 +223,22 @@ def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
     odd = episodes("m \ud800", {"right": 3})
     run = write_run(tmp_path / "run", odd, models=["m"], concurrency={})
     written = build_report([run], run.folder)
-    names = ["accuracy", "mistakes", "cost", "latency", "turns"]
+    names = ["picture", "outcomes", "accuracy", "mistakes", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
     assert "m ?" in written[0].read_text("utf-8")
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
     assert sorted(each.name for each in run.folder.iterdir()) == before
+
+
+def test_no_folder_of_the_machine_is_on_the_page(tmp_path: Path) -> None:
+    command = "art-e eval run -m o3 --questions /home/ann/q.jsonl --db '/srv/a b/mail.duckdb'"
+    made = episodes("m", {"right": 3})
+    run = write_run(tmp_path / "run", made, command=command, questions="/home/ann/q.jsonl")
+    page = build_report([run], run.folder)[0].read_text("utf-8")
+    assert "q.jsonl" in page and "mail.duckdb" in page
+    assert "/home/ann" not in page and "/srv" not in page and str(tmp_path) not in page
 
 
 def test_alarms_are_shown_with_their_episodes(tmp_path: Path) -> None:
