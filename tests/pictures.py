@@ -1,7 +1,7 @@
 """The pictures of the README, made by the project's own commands.
 
     python -m tests.pictures                                docs/terminal.svg
-    python -m tests.pictures --report served/report.html    docs/report.png, too: its charts
+    python -m tests.pictures --report served/report.html    docs/report.png, too: its first screen
 
 The terminal is a real one (a pty) that runs `art-e ask --trace`. docs/training.md says how to make
 the report of the README. `docs/training.png` is the `seeds.png` of a reproduction; `docs/speed.png`
@@ -81,10 +81,10 @@ def _ask(folder: Path) -> str:
 
 
 def screenshot(report: Path) -> bytes:
-    """A window on the charts of the report, as PNG of few colours."""
+    """The first screen of the report, as PNG of few colours."""
     with running_browser() as browser:
         visit = Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT)
-        taken = visit.open(report, "charts").screenshot()
+        taken = visit.open(report).screenshot()
         visit.close()
     picture = io.BytesIO()
     colours = Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS)
