@@ -1,11 +1,11 @@
 """The pictures of the README, made by the project's own commands.
 
-    python -m tests.pictures                                docs/terminal.svg
-    python -m tests.pictures --report served/report.html    docs/report.png, too: its first screen
+    python -m tests.pictures                  docs/terminal.svg
+    python -m tests.pictures --report FILE    docs/report.png, too: its first screen
 
-The terminal is a real one (a pty) that runs `art-e ask --trace`. docs/training.md says how to make
-the report of the README. `docs/training.png` is the `seeds.png` of a reproduction; `docs/speed.png`
-comes from `python -m tests.benchmarks`.
+The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark models" in README makes
+the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of a
+reproduction; `docs/speed.png` comes from `python -m tests.benchmarks`.
 """
 
 import argparse
