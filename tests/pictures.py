@@ -4,8 +4,8 @@
     python -m tests.pictures --report FILE    docs/report.png, too: its first screen
 
 The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark models" in README makes
-the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of a
-reproduction; `docs/speed.png` comes from `python -m tests.benchmarks`.
+the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of
+a reproduction; `docs/speed.png` comes from `python -m tests.benchmarks`.
 """
 
 import argparse
