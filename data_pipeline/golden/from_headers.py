@@ -562,7 +562,7 @@ def _found(inbox: Inbox, question: str) -> list[Email]:
 @lru_cache(maxsize=10_000)
 def _mail(inbox: Inbox, message_id: str) -> Email:
     """The mail: many are found again and again."""
-    (email,) = inbox.read_many([message_id])
+    email = inbox.read(message_id)
     assert email is not None
     return email
 

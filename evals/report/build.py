@@ -209,7 +209,9 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
 
 def _without_folders(command: str | None) -> str | None:
     """The command without the folders of the machine that it ran on."""
-    return command and re.sub(r"(?<![\w.~/-])~?/(?:[^\s/'\"]+/)*([^\s/'\"]+)", r"\1", command)
+    return command and re.sub(
+        r"(?<![\w.~/-])~?/[^\s'\"]+", lambda path: public_name(path[0]), command
+    )
 
 
 def _file(name: str) -> str:

@@ -229,11 +229,12 @@ class ScatterChart(Chart):
         """The chart as a figure, with its title and note if `titled`."""
         figure, axes = _open(self, _SCATTER_HEIGHT, (), titled, left=44, right=_EDGE, below=40)
         paid = [each.usd for each in self.points if each.usd] or [1.0]
-        lowest, highest = math.floor(math.log10(min(paid))), math.ceil(math.log10(max(paid)))
+        lowest = math.floor(math.log10(min(paid)))
+        highest = max(math.ceil(math.log10(max(paid))), lowest + 1)
         free = 10.0 ** (lowest - 1)
         axes.set_xscale("log")
-        axes.set_xlim(free / 3, 10.0 ** max(highest, lowest + 1) * 1.5)
-        decades = [10.0**power for power in range(lowest, max(highest, lowest + 1) + 1)]
+        axes.set_xlim(free / 3, 10.0**highest * 1.5)
+        decades = [10.0**power for power in range(lowest, highest + 1)]
         axes.set_xticks([free, *decades], ["$0", *(_tick("usd")(each, 0) for each in decades)])
         axes.minorticks_off()
         axes.set_ylim(-0.02, 1.04)
@@ -250,7 +251,7 @@ class ScatterChart(Chart):
                 axes.plot([at, at], [mark.low, mark.high], color=colour, linewidth=1, alpha=0.5)
             axes.plot([at], [mark.value], **_dot(colour, hollow=each.published))
             # A label is on the side where there is room, and below those that it would cover.
-            left = math.log10(at) > (lowest - 1 + max(highest, lowest + 1)) / 2
+            left = math.log10(at) > (lowest - 1 + highest) / 2
             y = mark.value
             while any(abs(y - other) < _LINE and left == side for other, side in taken):
                 y -= _LINE / 4

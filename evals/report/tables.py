@@ -393,10 +393,6 @@ def first_charts(entries: Sequence[Entry]) -> list[Chart]:
         if each.cost_per_1000_usd is not None
     ]
     figures = ("accuracy", "hallucination", "abstention")
-    rows = tuple(
-        DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
-        for each in entries
-    )
     return [
         ScatterChart(
             "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "usd",
@@ -405,7 +401,7 @@ def first_charts(entries: Sequence[Entry]) -> list[Chart]:
         DotChart(
             "outcomes", "Right, wrong, and I don't know",
             "Accuracy is over answerable questions, the others over all. 95 % intervals.", "share",
-            rows, ("accuracy", "wrong", "abstained"),
+            _measured(entries, figures), ("accuracy", "wrong", "abstained"),
         ),
     ]  # fmt: skip
 
@@ -413,7 +409,7 @@ def first_charts(entries: Sequence[Entry]) -> list[Chart]:
 # ---- The same figures as dots.
 
 # A chart's name, title, note, scale and figures.
-_BARS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
+_DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
     ("accuracy", "Accuracy", "Answerable questions answered right.", "share", ("accuracy",)),
     (
         "mistakes", "Hallucination and abstention",
@@ -438,11 +434,8 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order; then how
     often their surest answers are right, where they give a score."""
     charts: list[Chart] = []
-    for name, title, note, scale, figures in _BARS:
-        ours = [
-            DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
-            for each in entries
-        ]
+    for name, title, note, scale, figures in _DOTS:
+        ours = _measured(entries, figures)
         theirs = [
             DotRow(each.model, (_mark(_published(each)[figures[0]], figures[0]),), published=True)
             for each in PUBLISHED
@@ -467,6 +460,14 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         options: dict[str, Any] = {"curves": curves, "along": "% of all questions answered"}
         charts.append(CurveChart("coverage", "Risk against coverage", note, "share", **options))
     return charts
+
+
+def _measured(entries: Sequence[Entry], figures: Sequence[str]) -> tuple[DotRow, ...]:
+    """A row of dots for each of our models."""
+    return tuple(
+        DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
+        for each in entries
+    )
 
 
 def _mark(estimate: Estimate, figure: str) -> Mark:
