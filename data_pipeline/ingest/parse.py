@@ -2,7 +2,8 @@
 
 Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
-"too-large" (over 50 MB), "parse-error" (unforeseen; the detail names the exception).
+"too-large" (over 50 MB), "too-slow" (over 30 s of CPU time), "parse-error" (unforeseen; the detail
+names the exception).
 """
 
 import binascii
@@ -11,7 +12,9 @@ import datetime as dt
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
@@ -47,6 +50,7 @@ from data_pipeline.ingest.headers import (
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
+    LONGEST_SECONDS,
     MailFields,
     ParsedEmail,
     Quarantined,
@@ -375,10 +379,45 @@ def parse_message(
     try:
         if isinstance(message, MailFields):
             return _from_fields(message)
-        return _parse_message(message, extractor)
+        if len(message.data) <= _QUICK:
+            return _parse_message(message, extractor)
+        with _limited():
+            return _parse_message(message, extractor)
+    except _TooSlowError:
+        detail = f"more than {LONGEST_SECONDS:g} s of CPU time"
+        return Quarantined(scrub(message.source), "too-slow", detail)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = one_line(f"{type(error).__name__}: {error}")[:200]
         return Quarantined(scrub(message.source), "parse-error", detail)
+
+
+# In bytes. A message up to this takes no 2 s whatever is in it (see the tests); a timer for each of
+# them would slow the ingest by a tenth.
+_QUICK = 20_000
+
+
+class _TooSlowError(BaseException):
+    """A mail's time is over; no handler of what one part of it raises may take this."""
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Raise `_TooSlowError` here after `LONGEST_SECONDS` of this process's CPU time. Only a main
+    thread can be interrupted; all that parse mail are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(*_: object) -> None:
+        raise _TooSlowError
+
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail | Quarantined:

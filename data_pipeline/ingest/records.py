@@ -12,6 +12,8 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
 LARGEST_MESSAGE = 50_000_000
+# Of CPU time for one message: three times what the largest took (50 MB of HTML on one core).
+LONGEST_SECONDS = 30.0
 
 
 class RawMessage(NamedTuple):

@@ -2,11 +2,13 @@
 
 import datetime as dt
 import re
+import time
 from email.message import EmailMessage
 
 import pytest
 
 from art_e.inbox.mail import Mailbox
+from data_pipeline.ingest import parse
 from data_pipeline.ingest.headers import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
 from data_pipeline.ingest.records import (
@@ -394,6 +396,20 @@ def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
     assert email.body.endswith("end")
     assert len(email.body) < len(source) + 100
     email.body.encode()
+
+
+def test_a_message_that_takes_too_long_is_left_and_the_next_one_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = HEAD + b"Content-Type: text/html\n\n" + b"<p>word" * 3_000_000
+    monkeypatch.setattr(parse, "LONGEST_SECONDS", 0.1)
+    begun = time.process_time()
+    email = parse_message(RawMessage("slow", slow))
+    assert time.process_time() - begun < 1
+    assert isinstance(email, Quarantined)
+    assert (email.reason, email.detail) == ("too-slow", "more than 0.1 s of CPU time")
+    while time.process_time() - begun < 1:  # longer than the limit: no timer is left behind
+        assert body_of(HEAD + b"\nHello.") == "Hello."
 
 
 def test_long_html_loses_its_tags_comments_scripts_and_styles_alone() -> None:
