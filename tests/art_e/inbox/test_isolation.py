@@ -273,7 +273,7 @@ def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(80, 10_000), deadline=None)
+@settings(max_examples=tries(80, 3_000), deadline=None)
 @given(data=st.data())
 def test_what_an_id_names_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
