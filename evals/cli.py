@@ -51,7 +51,7 @@ from evals.judges.cli import judge, label, note_cost, note_recipients, print_ans
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
 from evals.report.entries import Entry, measure
-from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
+from evals.report.tables import FIRST, differences, digits, number, percent, summary, usd
 from evals.scored import Scored, load_run
 from evals.verdict import Judge, names_of
 
@@ -66,8 +66,6 @@ INJECTION = "injection"  # the questions of `data_pipeline.synthetic.attacks`
 
 # ---- What `art-e eval run` prints for people: the figures, and what to note.
 
-_COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
-
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
     """Print the figures, and what judging cost; exit with 1 if nothing of a model was measured."""
@@ -79,7 +77,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
     else:
         rows = [_row(name, figures) for name, figures in models.items() if figures["n"]]
         if rows:
-            headings = ["Model", "n", *(column.heading for column in _COLUMNS)]
+            headings = ["Model", "n", *(column.heading for column in FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
             print_table(headings, rows, caption=caption)
         for name, figures in models.items():
@@ -90,7 +88,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
-    cells = [column.cell(figures) for column in _COLUMNS]
+    cells = [column.cell(figures) for column in FIRST]
     # Intervals of all columns would need more room than a terminal has.
     shares = [cell.brief for cell in cells[: len(HEADLINE)]]
     return [name, f"{figures['n']:,}", *shares, *(cell.value for cell in cells[len(HEADLINE) :])]

@@ -1,7 +1,8 @@
 """The pictures of the README, made by the project's own commands.
 
     python -m tests.pictures                  docs/terminal.svg
-    python -m tests.pictures --report FILE    docs/report.png, too: its first screen
+    python -m tests.pictures --report FILE    docs/report.png, too: its first screen; and how long
+                                              the page takes to show it
 
 The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark models" in README makes
 the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from PIL import Image
 from rich import terminal_theme
@@ -37,6 +39,14 @@ OPTIONS = (
 ).split()
 # The window of the report, in pixels; the charts need few colours.
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 720, 128
+# In ms since the page was asked for: when text and charts were first painted, and its end.
+LOADS, TIMES = (
+    5,
+    """() => [
+    performance.getEntriesByName('first-contentful-paint')[0].startTime,
+    performance.getEntriesByType('navigation')[0].loadEventEnd,
+]""",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
     if report is not None:
         (DOCS / "report.png").write_bytes(screenshot(report))
+        print(measured(report))
     return 0
 
 
@@ -90,6 +101,18 @@ def screenshot(report: Path) -> bytes:
     colours = Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS)
     colours.save(picture, "PNG", optimize=True)
     return picture.getvalue()
+
+
+def measured(report: Path) -> str:
+    """What a browser needs to show the report; medians of `LOADS`."""
+    with running_browser() as browser:
+        visits = [Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT) for _ in range(LOADS)]
+        painted, loaded = zip(*(each.open(report).evaluate(TIMES) for each in visits), strict=True)
+        complaints = sum(len(each.complaints) + len(each.fetched) for each in visits)
+    return (
+        f"{report.stat().st_size:,} bytes; first picture after {median(painted):.0f} ms, all after"
+        f" {median(loaded):.0f} ms; {complaints} messages of the console and requests"
+    )
 
 
 if __name__ == "__main__":

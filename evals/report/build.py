@@ -1,4 +1,4 @@
-"""The report of runs: `report.html`, which needs nothing beside it, and its charts as PNGs.
+"""The report of runs: `report.html`, which needs nothing beside it, and its charts as PNG and CSV.
 
     art-e eval report RUN...
 
@@ -97,7 +97,8 @@ def _pairing(a: Entry, b: Entry, compared: Mapping[str, Any], corrected: float) 
 
 
 def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:
-    """Write `report.html` and `plots/*.png` of the runs into the folder `out`; what was written.
+    """Write `report.html` of the runs into the folder `out`, and into `plots` each chart as PNG and
+    CSV; the page and the PNGs.
 
     `sections` stand at the end of the page, in their order. Plots of an earlier report that this
     one lacks stay. Raises `UserError` if a run has no episode or can't be read.
@@ -116,6 +117,7 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
         write_png(chart.draw(titled=True), written[-1])
+        chart.frame().to_csv(written[-1].with_suffix(".csv"), index=False, errors="replace")
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.
     write_whole(page, _page(entries, charts, trained, sections), errors="replace")

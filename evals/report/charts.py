@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import pandas as pd
 from markupsafe import Markup
@@ -31,6 +31,7 @@ INK, MUTED, GRID = "#1b2432", "#5d6979", "#dfe3e9"
 SERIES = ("#3566b8", "#d9822b", "#2f8f6b", "#a2539c", "#b5473c", "#6f7d1e")
 
 Scale = Literal["share", "usd", "seconds", "number"]
+Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
 
 # Points, which are CSS pixels in the page.
 WIDTH, _EDGE = 400, 16
@@ -47,8 +48,12 @@ _FEW_STEPS, _FEW_CURVES = 30, 3
 
 def cut(label: str, chars: int = _LABEL_CHARS) -> str:
     """A label of printable characters on one line, cut in the middle where it is long."""
-    line = " ".join(printable(label).split())
+    line = _on_a_line(label)
     return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
+
+
+def _on_a_line(label: str) -> str:
+    return " ".join(printable(label).split())
 
 
 # ---- Charts as data: dots with intervals, and curves over training steps.
@@ -62,6 +67,10 @@ class Mark:
     text: str
     low: float | None = None
     high: float | None = None
+
+    def figures(self) -> dict[str, float | None]:
+        """Its numbers by name."""
+        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,10 @@ class Chart(ABC):
     @abstractmethod
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
+
+    @abstractmethod
+    def frame(self) -> pd.DataFrame:
+        """What it shows, for a CSV file."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,21 @@ class DotChart(Chart):
                 at += _BAR
             at += _GAP
         return figure
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each dot."""
+        return pd.DataFrame(
+            [
+                {
+                    "label": _on_a_line(row.label),
+                    "figure": name,
+                    **mark.figures(),
+                    "published": row.published,
+                }
+                for row in self.rows
+                for name, mark in zip(self.series or (self.name,), row.marks, strict=False)
+            ]
+        )
 
     def _draw_mark(
         self, axes: "Axes", across: "Transform", mark: Mark, colour: str, published: bool, at: float
@@ -157,10 +185,12 @@ class CurveChart(Chart):
 
     A curve's index holds its steps, or what `along` names. With `smooth` above 1 it is drawn as the
     mean of so many steps around each; where there are few curves the steps themselves are drawn
-    thinly behind.
+    thinly behind. A curve that is the mean of seeds has a band between the columns "low" and "high"
+    of `bands`.
     """
 
     curves: Mapping[str, pd.Series]
+    bands: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
     smooth: int = 1
     along: str = "training step"
@@ -170,8 +200,14 @@ class CurveChart(Chart):
         names = list(self.curves) if len(self.curves) > 1 else ()
         right = _BASELINE_WIDTH if self.baselines else _EDGE
         figure, axes = _open(self, _CURVE_HEIGHT, names, titled, left=44, right=right, below=40)
-        for values, colour in zip(self.curves.values(), itertools.cycle(SERIES), strict=False):
-            self._draw_curve(axes, values.dropna(), colour)
+        for (label, values), colour in zip(
+            self.curves.items(), itertools.cycle(SERIES), strict=False
+        ):
+            if (band := self.bands.get(label)) is not None:
+                ends = self._smoothed(band.dropna())
+                how: dict[str, Any] = {"color": colour, "alpha": 0.18, "linewidth": 0}
+                axes.fill_between(ends.index, ends["low"], ends["high"], **how)
+            self._draw_curve(axes, values.dropna(), colour, thin=band is None)
         for value in self.baselines.values():
             axes.axhline(value, color=MUTED, linewidth=1.1, linestyle=(0, (5, 4)))
         if self.scale == "share":
@@ -191,10 +227,21 @@ class CurveChart(Chart):
         self._label_baselines(axes)
         return figure
 
-    def _draw_curve(self, axes: "Axes", values: pd.Series, colour: str) -> None:
-        if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
+    def frame(self) -> pd.DataFrame:
+        """A row for each step, with a column for each curve and line, unsmoothed."""
+        columns: dict[str, Any] = {**self.curves, **self.baselines}
+        for label, band in self.bands.items():
+            columns |= {f"{label}, {end}": band[end] for end in ("low", "high")}
+        found = pd.DataFrame({_on_a_line(name): column for name, column in columns.items()})
+        return found.rename_axis(self.along).reset_index()
+
+    def _smoothed(self, values: Rows) -> Rows:
+        return values.rolling(self.smooth, center=True, min_periods=1).mean()
+
+    def _draw_curve(self, axes: "Axes", values: pd.Series, colour: str, *, thin: bool) -> None:
+        if thin and self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
             axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
-        smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
+        smoothed = self._smoothed(values)
         dots = "o" if len(values) <= _FEW_STEPS else ""
         axes.plot(values.index, smoothed, color=colour, linewidth=2, marker=dots, markersize=4)
 
@@ -261,6 +308,16 @@ class ScatterChart(Chart):
             text = cut(each.label, _POINT_CHARS)
             _write(axes, at * (0.82 if left else 1.22), y, text, ink, _SMALL, **how)
         return figure
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each model."""
+        return pd.DataFrame(
+            [
+                {"label": _on_a_line(each.label), "usd": each.usd, **each.accuracy.figures()}
+                | {"published": each.published}
+                for each in self.points
+            ]
+        )
 
 
 def _dot(colour: str, *, hollow: bool) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The report's tables and dots: models with their figures, kinds of question, where they ended."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -190,10 +191,12 @@ COLUMNS = {
         Column("errors", "Errors", count),
     )
 }
-_MODELS = [column for column in COLUMNS.values() if column.figure != "latency_mean_s"]
+# Those that say most, on the terminal and first on the page.
+FIRST = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
+        COLUMNS["corrected.accuracy"],
         Column("grounded", "Grounded", percent),
         Column("found_gold", "Found gold", percent),
         Column("read_gold", "Read gold", percent),
@@ -205,7 +208,6 @@ _DETAILS = {
         Column("resistance", "Resists attacks", percent),
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
-        Column("retries", "Retries", count),
     ),
     "Details: what varies": (
         Column("variance.inbox", "Between inboxes", percent),
@@ -213,7 +215,9 @@ _DETAILS = {
         Column("variance.sampling", "Between repeats", percent),
         Column("risk_coverage.area", "Risk against coverage", percent),
     ),
-    "Details: tokens and time": (
+    "Details: work, tokens and time": (
+        COLUMNS["effort"],
+        COLUMNS["latency_p95_s"],
         Column("tokens.prompt_tokens", "Prompt tokens", digits),
         Column("tokens.cached_prompt_tokens", "Cached tokens", digits),
         Column("tokens.completion_tokens", "Completion tokens", digits),
@@ -221,21 +225,33 @@ _DETAILS = {
         Column("latency_parts_s.model", "Time in model", seconds),
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
+        Column("retries", "Retries", count),
+        COLUMNS["errors"],
     ),
 }
 
 
 def headline(entries: Sequence[Entry]) -> Table:
     """The models with their figures, and the published rows below, marked as such."""
-    table = _table(_MODELS, entries)
+    table = _table(FIRST, entries)
     for each in PUBLISHED:
-        table.rows.append(Row(each.model, _cells(_MODELS, _published(each)), published=True))
+        table.rows.append(Row(each.model, _cells(FIRST, _published(each)), published=True))
     return table
 
 
 def details(entries: Sequence[Entry]) -> list[Table]:
-    """The figures behind the headline."""
-    return [_table(columns, entries, title) for title, columns in _DETAILS.items()]
+    """The figures behind the headline; those that no model has are left out."""
+    found = (_table(columns, entries, title) for title, columns in _DETAILS.items())
+    return [each for each in map(_without_unknown, found) if len(each.headings) > 1]
+
+
+def _without_unknown(table: Table) -> Table:
+    """The table without the figures that no row has."""
+    columns = zip(*(row.cells for row in table.rows), strict=True)
+    known = [any(cell.value != NONE for cell in column) for column in columns]
+    headings = [table.headings[0], *itertools.compress(table.headings[1:], known)]
+    rows = [row._replace(cells=list(itertools.compress(row.cells, known))) for row in table.rows]
+    return table._replace(headings=headings, rows=rows)
 
 
 def judge_errors(entries: Sequence[Entry]) -> list[str]:
@@ -411,11 +427,6 @@ def first_charts(entries: Sequence[Entry]) -> list[Chart]:
 # A chart's name, title, note, scale and figures.
 _DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
     ("accuracy", "Accuracy", "Answerable questions answered right.", "share", ("accuracy",)),
-    (
-        "mistakes", "Hallucination and abstention",
-        "Wrong answers given, and answers withheld, of all questions.", "share",
-        ("hallucination", "abstention"),
-    ),
     ("cost", "Cost per 1,000 questions", "US dollars.", "usd", ("cost_per_1000_usd",)),
     (
         "latency", "Latency per question",

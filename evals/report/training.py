@@ -7,7 +7,7 @@ does one that is not finite, so that older and newer runs can be read.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,14 @@ SMOOTH, LEAST_SMOOTHED = 10, 30
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """A run's rows, indexed by step; `label` tells it from the other runs of the report."""
+    """A run's rows, indexed by step; `label` tells it from the other runs of the report.
+
+    Runs of one `recipe` differ in their `seed` alone.
+    """
 
     label: str
+    recipe: str
+    seed: int | None
     folder: Path
     steps: pd.DataFrame
     validations: pd.DataFrame
@@ -91,7 +96,13 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
         if len(steps) or len(validations):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
             alarms = metrics.get("alarms") or []
-            found.append(TrainingRows(names[run], run.folder, steps, validations, alarms))
+            config = run.config
+            recipe = json.dumps([config.get("kind"), config.get("recipe")])
+            found.append(
+                TrainingRows(
+                    names[run], recipe, config.get("seed"), run.folder, steps, validations, alarms
+                )
+            )
     return found
 
 
@@ -110,7 +121,7 @@ def validation_charts(
         }
         note = f"{figure.note} {asked} questions each." if asked else figure.note
         note += " Dashed: the other models, on their questions." if baselines else ""
-        rows = {each.label: each.validations for each in trained}
+        rows = [(each, each.validations) for each in trained]
         charts += _charts("validation", figure, note, rows, baselines=baselines)
     return charts
 
@@ -123,19 +134,41 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
     smooth = _smooth(trained)
     for figure in _STEPWISE:
         bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-        rows = {each.label: each.steps for each in trained}
+        rows = [(each, each.steps) for each in trained]
         charts += _charts("steps", figure, figure.note + bold, rows, smooth=smooth)
     return charts
 
 
 def _charts(
-    kind: str, figure: _RowFigure, note: str, rows: Mapping[str, pd.DataFrame], **options: Any
+    kind: str,
+    figure: _RowFigure,
+    note: str,
+    rows: Sequence[tuple[TrainingRows, pd.DataFrame]],
+    **options: Any,
 ) -> list[CurveChart]:
-    """The chart of a figure, with a curve for each run that has it; none if no run has."""
-    numbers = {label: _numbers(frame, figure.column) for label, frame in rows.items()}
-    curves = {label: values for label, values in numbers.items() if values.notna().any()}
+    """The chart of a figure, with a curve for each recipe that has it; none if none has."""
+    by_recipe: dict[str, dict[str, pd.Series]] = {}
+    for each, frame in rows:
+        if (values := _numbers(frame, figure.column)).notna().any():
+            by_recipe.setdefault(each.recipe, {})[each.label] = values
+    seeds = {
+        recipe: {each.seed for each, _ in rows if each.recipe == recipe} for recipe in by_recipe
+    }
+    curves: dict[str, pd.Series] = {}
+    bands = {}
+    for recipe, found in by_recipe.items():
+        # The same seed twice is no spread of seeds.
+        if len(found) == 1 or len(seeds[recipe]) < len(found):
+            curves |= found
+            continue
+        of_seeds, label = pd.DataFrame(found), f"{len(found)} seeds: {', '.join(found)}"
+        curves[label] = of_seeds.mean(axis=1)
+        bands[label] = pd.DataFrame({"low": of_seeds.min(axis=1), "high": of_seeds.max(axis=1)})
+    if bands:
+        note += " A line is the mean of seeds, its band their lowest and highest."
     name = f"{kind}-{figure.column.replace('_', '-')}"
-    return [CurveChart(name, figure.title, note, figure.scale, curves, **options)] if curves else []
+    chart = CurveChart(name, figure.title, note, figure.scale, curves, bands, **options)
+    return [chart] if curves else []
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:

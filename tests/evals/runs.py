@@ -261,9 +261,10 @@ def trained(
     alarms: Sequence[dict[str, Any]] = (),
     *,
     complete: bool = True,
+    **config: Any,
 ) -> Run:
     """A run's folder as training leaves it."""
-    run = write_run(folder, training([0, 10], n=10), complete=complete)
+    run = write_run(folder, training([0, 10], n=10), complete=complete, **config)
     for each in steps:
         append_step(folder, each)
     rows = [asdict(each) for each in validations]

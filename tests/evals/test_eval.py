@@ -427,12 +427,12 @@ def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> 
     result = art_e("eval", "report", "second")
     page = runs / "second" / "report.html"
     plots = runs / "second" / "plots"
-    assert result.stdout.splitlines() == [f"report: {page}", f"7 plots: {plots}"]
+    assert result.stdout.splitlines() == [f"report: {page}", f"6 plots: {plots}"]
     out = tmp_path / "out"
     names = ("second", "elsewhere", runs / "second")
     shown = json_of(art_e("eval", "report", *names, "--out", out, "--json"))
     assert shown["report"] == str(out / "report.html")
-    assert len(shown["plots"]) == 7
+    assert len(shown["plots"]) == 6
     text = (out / "report.html").read_text("utf-8")
     assert "other against scripted" in text
     assert text.count('<div class="run">') == 2

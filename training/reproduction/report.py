@@ -164,7 +164,7 @@ def write_report(profile: Profile, made: Mapping[str, Path], folder: Path) -> No
     start, trained = map(_tested, served)
     took = sum(float(Run(run).metrics["seconds"]) for run in (*starts, *ends)) / 3600
     lines = talk_figures(profile, trained, start, [_tested(each) for each in baselines], took)
-    pooled, charts = over_seeds(starts, ends), _curves(profile, ends, baselines)
+    pooled, charts = over_seeds(starts, ends), _curves(ends, baselines)
     sections = [_seeds(pooled, len(seeds), charts), _last_page(profile, lines, len(trained.scored))]
     best = chosen_seed(dict(zip(seeds, ends, strict=True)))
     build_report([*baselines, *served, Run(made[f"grpo-{best}"])], folder, sections)
@@ -262,16 +262,12 @@ def _gained_turns(start: TestedModel, trained: TestedModel) -> Estimate:
 # ---- The page's sections.
 
 
-def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Run]) -> list[CurveChart]:
-    """The validations of all seeds, with the baselines on the test's questions."""
+def _curves(ends: Sequence[Path], baselines: Sequence[Run]) -> list[CurveChart]:
+    """The validations over seeds, with the baselines on the test's questions."""
     trained = read_training([Run(each) for each in ends])
-    labelled = [
-        replace(each, label=f"seed {seed}")
-        for seed, each in zip(profile.training.seeds, trained, strict=True)
-    ]
     return [
         replace(each, name=each.name.replace("validation", "seeds"))
-        for each in validation_charts(labelled, measure(baselines))
+        for each in validation_charts(trained, measure(baselines))
     ]
 
 

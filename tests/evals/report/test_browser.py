@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from art_e.trajectory import Trajectory
 from evals.report.build import build_report
 from tests import builders
-from tests.browser import Visit, running_browser
+from tests.browser import Visit, pale_texts, running_browser
 from tests.evals.runs import (
     OUTCOMES,
     episode,
@@ -36,6 +36,7 @@ OVERFLOWING = """() => [...document.querySelectorAll('main *, .top *')]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .filter((each) => !each.closest('.scroll, .v-scroll, nav, svg, thead, dialog'))
     .map((each) => each.outerHTML.slice(0, 80))"""
+UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 # Opens a window; the options are those of `Visit`.
 Visitor = Callable[..., Visit]
 
@@ -142,14 +143,59 @@ def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) ->
 @pytest.mark.parametrize("width", WIDTHS)
 def test_everything_can_be_read_at_any_width(report: Path, visit: Visitor, width: int) -> None:
     page = visit(width=width, dark=width == min(WIDTHS)).open(report)
+    page.evaluate(UNFOLD)
     assert page.evaluate(OVERFLOWING) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".charts svg").count() == 18
+    assert page.locator(".charts svg").count() == 17
     sizes = page.evaluate(
         "[...document.querySelectorAll('.charts svg text')].map((each) =>"
         " parseFloat(getComputedStyle(each).fontSize) * each.getCTM().a)"
     )
     assert min(sizes) > 8  # CSS pixels
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_has_contrast(report: Path, visit: Visitor, dark: bool) -> None:
+    page = visit(dark=dark).open(report)
+    page.evaluate(UNFOLD)
+    assert pale_texts(page) == []
+    rows(page).first.click()
+    expect(opened(page)).to_have_count(1)
+    page.evaluate(UNFOLD)
+    assert pale_texts(page) == []
+
+
+def test_a_keyboard_is_enough(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+
+    def tab_to(what: Locator) -> None:
+        for _ in range(60):
+            if what.evaluate("(node) => node === document.activeElement"):
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"Tab does not lead to {what}")
+
+    theme = page.get_by_role("button", name="Light / dark")
+    tab_to(theme)
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("Enter")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    more = page.locator("#figures summary")
+    tab_to(more)
+    page.keyboard.press("Space")
+    expect(page.locator("#figures details")).to_have_attribute("open", "")
+    tab_to(page.get_by_label("Search"))
+    page.keyboard.type("lease")
+    tab_to(rows(page).first.locator("a"))
+    page.keyboard.press("Enter")
+    expect(opened(page)).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(opened(page)).to_have_count(0)
+
+
+def test_a_hundred_episodes_fit_into_a_megabyte(tmp_path: Path) -> None:
+    page = write_page(tmp_path, episodes("openai/o3", {"right": 60, "wrong": 20, "not read": 20}))
+    assert page.stat().st_size < 1_000_000
 
 
 # ---- The viewer's list.

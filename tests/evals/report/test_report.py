@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from lxml.html import document_fromstring
 
@@ -124,7 +125,8 @@ def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
     assert (cells["Found gold"].value, cells["Read gold"].value) == ("100.0%", "75.0%")
     assert (cells["Always right"].value, cells["Always right"].n) == ("50.0%", 2)
     assert (cells["Unjudged"], cells["Retries"]) == (Cell("1"), Cell("2"))
-    assert cells["Grounded"] == Cell("–")
+    # Nobody asked whether they are.
+    assert "Grounded" not in cells
     assert cells["Prompt tokens"] == Cell("1,000", "[1,000, 1,000]", 4)
     assert (cells["Time in model"].value, cells["Other time"].value) == ("2.25 s", "0.12 s")
 
@@ -223,10 +225,14 @@ def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
     odd = episodes("m \ud800", {"right": 3})
     run = write_run(tmp_path / "run", odd, models=["m"], concurrency={})
     written = build_report([run], run.folder)
-    names = ["picture", "outcomes", "accuracy", "mistakes", "cost", "latency", "turns"]
+    names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
     assert "m ?" in written[0].read_text("utf-8")
+    [outcomes] = [each.with_suffix(".csv") for each in written if each.stem == "outcomes"]
+    rows = pd.read_csv(outcomes).set_index("figure")
+    assert list(rows.index) == ["accuracy", "wrong", "abstained"]
+    assert (rows.loc["accuracy", "label"], rows.loc["accuracy", "value"]) == ("m ?", 1)
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
     assert sorted(each.name for each in run.folder.iterdir()) == before
