@@ -35,6 +35,8 @@ from art_e.cli.output import (
     print_lines,
     print_table,
     progress,
+    shown_usd,
+    total_usd,
 )
 from art_e.config import setting
 from art_e.errors import UserError
@@ -82,7 +84,13 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             print_lines(*(f"{name}: {line}" for line in _notes(figures)))
-        print_lines(f"run: {run.folder}", f"the report: art-e eval report {run.folder}")
+        cost = total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
+        asked = plural(sum(figures["n"] for figures in models.values()), "episode")
+        print_lines(
+            f"{asked}, {shown_usd(cost)}",
+            f"run: {run.folder}",
+            f"the report: art-e eval report {run.folder}",
+        )
     if not all(each["n"] for each in models.values()):
         raise typer.Exit(1)
 

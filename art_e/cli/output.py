@@ -244,6 +244,12 @@ def shown_usd(cost: float | None, digits: int = 4) -> str:
     return "cost unknown" if cost is None else f"${cost:.{digits}f}"
 
 
+def total_usd(costs: Iterable[float | None]) -> float | None:
+    """The sum of costs; None if one of them is unknown."""
+    known = list(costs)
+    return sum(filter(None, known)) if None not in known else None
+
+
 def tolerate_any_character() -> None:
     """Have stdout and stderr escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):

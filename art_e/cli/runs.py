@@ -4,7 +4,9 @@ A run may have been killed at any moment: the commands show what is left of it, 
 be read.
 """
 
+import contextlib
 import dataclasses
+import datetime as dt
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -12,7 +14,17 @@ from typer import Argument, Option
 
 from art_e.cli.ask import why_no_answer
 from art_e.cli.options import JsonOption
-from art_e.cli.output import console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import (
+    console,
+    example,
+    note,
+    one_line,
+    plural,
+    print_json,
+    shown_usd,
+    text,
+    total_usd,
+)
 from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -49,9 +61,34 @@ class Record(NamedTuple):
         return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
 
     @property
+    def when(self) -> str:
+        """When it was begun, by the clock of this machine."""
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            begun = dt.datetime.fromisoformat(self.config["started_at"])
+            return f"{begun.astimezone():%Y-%m-%d %H:%M}"
+        return ""
+
+    @property
     def question(self) -> str:
         """The question that was asked, or the set of questions."""
         return str(self.config.get("question") or self.config.get("questions") or "")
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """Of each model that was measured; of a training, at its last validation."""
+        try:
+            metrics: dict[str, Any] = self.run.metrics
+            measured = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
+        except (OSError, ValueError, TypeError, LookupError):
+            measured = {}
+            with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+                measured = {self.model: self.run.metrics["validation"][-1]["accuracy"]}
+        return {name: value for name, value in measured.items() if value is not None}
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the episodes cost; None if it is unknown."""
+        return total_usd(each.cost_usd for each in self.trajectories)
 
     def to_json(self) -> dict[str, Any]:
         """The run in a list of runs."""
@@ -63,6 +100,8 @@ class Record(NamedTuple):
             "question": self.question,
             "started_at": self.config.get("started_at"),
             "episodes": len(self.trajectories),
+            "accuracy": self.accuracy,
+            "cost_usd": self.cost_usd,
             "complete": self.run.complete,
             "broken": self.broken,
         }
@@ -85,16 +124,16 @@ def list_all(
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "model", "question", "episodes", "state"):
-        table.add_column(
-            heading, overflow="fold", justify="right" if heading == "episodes" else "left"
-        )
+    for heading in ("run", "when", "model", "question", "episodes", "accuracy", "cost", "state"):
+        number = heading in ("episodes", "accuracy", "cost")
+        table.add_column(heading, overflow="fold", justify="right" if number else "left")
     for record in records:
         asked = text(one_line(record.question))
         asked.truncate(QUESTION_WIDTH, overflow="ellipsis")
-        first = (text(one_line(each)) for each in (record.run.id, record.model))
-        state = text(one_line(record.state))
-        table.add_row(*first, asked, f"{len(record.trajectories):,}", state)
+        first = (text(one_line(each)) for each in (record.run.id, record.when, record.model))
+        accuracy = ", ".join(f"{share:.0%}" for share in record.accuracy.values())
+        figures = (f"{len(record.trajectories):,}", accuracy, shown_usd(record.cost_usd, 2))
+        table.add_row(*first, asked, *figures, text(one_line(record.state)))
     console().print(table)
     if len(found) > limit:
         note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
@@ -179,7 +218,10 @@ def _show_record(record: Record) -> None:
     for key, value in record.config.items():
         shown = value if isinstance(value, str) else compact_json(value)
         screen.print(text((f"  {key}: ", "dim"), one_line(shown)), soft_wrap=True)
-    screen.print(text(f"{plural(len(record.trajectories), 'episode')}"))
+    cost = shown_usd(record.cost_usd)
+    screen.print(text(f"{plural(len(record.trajectories), 'episode')}, {cost}"))
+    for model, share in record.accuracy.items():
+        screen.print(text(f"accuracy of {one_line(model)}: {share:.1%}"))
     for trajectory in record.trajectories:
         asked = text(one_line(_question(trajectory)))
         asked.truncate(QUESTION_WIDTH, overflow="ellipsis", pad=True)

@@ -104,7 +104,7 @@ def episodes_of(folder: Path) -> list[Trajectory]:
 
 
 def test_json_and_the_folder_have_the_figures(
-    offline: Any, home: Path, world: Path, world_db: Path
+    art_e: Run, offline: Any, home: Path, world: Path, world_db: Path
 ) -> None:
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
@@ -128,6 +128,10 @@ def test_json_and_the_folder_have_the_figures(
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     found = episodes_of(folder)
     assert [each.question_id for each in found] == [each.id for each in asked]
+    [listed] = json_of(art_e("runs", "list", "--json"))
+    accuracy = figures["accuracy"]["value"]
+    assert (listed["accuracy"], listed["cost_usd"]) == ({"offline": accuracy}, 0)
+    assert f"accuracy of offline: {accuracy:.1%}" in art_e("runs", "show", "last").stdout
 
 
 def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
@@ -142,7 +146,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     assert "judge offline/7; in brackets: 95 % interval" in result.stdout
     for line in (
         "offline: ended: ", "right every time: ", "the judges agree on ",
-        "the report: art-e eval report ",
+        "8 episodes, $0.0000", "the report: art-e eval report ",
     ):  # fmt: skip
         assert line in result.stdout
     config = RunFolder(tmp_path / "run").config

@@ -1,5 +1,6 @@
 """`art-e ask` and `art-e runs`: answers and their sources, the trace, failures, states of runs."""
 
+import datetime as dt
 import json
 import os
 import re
@@ -171,7 +172,10 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     assert listed["run"] == folder.name
     assert (listed["name"], listed["model"]) == ("ask", "offline")
     assert (listed["episodes"], listed["complete"], listed["broken"]) == (1, True, None)
-    assert folder.name in art_e("runs", "list").stdout
+    assert (listed["accuracy"], listed["cost_usd"]) == ({}, 0)
+    line = art_e("runs", "list").stdout.splitlines()[-1]
+    begun = dt.datetime.fromisoformat(listed["started_at"]).astimezone()
+    assert folder.name in line and f"{begun:%Y-%m-%d %H:%M}" in line and "$0.00" in line
     shown = json_of(art_e("runs", "show", folder.name, "--json"))
     [episode] = shown["episodes"]
     assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
