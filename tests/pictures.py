@@ -40,13 +40,9 @@ OPTIONS = (
 # The window of the report, in pixels; the charts need few colours.
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 720, 128
 # In ms since the page was asked for: when text and charts were first painted, and its end.
-LOADS, TIMES = (
-    5,
-    """() => [
-    performance.getEntriesByName('first-contentful-paint')[0].startTime,
-    performance.getEntriesByType('navigation')[0].loadEventEnd,
-]""",
-)
+PAINTED = "performance.getEntriesByName('first-contentful-paint')"
+TIMES = f"[{PAINTED}[0].startTime, performance.getEntriesByType('navigation')[0].loadEventEnd]"
+LOADS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -107,7 +103,10 @@ def measured(report: Path) -> str:
     """What a browser needs to show the report; medians of `LOADS`."""
     with running_browser() as browser:
         visits = [Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT) for _ in range(LOADS)]
-        painted, loaded = zip(*(each.open(report).evaluate(TIMES) for each in visits), strict=True)
+        pages = [each.open(report) for each in visits]
+        for each in pages:
+            each.wait_for_function(f"{PAINTED}.length > 0")
+        painted, loaded = zip(*(each.evaluate(TIMES) for each in pages), strict=True)
         complaints = sum(len(each.complaints) + len(each.fetched) for each in visits)
     return (
         f"{report.stat().st_size:,} bytes; first picture after {median(painted):.0f} ms, all after"

@@ -3,12 +3,12 @@
     art-e eval report RUN...
 
 The page takes no script but its own: a Content-Security-Policy in it names each by its hash. What
-others wrote (mail, models, file names) gets in through Jinja's escaping, or as JSON in which no tag
-can begin.
+others wrote (mail, models, file names) gets in through Jinja's escaping, or as gzip in base64.
 """
 
 import base64
 import datetime as dt
+import gzip
 import hashlib
 import itertools
 import json
@@ -141,8 +141,8 @@ def _page(
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
     environment.filters["svg"] = svg
-    # JSON can stand in a <script> if it has no "<".
-    data = json.dumps(viewer_data(scored), separators=(",", ":")).replace("<", "\\u003c")
+    # As mails repeat themselves, a page of real ones gets a third of its size.
+    data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
         made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
@@ -166,7 +166,7 @@ def _page(
         **charts,
         sections=sections,
         published=SOURCE,
-        viewer_data=Markup(data),
+        viewer_data=base64.b64encode(data).decode(),
     )
 
 

@@ -321,4 +321,11 @@ function columnsOf(data) {
   ].filter(Boolean);
 }
 
-new Viewer(JSON.parse(document.getElementById("viewer-data").textContent));
+// The data: JSON as gzip in base64.
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+unpacked(document.getElementById("viewer-data").textContent).then((data) => new Viewer(data));
