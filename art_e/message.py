@@ -67,5 +67,5 @@ def observation_json(value: Any) -> str:
 
 
 def without_markup(text: str) -> str:
-    """`text` with a space in each control token, so that it reads the same and is none."""
+    """`text` with a space in each control token, which reads the same and is no token."""
     return _STEERING.sub("< ", text)

@@ -150,7 +150,7 @@ def _checked(name: str, value: str, today: dt.date) -> str:
     if name in _CHOICES:
         chosen = value.casefold()
         if chosen not in _CHOICES[name]:
-            raise UserError(f"{name}:{value} is none of {', '.join(_CHOICES[name])}")
+            raise UserError(f"{name}:{value} is not one of {', '.join(_CHOICES[name])}")
         return chosen
     if name in ("older_than", "newer_than"):
         if (age := re.fullmatch(r"(\d{1,5})([dwmy])", value)) is None:
@@ -182,7 +182,7 @@ _UNITS = "day|week|month|year"
 
 
 def day_of(text: str, today: dt.date) -> dt.date | None:
-    """The day that a person names, the first of a month or a year; None if it is none.
+    """The day that a person names, the first of a month or a year; None if it isn't one.
 
     A weekday is the last one before `today`, a month without a year the latest such month.
     """

@@ -139,7 +139,7 @@ async def complete(
     message = answer.choices[0].message
     texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
     if not all(isinstance(each, str | None) for each in texts):
-        raise TypeError("what should be text is none")
+        raise TypeError("content and arguments must be text")
     return answer
 
 
