@@ -22,7 +22,7 @@ from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generati
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
 from training.processes import quiet
 from training.progress import Step
-from training.recipe import Grpo
+from training.recipe import Grpo, Loss
 from training.roller import Roller
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
@@ -178,7 +178,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             warmup_steps=table.warmup,
             weight_decay=0.0,
             adam_beta2=0.98,
-            loss_type=table.loss,
+            **_loss(table),
             scale_rewards=table.scale,
             beta=table.beta,
             logging_steps=1,
@@ -199,6 +199,29 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         trainer, form.turn_tokens, batch=table.generate_batch
     )
     return trainer
+
+
+# How far a ratio may be from 1 below, and above where the recipe says nothing: TRL's default, for
+# GSPO the paper's, for CISPO what TRL advises (after ScaleRL, arXiv:2510.13786).
+_CLIPS: Mapping[Loss, tuple[float, float]] = {
+    "dapo": (0.2, 0.2),
+    "dr_grpo": (0.2, 0.2),
+    "gspo": (3e-4, 4e-4),
+    "cispo": (0.2, 5.0),
+}
+
+
+def _loss(table: Grpo) -> dict[str, Any]:
+    """TRL's settings of the loss."""
+    low, high = _CLIPS[table.loss]
+    whole = table.loss == "gspo"
+    return {
+        "loss_type": "grpo" if whole else table.loss,
+        "importance_sampling_level": "sequence" if whole else "token",
+        "epsilon": low,
+        "epsilon_high": high if table.clip_high is None else table.clip_high,
+        "mask_truncated_completions": table.mask_truncated,
+    }
 
 
 def _vllm(table: Grpo, context: int) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
     # Prompts are padded on their left, completions on their right.
     first = prompts - int(batch["prompt_mask"].sum(1).max())
-    last = int(batch["completion_mask"].sum(1).max())
+    # Where all were cut off and are masked, one is left.
+    last = max(1, int(batch["completion_mask"].sum(1).max()))
     trimmed = {}
     for name, value in batch.items():
         if name.startswith("prompt"):

@@ -293,9 +293,18 @@ class Vllm(RecipeTable):
     server: str = "http://127.0.0.1:8000"
 
 
+Loss = Literal["dapo", "dr_grpo", "gspo", "cispo"]
+
+
 class Grpo(RecipeTable):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each, over
-    all processes. loss, scale and beta are TRL's `loss_type`, `scale_rewards` and `beta`."""
+    all processes.
+
+    `loss` is TRL's `loss_type`; "gspo" (arXiv:2507.18071) is its "grpo" with one ratio for a whole
+    episode. A ratio counts up to 1 + `clip_high`, in "cispo" (arXiv:2506.13585) up to `clip_high`;
+    None is the paper's value, or TRL's. With `mask_truncated` an episode that was cut off teaches
+    nothing. `scale` and `beta` are TRL's `scale_rewards` and `beta`.
+    """
 
     steps: Count
     questions: Count = 8
@@ -308,8 +317,10 @@ class Grpo(RecipeTable):
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Schedule = "constant"
     temperature: Positive = 1.0
-    loss: Literal["dapo", "grpo", "dr_grpo"] = "dapo"
-    scale: Literal["group", "batch", "none"] = "group"
+    loss: Loss = "dapo"
+    clip_high: Positive | None = None
+    mask_truncated: bool = False
+    scale: Literal["group", "batch", "none"] = "batch"
     beta: NotNegative = 0.0
     validate_every: Count = 20
 

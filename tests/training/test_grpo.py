@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
@@ -134,6 +135,62 @@ def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
     assert not moved(training, start)
     _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
     assert moved(training, start)
+
+
+@pytest.mark.parametrize(
+    ("loss", "asked"),
+    [
+        ("dapo", {"epsilon": 0.2, "epsilon_high": 0.2}),
+        ("dr_grpo", {"epsilon": 0.2, "epsilon_high": 0.2}),
+        (
+            "gspo",
+            {
+                "loss_type": "grpo",
+                "importance_sampling_level": "sequence",
+                "epsilon": 3e-4,
+                "epsilon_high": 4e-4,
+            },
+        ),
+        ("cispo", {"epsilon_high": 5.0}),
+    ],
+)
+def test_each_loss_reaches_trl_and_teaches(
+    scripted: Scripted,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: str,
+    asked: dict[str, Any],
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    def noted(**options: Any) -> GRPOConfig:
+        made.append(options)
+        return GRPOConfig(**options)
+
+    monkeypatch.setattr(grpo, "GRPOConfig", noted)
+    changes = ("grpo.steps=1", "data.kinds=['lookup']", f"grpo.loss={loss}")
+    _, training = scripted([SOMETHING, IDK], *changes)
+    assert moved(training, start)
+    [options] = made
+    assert {"loss_type": loss, "scale_rewards": "batch", **asked}.items() <= options.items()
+
+
+class Breaking(Cycling):
+    """Never comes to the end of its turn."""
+
+    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+        return [Turn(each.ids[:-1], None) for each in super().__call__(prompts)]
+
+
+def test_an_episode_that_was_cut_off_teaches_nothing_where_the_recipe_says_so(
+    scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpo, "Dispatch", Breaking)
+    changes = ("grpo.steps=1", "data.kinds=['lookup']", "grpo.clip_high=0.28")
+    _, training = scripted([SOMETHING, IDK], *changes)
+    assert moved(training, start)
+    _, training = scripted([SOMETHING, IDK], *changes, "grpo.mask_truncated=true")
+    assert not moved(training, start)
 
 
 def test_a_scale_of_the_logits_is_learnt_where_the_recipe_says_so(
