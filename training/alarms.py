@@ -22,6 +22,8 @@ NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
 # Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
 # 0.82 in six successful runs of nano, 2026-11).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
+# How far the mean ratio of probabilities may be from 1, which it is where both compute one model.
+APART = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class TrainingAlarm:
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given all rows so far in order."""
-    looks = (collapse, no_spread)
+    looks = (collapse, no_spread, engines_differ)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
@@ -80,6 +82,19 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
         "no spread",
         f"{flat} of {groups} groups of the last {WINDOW} steps have no spread in reward; {advice};"
         " more grpo.rollouts a question or a higher grpo.temperature help too",
+    )
+
+
+def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
+    """The engine that samples and the trainer don't compute the same model."""
+    ratio = _recent(steps, "ratio_mean")
+    if ratio is None or abs(ratio - 1) < APART:
+        return None
+    return TrainingAlarm(
+        "engine against trainer",
+        f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM, in the mean of"
+        f" the last {WINDOW} steps: install the locked versions (make gpu), or generate without vLLM"
+        " (--set grpo.vllm.mode=off)",
     )
 
 

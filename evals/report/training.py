@@ -73,6 +73,10 @@ _STEPWISE = (
         "Groups trained on whose rollouts all earned the same.", "share",
     ),
     _RowFigure("format_errors", "Format errors", "Malformed calls an episode."),
+    _RowFigure(
+        "ratio_mean", "Trainer against engine",
+        "How likely a sampled token is to the trainer, as a part of how likely to vLLM.",
+    ),
     _RowFigure("loss", "Loss", "Of the optimizer."),
 )  # fmt: skip
 

@@ -80,6 +80,7 @@ NAN = dict.fromkeys(("abstention", "accuracy", "reward"), float("nan"))
         # Abstention near 1 is right where accuracy on the other questions does not fall.
         planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
         planted(rise(0), lambda _: NAN),
+        planted(rise(0), lambda step: {"ratio_mean": 1 + 0.05 * (-1) ** step}),
     ],
 )
 def test_no_alarm(steps: list[Step]) -> None:
@@ -93,6 +94,7 @@ def test_no_alarm(steps: list[Step]) -> None:
         ({"flat_groups": 7, "accuracy": 0.95}, "no spread", "harder questions"),
         # Where most fail it comes sooner.
         ({"flat_groups": 6, "accuracy": 0.05}, "no spread", "easier questions"),
+        ({"ratio_mean": 0.6}, "engine against trainer", "0.60 times as likely"),
     ],
 )
 @settled
