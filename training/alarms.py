@@ -93,7 +93,7 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
     return TrainingAlarm(
         "engine against trainer",
         f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM, in the mean of"
-        f" the last {WINDOW} steps: install the locked versions (make gpu), or generate without vLLM"
+        f" the last {WINDOW} steps: install the locked versions (make gpu), or leave vLLM out"
         " (--set grpo.vllm.mode=off)",
     )
 
