@@ -56,8 +56,9 @@ class Record(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The model or models that were asked."""
-        models = self.config.get("models", self.config.get("model", "unknown"))
+        """The model or models that were asked; a training's name."""
+        config = self.config
+        models = config.get("models") or config.get("model") or config.get("name", "unknown")
         return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
 
     @property
@@ -76,14 +77,14 @@ class Record(NamedTuple):
     @property
     def accuracy(self) -> dict[str, float]:
         """Of each model that was measured; of a training, at its last validation."""
-        try:
+        with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             metrics: dict[str, Any] = self.run.metrics
-            measured = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
-        except (OSError, ValueError, TypeError, LookupError):
-            measured = {}
-            with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-                measured = {self.model: self.run.metrics["validation"][-1]["accuracy"]}
-        return {name: value for name, value in measured.items() if value is not None}
+            if "models" in metrics:
+                found = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
+            else:
+                found = {self.model: metrics["validation"][-1]["accuracy"]}
+            return {name: float(value) for name, value in found.items() if value is not None}
+        return {}
 
     @property
     def cost_usd(self) -> float | None:

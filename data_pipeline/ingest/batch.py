@@ -138,8 +138,8 @@ def content_digest(email: ParsedEmail) -> bytes:
 
 
 def copy_digest(email: ParsedEmail, content: bytes) -> bytes:
-    """What makes two mails copies: they say the same to the same people. So a mail that a person
-    got is never a copy of one that he did not get."""
+    """What makes two mails copies: they say the same to the same people. So no mail that a
+    person got is a copy of one that they did not get."""
     roles = enumerate((email.to, email.cc, email.bcc))
     people = sorted({f"{role}{each.address}" for role, listed in roles for each in listed})
     return _digest(content + "\0".join(people).encode())

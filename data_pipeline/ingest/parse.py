@@ -384,6 +384,8 @@ def parse_message(
         with _limited():
             return _parse_message(message, extractor)
     except _TooSlowError:
+        if extractor is not None:
+            extractor.close()  # it may be about to answer
         detail = f"more than {LONGEST_SECONDS:g} s of CPU time"
         return Quarantined(scrub(message.source), "too-slow", detail)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"

@@ -151,21 +151,19 @@ def _charts(
     **options: Any,
 ) -> list[CurveChart]:
     """The chart of a figure, with a curve for each recipe that has it; none if none has."""
-    by_recipe: dict[str, dict[str, pd.Series]] = {}
+    by_recipe: dict[str, list[tuple[TrainingRows, pd.Series]]] = {}
     for each, frame in rows:
         if (values := _numbers(frame, figure.column)).notna().any():
-            by_recipe.setdefault(each.recipe, {})[each.label] = values
-    seeds = {
-        recipe: {each.seed for each, _ in rows if each.recipe == recipe} for recipe in by_recipe
-    }
+            by_recipe.setdefault(each.recipe, []).append((each, values))
     curves: dict[str, pd.Series] = {}
     bands = {}
-    for recipe, found in by_recipe.items():
+    for found in by_recipe.values():
+        of_runs = {each.label: values for each, values in found}
         # The same seed twice is no spread of seeds.
-        if len(found) == 1 or len(seeds[recipe]) < len(found):
-            curves |= found
+        if len(found) == 1 or len({each.seed for each, _ in found}) < len(found):
+            curves |= of_runs
             continue
-        of_seeds, label = pd.DataFrame(found), f"{len(found)} seeds: {', '.join(found)}"
+        of_seeds, label = pd.DataFrame(of_runs), f"{len(found)} seeds: {', '.join(of_runs)}"
         curves[label] = of_seeds.mean(axis=1)
         bands[label] = pd.DataFrame({"low": of_seeds.min(axis=1), "high": of_seeds.max(axis=1)})
     if bands:
