@@ -76,6 +76,7 @@ def train_grpo(
             dispatch,
             lambda step, logs: _step(roller, step, logs),
             validate_every=table.validate_every,
+            together=table.minibatches,
             pause=lambda: _spent(judges) or roller.outage,
             awake=dispatch.awake,
         )
@@ -149,11 +150,16 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             inputs = super()._prepare_inputs(generation_batch)
             if self._buffered_inputs is before:
                 return inputs
-            self._buffered_inputs = packed(self._buffered_inputs, skip_flat=table.beta == 0)
+            self._buffered_inputs = packed(
+                self._buffered_inputs,
+                skip_flat=table.beta == 0,
+                minibatches=table.minibatches,
+                seed=setting.seed * table.steps + self.state.global_step,
+            )
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     form = setting.recipe.episode
-    questions = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
+    questions = asked_in_order(material.questions, table.batches * table.questions, setting.seed)
     rows = [
         {"prompt": material.episode(each, form).messages, "question_id": each.id}
         for each in questions
@@ -168,7 +174,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         reward_funcs=[_earned],
         args=GRPOConfig(
             per_device_train_batch_size=table.micro_batch,
-            gradient_accumulation_steps=passes,
+            gradient_accumulation_steps=passes // table.minibatches,
             steps_per_generation=passes,
             num_generations=table.rollouts,
             max_completion_length=form.episode_tokens,

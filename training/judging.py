@@ -103,7 +103,7 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
     validations and test, the reward's also for all episodes of GRPO."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
-    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.steps
+    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.batches
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
     calls = [Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)]
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))

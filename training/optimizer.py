@@ -37,10 +37,15 @@ def own_tokens_scored() -> Iterator[None]:
 
 
 def packed(
-    batches: Sequence[Mapping[str, Any]], *, skip_flat: bool = False
+    batches: Sequence[Mapping[str, Any]],
+    *,
+    skip_flat: bool = False,
+    minibatches: int = 1,
+    seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """The rows of TRL's `batches` of a step, sorted by length into as many batches, each without
-    columns that are all padding.
+    """The rows of TRL's `batches`, sorted by length into as many batches, each without columns that
+    are all padding. With several `minibatches`, whose batches follow each other, each gets as many
+    rows, drawn by `seed`.
 
     TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
     are sums over its batches, so that the order of rows changes nothing. With `skip_flat` a row
@@ -54,7 +59,14 @@ def packed(
     if skip_flat:
         whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
-    parts = lengths.argsort(stable=True).chunk(len(batches))
+    order = torch.arange(len(lengths))
+    if minibatches > 1:
+        order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed))
+    parts = [
+        part
+        for rows in order.to(lengths.device).chunk(minibatches)
+        for part in rows[lengths[rows].argsort(stable=True)].chunk(len(batches) // minibatches)
+    ]
     return [
         {**batch, **_trimmed({name: value[rows] for name, value in whole.items()})}
         for batch, rows in zip(batches, parts, strict=True)

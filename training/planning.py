@@ -470,7 +470,8 @@ class Estimator(NamedTuple):
         held_out = held_out_episodes(recipe, grpo)
         rollouts = self.generating_seconds(mine, at_once, by_vllm=by_vllm)
         # TRL scores vLLM's tokens again; a KL term takes the same of the model as it began.
-        scorings = by_vllm + (grpo.beta > 0)
+        # So it does where the weights move between minibatches.
+        scorings = (by_vllm or grpo.minibatches > 1) + (grpo.beta > 0)
         sent = self.shape.weight_bytes(16) / TRANSFER_RATE if by_vllm else 0.0
         reads = episode.tokens - episode.own_tokens if by_vllm else episode.all_prompts
         tokens = {
@@ -483,8 +484,13 @@ class Estimator(NamedTuple):
             "training": self.training_seconds(episodes / train, episode.tokens, scorings),
             "weights to vLLM": sent,
             "judges": JUDGE_S if is_paid(recipe.judging.reward) else 0.0,
-            "validations and test": rollouts * held_out / episodes / grpo.steps,
+            "validations and test": rollouts * held_out / episodes / grpo.batches,
         }
+        # All of it serves so many steps.
+        tokens, seconds = (
+            {name: value / grpo.minibatches for name, value in each.items()}
+            for each in (tokens, seconds)
+        )
         memory = [generating, self.training_memory(grpo.micro_batch, limit, vllm)]
         return StagePlan("grpo", grpo.steps, tokens, seconds, memory, room, at_once)
 

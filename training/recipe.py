@@ -297,8 +297,8 @@ Loss = Literal["dapo", "dr_grpo", "gspo", "cispo"]
 
 
 class Grpo(RecipeTable):
-    """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each, over
-    all processes.
+    """Reinforcement learning: `questions` groups of `rollouts` episodes each, over all processes,
+    and then as many optimizer steps as there are `minibatches`, each on a part of the episodes.
 
     `loss` is TRL's `loss_type`; "gspo" (arXiv:2507.18071) is its "grpo" with one ratio for a whole
     episode. A ratio counts up to 1 + `clip_high`, in "cispo" (arXiv:2506.13585) up to `clip_high`;
@@ -309,6 +309,7 @@ class Grpo(RecipeTable):
     steps: Count
     questions: Count = 8
     rollouts: Annotated[int, Field(ge=2)] = 8
+    minibatches: Count = 1
     micro_batch: Count = 16  # episodes of one forward pass of a process
     generate_batch: Count | None = None  # episodes that transformers generates for at a time
     vllm: Vllm | None = None
@@ -324,8 +325,13 @@ class Grpo(RecipeTable):
     beta: NotNegative = 0.0
     validate_every: Count = 20
 
+    @property
+    def batches(self) -> int:
+        """How often episodes are rolled out."""
+        return self.steps // self.minibatches
+
     def passes(self, processes: int) -> int:
-        """Forward passes of each process in a step; `UserError` if it can't be divided."""
+        """Forward passes of each process between rollouts; `UserError` if that can't be divided."""
         if self.questions % processes:
             raise UserError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
@@ -337,7 +343,13 @@ class Grpo(RecipeTable):
                 f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
                 f" {self.micro_batch}: set another"
             )
-        return episodes // self.micro_batch
+        passes = episodes // self.micro_batch
+        if any(each % self.minibatches for each in (passes, self.steps, self.validate_every)):
+            raise UserError(
+                f"grpo.minibatches is {self.minibatches}: grpo.steps, grpo.validate_every and the"
+                f" {passes} forward passes of a batch must be multiples of it"
+            )
+        return passes
 
     @field_validator("vllm", mode="before")
     @classmethod

@@ -118,7 +118,7 @@ class RunCallback(TrainerCallback):
 
     A validation comes before the first step, every `validate_every` steps and at those of
     `also_at`, each with a checkpoint that contains it. Training pauses with a checkpoint when
-    `pause` gives a reason.
+    `pause` gives a reason, but never between steps that learn `together` from the same episodes.
     """
 
     examiner: Examiner
@@ -126,6 +126,7 @@ class RunCallback(TrainerCallback):
     to_step: ToStep
     validate_every: int
     also_at: Sequence[int] = ()
+    together: int = 1
     pause: Callable[[], str | None] = lambda: None
     awake: Awake = contextlib.nullcontext
 
@@ -152,6 +153,8 @@ class RunCallback(TrainerCallback):
         training.note_memory(gpu_memory_used())
         # A checkpoint that transformers saves by itself has no validation.
         control.should_save = False
+        if step % self.together:
+            return
         if step < state.max_steps:
             # A reason of one process pauses all: their clocks and fees differ.
             reasons = training.processes.gather([self.pause() or training.time_is_up()])

@@ -175,6 +175,38 @@ def test_each_loss_reaches_trl_and_teaches(
     assert {"loss_type": loss, "scale_rewards": "batch", **asked}.items() <= options.items()
 
 
+def test_minibatches_are_steps_on_parts_of_the_same_episodes(
+    scripted: Scripted, start: Start
+) -> None:
+    changes = ("grpo.steps=4", "grpo.validate_every=2", "grpo.micro_batch=1")
+    metrics, training = scripted(
+        [SOMETHING, IDK], *changes, "data.kinds=['lookup']", "grpo.minibatches=2"
+    )
+    assert moved(training, start)
+    assert [each.step for each in training.steps] == [1, 2, 3, 4]
+    rolled_out = {
+        each.policy["step"]
+        for each in read_trajectories(training.run.folder / "trajectories.jsonl")
+        if "group" in each.policy
+    }
+    assert rolled_out == {1, 3}
+    assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
+
+
+def test_a_pause_comes_behind_the_last_minibatch(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(lambda _: refuses(401, "Incorrect API key provided.")) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        changes = ("grpo.steps=4", "grpo.validate_every=4", "grpo.micro_batch=1")
+        judged = ("data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
+        _, training = scripted([SOMETHING, IDK], *changes, *judged, "grpo.minibatches=2")
+    assert "could not be judged" in str(training.paused)
+    assert len(training.steps) == 2
+    newest = newest_checkpoint(training.run.folder)
+    assert newest is not None and newest.name == "checkpoint-2"
+
+
 class Breaking(Cycling):
     """Never comes to the end of its turn."""
 

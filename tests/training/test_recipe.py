@@ -55,6 +55,7 @@ def test_changes_win_over_the_file() -> None:
         ("grpo.rate=nan", "grpo.rate"),
         ("grpo.rollouts=1", "grpo.rollouts"),
         ("grpo.micro_batch=7", "the 128 episodes of each process are no multiple of"),
+        ("grpo.minibatches=3", "the 8 forward passes of a batch must be multiples of it"),
         ("grpo.loss=ppo", "grpo.loss"),
         ("grpo.speed=9", "grpo.speed"),
         ("sft.stages=[]", "sft.stages"),
