@@ -225,7 +225,9 @@ class Llama:
         params.model.path = str(file)
         params.n_ctx, params.n_parallel = context * slots, slots
         params.n_batch = params.n_ubatch = _STEP
-        threads = os.cpu_count() or 1
+        # Threads that share a core with others spin for each other: heed who limits them, as torch
+        # does.
+        threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
         params.cpuparams_batch.n_threads = threads
         params.cpuparams.n_threads = threads if slots > 1 else min(threads, _MOST_THREADS)
         params.special = True  # marks that the model writes are text, too

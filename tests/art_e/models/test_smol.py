@@ -351,8 +351,10 @@ def test_it_is_asked_by_name_and_by_default(
     art_e: Run, adapter: Path, home: Path, owned_db: Path
 ) -> None:
     (home / "models").mkdir(parents=True)
-    merged = merged_file_of(adapter)
-    shutil.copy(merged, home / "models")
+    with pytest.MonkeyPatch.context() as patched:
+        # Where it is made once for all tests.
+        patched.setenv("ART_E_HOME", str(adapter.parent))
+        shutil.copy(merged_file(), home / "models")
     for options in (["--model", "smol"], []):
         answered = json_of(art_e("ask", "When?", "--db", owned_db, "--json", *options))
         assert (answered["model"], answered["cost_usd"]) == ("smol", 0)
@@ -361,12 +363,6 @@ def test_it_is_asked_by_name_and_by_default(
     assert report["nearby"][0]["model"] == "smol"
     [row] = [each for each in report["models"] if each["name"] == "smol"]
     assert row["state"] == "ok"
-
-
-def merged_file_of(adapter: Path) -> Path:
-    """The file that the other tests use."""
-    [merged] = (adapter.parent / "models").glob("smol-*.gguf")
-    return merged
 
 
 def test_what_is_missing_is_one_line(
