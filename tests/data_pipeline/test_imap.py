@@ -190,7 +190,7 @@ def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     running = process("sync")
     assert box.wire.stalled.wait(60)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=10)
+    _, stderr = running.communicate(timeout=30)
     assert running.returncode == 130
     assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
     assert contents(box.db) == before
