@@ -179,6 +179,7 @@ def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, 
     assert len(box.stored()) == 9
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     art_e: Run, process: Callable[..., Any], box: Box
 ) -> None:
@@ -190,7 +191,7 @@ def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     running = process("sync")
     assert box.wire.stalled.wait(60)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=30)
+    _, stderr = running.communicate(timeout=10)
     assert running.returncode == 130
     assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
     assert contents(box.db) == before
