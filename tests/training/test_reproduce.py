@@ -232,6 +232,21 @@ def test_it_refuses_to_begin_without_what_it_needs(
     assert not out.exists()
 
 
+def test_without_the_libraries_of_training_the_plan_and_the_stages_before_it_are_there(
+    art_e: command_line.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking() -> None:
+        raise UserError("local models need torch")
+
+    monkeypatch.setattr(cli, "require_train_extra", lacking)
+    words = ("reproduce", "--profile", "nano", "--out", tmp_path / "out")
+    assert json_of(art_e(*words, "--dry-run", "--json"))["missing"] == ["local models need torch"]
+    assert "local models need torch" in the_error(art_e(*words))
+    one = ("--set", "ingest.sources=['synthetic:1000,seed=3']")
+    assert json_of(art_e(*words, *one, "--until", "ingest", "--json"))["until"] == "ingest"
+    assert list((tmp_path / "out").rglob("*.duckdb"))
+
+
 def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     words = ("reproduce", "--profile", "talk", "--dry-run", "--out", tmp_path / "out")
     plan = json_of(art_e(*words, "--json"))

@@ -53,7 +53,6 @@ def reproduce(
     has changed inputs, and pays for nothing twice. The profile talk asks hosted models and needs a
     GPU: look at --dry-run first.
     """
-    require_train_extra()
     load_env()
     chosen = load_profile(profile, changes or ())
     # Absolute, so that what it holds can be read from anywhere.
@@ -96,9 +95,14 @@ def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     found = {why for each in left for name in each.asks if (why := _why_not(name)) is not None}
     grpo = profile.recipe.grpo
     needs_gpu = grpo is not None and grpo.vllm is not None
-    trains = any(each.stage in ("sft", "grpo") for each in left)
-    if trains and needs_gpu and best_device()[0] != "cuda":
-        found.add(f"training {profile.recipe.name} needs an NVIDIA GPU, and there is none")
+    try:
+        if {"sft", "grpo", "evaluation"}.intersection(each.stage for each in left):
+            require_train_extra()
+        trains = any(each.stage in ("sft", "grpo") for each in left)
+        if trains and needs_gpu and best_device()[0] != "cuda":
+            found.add(f"training {profile.recipe.name} needs an NVIDIA GPU, and there is none")
+    except UserError as error:
+        found.add(str(error))
     return sorted(found)
 
 
