@@ -5,7 +5,7 @@
 # make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
-# make smol   the small model that comes with ART-E: llama.cpp and its weights (150 MB)
+# make smol   what the small model needs: llama.cpp and its weights (150 MB)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
