@@ -213,6 +213,13 @@ class Generated(NamedTuple):
     cached: int
 
 
+def _threads() -> int:
+    """All cores, unless OMP_NUM_THREADS says less, as to torch: threads that share a core spin for
+    each other."""
+    limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # "2,1": of nested loops
+    return int(limit) if limit.isdecimal() and int(limit) else os.cpu_count() or 1
+
+
 class Llama:
     """llama.cpp with a file of weights, for `slots` conversations at once of `context` tokens.
 
@@ -225,9 +232,7 @@ class Llama:
         params.model.path = str(file)
         params.n_ctx, params.n_parallel = context * slots, slots
         params.n_batch = params.n_ubatch = _STEP
-        # Threads that share a core with others spin for each other: heed who limits them, as torch
-        # does.
-        threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+        threads = _threads()
         params.cpuparams_batch.n_threads = threads
         params.cpuparams.n_threads = threads if slots > 1 else min(threads, _MOST_THREADS)
         params.special = True  # marks that the model writes are text, too

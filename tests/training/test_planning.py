@@ -331,6 +331,21 @@ def test_each_recipe_is_planned_line_by_line(art_e: Command, recipe: str) -> Non
     assert row["gpu_usd"] == pytest.approx(hours * sum(row["gpus"].values()) * row["usd_per_hour"])
 
 
+# As many rollouts as without, in four times as many steps.
+PARTS = ("grpo.minibatches=4", "grpo.validate_every=120")
+
+
+def test_minibatches_share_their_rollouts() -> None:
+    one, four = planned("talk"), planned("talk", *PARTS, "grpo.steps=2_668")
+    assert four.hours == pytest.approx(one.hours)
+    assert four.judges == one.judges
+    tokens = [each.stages[0].tokens_per_step for each in (one, four)]
+    assert tokens[1] == pytest.approx({name: each / 4 for name, each in tokens[0].items()})
+    # Without vLLM, whose tokens are scored anyway, the scores are a pass more.
+    one, four = planned("talk-24gb"), planned("talk-24gb", *PARTS, "grpo.steps=2_000")
+    assert four.hours > 1.01 * one.hours
+
+
 def test_options_change_the_plan(art_e: Command) -> None:
     words = ("train", "plan", "--recipe", "talk")
     dear = json_of(art_e(*words, "--json", "--usd-per-hour", "6"))

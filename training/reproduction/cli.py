@@ -95,11 +95,11 @@ def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     found = {why for each in left for name in each.asks if (why := _why_not(name)) is not None}
     grpo = profile.recipe.grpo
     needs_gpu = grpo is not None and grpo.vllm is not None
+    stages = {each.stage for each in left}
     try:
-        if {"sft", "grpo", "evaluation"}.intersection(each.stage for each in left):
+        if stages & {"sft", "grpo", "evaluation"}:
             require_train_extra()
-        trains = any(each.stage in ("sft", "grpo") for each in left)
-        if trains and needs_gpu and best_device()[0] != "cuda":
+        if stages & {"sft", "grpo"} and needs_gpu and best_device()[0] != "cuda":
             found.add(f"training {profile.recipe.name} needs an NVIDIA GPU, and there is none")
     except UserError as error:
         found.add(str(error))

@@ -365,6 +365,17 @@ def test_it_is_asked_by_name_and_by_default(
     assert row["state"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("limit", "threads"), [("1", 1), ("3,1", 3), ("0", 7), ("many", 7), ("", 7)]
+)
+def test_omp_num_threads_limits_the_threads(
+    monkeypatch: pytest.MonkeyPatch, limit: str, threads: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
+    assert smol._threads() == threads
+
+
 def test_what_is_missing_is_one_line(
     art_e: Run, adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
