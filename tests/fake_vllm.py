@@ -1,10 +1,12 @@
 """A stand-in for vLLM below TRL's own code: what TRL 1.16 calls of it, on a tiny Qwen2.
 
-It follows vLLM's documented interface: `LLM` with sleep and wake-up, which loses its weights in a
-sleep of level 2, and the routes of `vllm serve` for tokens. Only the transfer of weights to the
-server differs: NCCL needs GPUs, so a file carries them.
+It follows vLLM's interface: `LLM` with sleep and wake-up, which loses its weights in a sleep of
+level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens. It hides
+batches, the cache of prefixes, rounding to 16 bits, and NCCL, which needs GPUs: a file carries
+whole weights to the server.
 """
 
+import copy
 import importlib.machinery
 import json
 import math
@@ -29,6 +31,15 @@ from tests.provider import json_server
 SamplingParams = SimpleNamespace
 
 
+class LoRARequest(NamedTuple):
+    """`vllm.lora.request.LoRARequest`."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
+    load_inplace: bool = False
+
+
 class Logprob(NamedTuple):
     """`vllm.logprobs.Logprob`."""
 
@@ -50,44 +61,61 @@ class LLM:
         self.sleeps = options["enable_sleep_mode"]
         self.did: list[str] = []
         self.awake = {"weights", "kv_cache"}
+        self.takes = options["max_lora_rank"] if options.get("enable_lora") else None
         self._model = Qwen2ForCausalLM.from_pretrained(options["model"])
         self._names = dict(self._model.named_parameters())
+        self._adapted: Qwen2ForCausalLM | None = None
         self._limit = options["max_model_len"]
+        self._asked: list[tuple[str, list[int], Any]] = []
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
         driver = SimpleNamespace(model_runner=runner)
         self.llm_engine = SimpleNamespace(
             model_executor=SimpleNamespace(driver_worker=driver),
             model_config=SimpleNamespace(max_model_len=self._limit),
+            add_lora=self._add_lora,
+            add_request=self._add_request,
+            has_unfinished_requests=lambda: bool(self._asked),
+            step=self._step,
         )
         LLM.made = self
 
-    def generate(
-        self, prompts: Sequence[dict[str, list[int]]], *, sampling_params: Any, use_tqdm: bool
-    ) -> list[Any]:
-        """A completion for each prompt. Fails while it sleeps or has no weights."""
+    def _add_lora(self, request: LoRARequest) -> None:
+        assert self.takes is not None
+        assert "weights" in self.awake
+        assert request.load_inplace
+        self._adapted = adapted(self._model, request.lora_path, self.takes)
+
+    def _add_request(
+        self, name: str, prompt: dict[str, list[int]], params: Any, *, lora_request: Any
+    ) -> None:
+        assert (lora_request is None) == (self._adapted is None)
+        assert name not in {each for each, *_ in self._asked}
+        ids = prompt["prompt_token_ids"]
+        assert len(ids) + params.max_tokens <= self._limit
+        self._asked.append((name, ids, params))
+
+    def _step(self) -> list[Any]:
+        """The shortest request ends first. Fails while it sleeps or has no weights."""
         assert self.awake == {"weights", "kv_cache"}
-        assert sampling_params.n == 1
-        self.did.append("generate")
-        outputs = []
-        for prompt in prompts:
-            ids = prompt["prompt_token_ids"]
-            most = sampling_params.max_tokens
-            assert len(ids) + most <= self._limit
-            written, values = sampled(self._model, ids, sampling_params.temperature, most)
-            logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
-            completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
-            outputs.append(SimpleNamespace(prompt_token_ids=ids, outputs=[completion]))
-        return outputs
+        self.did.append("step")
+        self._asked.sort(key=lambda each: -len(each[1]))
+        name, ids, params = self._asked.pop()
+        model = self._model if self._adapted is None else self._adapted
+        written, values = sampled(model, ids, params.temperature, params.max_tokens, params.seed)
+        logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
+        completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
+        return [SimpleNamespace(request_id=name, outputs=[completion])]
 
     def sleep(self, level: int) -> None:
-        """Level 2 discards the weights."""
+        """Level 2 discards the weights, level 1 keeps them elsewhere."""
         assert self.sleeps
-        assert level == 2
+        assert level == (2 if self.takes is None else 1)
         self.did.append("sleep")
         self.awake = set()
-        with torch.no_grad():
-            for each in self._names.values():
-                each.fill_(torch.nan)
+        if level == 2:
+            with torch.no_grad():
+                for each in self._names.values():
+                    each.fill_(torch.nan)
 
     def wake_up(self, tags: list[str]) -> None:
         """The weights come back as their memory is: discarded."""
@@ -106,11 +134,27 @@ class LLM:
                 self._names[name].copy_(value)
 
 
+def adapted(model: Qwen2ForCausalLM, folder: str, most: int) -> Qwen2ForCausalLM:
+    """The model with the adapter in `folder`, whose rank is at most `most`."""
+    config = json.loads(Path(folder, "adapter_config.json").read_text("utf-8"))
+    assert config["r"] <= most
+    matrices = load_file(Path(folder, "adapter_model.safetensors"))
+    made = copy.deepcopy(model)
+    layers = dict(made.named_modules())
+    with torch.no_grad():
+        for name, first in matrices.items():
+            if "lora_A" in name:
+                second = matrices[name.replace("lora_A", "lora_B")]
+                layer: Any = layers[name.removeprefix("base_model.model.").split(".lora_A")[0]]
+                layer.weight += config["lora_alpha"] / config["r"] * (second @ first)
+    return made
+
+
 def sampled(
-    model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, most: int
+    model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, most: int, seed: int
 ) -> tuple[list[int], list[float]]:
     """The completion of `prompt` with its end token, and the log-probability of each token."""
-    ends = _ends(model)
+    ends, draws = _ends(model), torch.Generator().manual_seed(seed)
     ids = list(prompt)
     values: list[float] = []
     with torch.no_grad():
@@ -118,7 +162,8 @@ def sampled(
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1].float()
             assert not logits.isnan().any(), "it generates with discarded weights"
             scaled = torch.log_softmax(logits / (temperature or 1.0), -1)
-            one = int(torch.multinomial(scaled.exp(), 1)) if temperature else int(scaled.argmax())
+            drawn = torch.multinomial(scaled.exp(), 1, generator=draws)
+            one = int(drawn) if temperature else int(scaled.argmax())
             ids.append(one)
             values.append(float(scaled[one]))
     return ids[len(prompt) :], values
@@ -141,6 +186,7 @@ class Server:
     say: Callable[[Sequence[int]], list[int]] | None = None
     batches: list[int] = field(default_factory=list)
     transfers: int = 0
+    adapted: Qwen2ForCausalLM | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -154,6 +200,13 @@ class Server:
             return 200, self.completions(json.loads(body))
         if path == "/weights":
             self.load(json.loads(body)["file"])
+        if path == "/v1/load_lora_adapter":
+            asked = json.loads(body)
+            assert asked["load_inplace"]
+            with self.lock:
+                self.adapted = adapted(self.model, asked["lora_path"], 64)
+            self.transfers += 1
+            return 200, f"Success: LoRA adapter '{asked['lora_name']}' added successfully."
         return 200, _ROUTES[path]
 
     def completions(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +215,7 @@ class Server:
         assert request["return_token_ids"]
         assert request["return_tokens_as_token_ids"]
         assert request["prompt"]
+        assert request["model"] == ("tiny" if self.adapted is None else "adapter")
         choices = []
         for prompt in request["prompt"]:
             with self.lock:
@@ -169,8 +223,8 @@ class Server:
                     ids = self.say(prompt)
                     values = [-0.1] * len(ids)
                 else:
-                    options = request["temperature"], request["max_tokens"]
-                    ids, values = sampled(self.model, prompt, *options)
+                    options = (request[each] for each in ("temperature", "max_tokens", "seed"))
+                    ids, values = sampled(self.adapted or self.model, prompt, *options)
             names = [f"token_id:{each}" for each in ids]
             logprobs = {
                 "tokens": names,
@@ -217,9 +271,18 @@ def install(patch: pytest.MonkeyPatch) -> None:
     """Have TRL import this in place of vLLM."""
     from trl.generation import vllm_client, vllm_generation
 
-    module = ModuleType("vllm")
-    module.__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-    patch.setitem(sys.modules, "vllm", module)
+    final = SimpleNamespace(FINAL_ONLY=2)
+    modules: dict[str, dict[str, Any]] = {
+        "vllm": {"SamplingParams": SamplingParams},
+        "vllm.lora": {},
+        "vllm.lora.request": {"LoRARequest": LoRARequest},
+        "vllm.sampling_params": {"RequestOutputKind": final},
+    }
+    for name, content in modules.items():
+        module = ModuleType(name)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        vars(module).update(content)
+        patch.setitem(sys.modules, name, module)
     patch.setattr(vllm_generation, "is_vllm_available", lambda: True)
     patch.setattr(vllm_generation, "LLM", LLM, raising=False)
     patch.setattr(vllm_generation, "SamplingParams", SamplingParams, raising=False)

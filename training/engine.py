@@ -1,39 +1,43 @@
 """Generation of turns: transformers on a loaded model, TRL's trainer (transformers or vLLM), or
 llama.cpp.
 
-All take prompts as tokens and give a `Turn` for each. Everything private to TRL (pinned to
-1.16) is used here and held by contract tests: `Dispatch` calls `_generate_single_turn`, and sends
-new weights to vLLM once a step.
+All are a `training.rollout.Generate`. Everything private to TRL (pinned to 1.16) and to vLLM is
+used here and held by contract tests: `Dispatch` calls `_generate_single_turn` or vLLM's engine, and
+sends it new weights, or a new adapter, once a step.
 """
 
 import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import is_peft_model
-from peft import PeftModel
-from peft.tuners.lora import LoraLayer
+from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
+from trl.generation import vllm_generation
 from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import gguf_file
 from art_e.models.smol import Llama, lacking_runtime, merge
-from art_e.text import digest
+from art_e.text import digest, printable
 from training.processes import sharded
-from training.recipe import BATCH, EpisodeForm, Vllm
-from training.rollout import ChatTokens, Generate, Turn
+from training.recipe import BATCH, EpisodeForm, Vllm, room_for
+from training.rollout import ChatTokens, Follow, Generate, Turn, in_rounds, side_by_side
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
+# Requests to it at a time.
+_REQUESTS = 64
 
 # Gives what generates at a temperature (0: greedily).
 GenerateAt = Callable[[float], Generate]
@@ -54,7 +58,11 @@ class Sampler:
     seed: int
     batch: int = BATCH
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        """Generate the turns of all episodes."""
+        in_rounds(self.turns, prompts, follow)
+
+    def turns(self, prompts: list[list[int]]) -> list[Turn]:
         """A turn for each prompt, in their order."""
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
@@ -94,25 +102,27 @@ class Sampler:
 class Dispatch:
     """Generates by `trainer`, with its sampling settings and at most `turn_tokens` a turn.
 
-    By transformers, `batch` prompts at a time (None: all), or by vLLM. Call it inside `awake`.
-    Each process asks vLLM's server itself: TRL would collect the prompts of all processes, and so
-    wait for ever for one whose episodes have ended, and return wrong parts if processes have
-    different numbers of prompts. Raises `UserError` if no server answers.
+    By transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`.
+    Call it inside `awake`. Each process asks vLLM itself: TRL would collect the prompts of all
+    processes, and so wait for ever for one whose episodes have ended, and return wrong parts if
+    processes have different numbers of prompts. Raises `UserError` if no server answers.
     """
 
-    def __init__(self, trainer: GRPOTrainer, turn_tokens: int, *, batch: int | None = None) -> None:
+    def __init__(
+        self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None
+    ) -> None:
         self._trainer: Any = trainer
-        self._turn_tokens = turn_tokens
-        self._batch = batch
+        self._turn_tokens, self._seed, self._batch = turn_tokens, seed, batch
         self._client: Any = None
+        self._adapter: Path | None = None
         if not self._trainer.use_vllm:
             # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
             return
         vllm: Any = self._trainer.vllm_generation
-        vllm.max_completion_length = turn_tokens
-        if is_peft_model(vllm.model) and not sharded():
-            vllm._iter_named_params = lambda: merged_weights(vllm.model)
+        if is_peft_model(vllm.model):
+            self._adapter = Path(str(self._trainer.args.output_dir), _ADAPTER)
+            vllm.sync_weights = partial(self._send, self._adapter)
         if vllm.mode == "server":
             # Only the leading process has TRL's client.
             self._client = getattr(vllm, "vllm_client", None) or _client(str(vllm.server_base_url))
@@ -142,46 +152,170 @@ class Dispatch:
             yield
             return
         vllm.llm.wake_up(tags=["kv_cache"])
-        vllm.enable_sleep_mode = False
         try:
             yield
         finally:
-            vllm.enable_sleep_mode = True
             vllm.llm.sleep(level=2)
             vllm._llm_weights_sleeping = True
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        """A turn for each prompt, in their order."""
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        """Generate the turns of all episodes."""
         if self._client is not None:
-            return self._from_server(prompts)
+            side_by_side(self._from_server, prompts, follow, slots=_REQUESTS)
+        elif self._trainer.use_vllm:
+            self._in_process(prompts, follow)
+        else:
+            in_rounds(self._by_transformers, prompts, follow)
+
+    def _by_transformers(self, prompts: list[list[int]]) -> list[Turn]:
         size = self._batch or len(prompts)
         turns: list[Turn] = []
         with _evaluated(self._trainer.model):
             for start in range(0, len(prompts), size):
                 part = prompts[start : start + size]
-                turns += _turns(*self._trainer._generate_single_turn(part, None, {}, 1))
+                ids, _ = self._trainer._generate_single_turn(part, None, {}, 1)
+                turns += [Turn(list(each), None) for each in ids]
         return turns
 
-    def _from_server(self, prompts: list[list[int]]) -> list[Turn]:
+    def _sampling(self, place: int, ids: list[int]) -> dict[str, Any]:
         vllm = self._trainer.vllm_generation
+        how = {name: getattr(vllm, name) for name in ("temperature", "top_p", "top_k")}
+        return {
+            **how,
+            "max_tokens": self._turn_tokens,
+            "logprobs": 0,
+            "seed": _seed_of(self._seed, place, ids),
+        }
+
+    def _in_process(self, prompts: list[list[int]], follow: Follow) -> None:
+        """By vLLM's engine, in which episodes go on as soon as their turn is there."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        engine = self._trainer.vllm_generation.llm.llm_engine
+        adapter = None if self._adapter is None else _adapter_request(self._adapter)
+        places: dict[str, int] = {}
+
+        def ask(place: int, ids: list[int] | None) -> None:
+            if ids is not None:
+                name = f"{place}/{len(ids)}"
+                places[name] = place
+                how = SamplingParams(
+                    **self._sampling(place, ids), output_kind=RequestOutputKind.FINAL_ONLY
+                )
+                engine.add_request(name, {"prompt_token_ids": ids}, how, lora_request=adapter)
+
+        for each in enumerate(prompts):
+            ask(*each)
+        while engine.has_unfinished_requests():
+            for output in engine.step():
+                [made] = output.outputs
+                values = zip(made.token_ids, made.logprobs, strict=True)
+                turn = Turn(list(made.token_ids), [of[token].logprob for token, of in values])
+                place = places.pop(output.request_id)
+                ask(place, follow(place, turn))
+
+    def _from_server(self, place: int, ids: list[int]) -> Turn:
+        asked = self._sampling(place, ids)
+        if self._adapter is not None:
+            asked["model"] = _ADAPTER
         try:
-            reply = self._client.generate(
-                prompts,
-                temperature=vllm.temperature,
-                top_p=vllm.top_p,
-                top_k=vllm.top_k,
-                min_p=vllm.min_p or 0.0,
-                repetition_penalty=vllm.repetition_penalty,
-                max_tokens=self._turn_tokens,
-                logprobs=0,
-            )
+            reply = self._client.generate([ids], generation_kwargs=asked)
         except OSError as error:  # requests' errors are OSErrors
             raise UserError(
-                f"vLLM's server at {vllm.server_base_url} does not answer any more"
+                f"vLLM's server at {self._client.base_url} does not answer any more"
                 f" ({type(error).__name__}): start it again, and go on with --resume"
             ) from None
-        logprobs = [[each[0] for each in turn] for turn in reply["logprobs"]]
-        return _turns(reply["completion_ids"], logprobs)
+        [made], [logprobs] = reply["completion_ids"], reply["logprobs"]
+        return Turn(list(made), [each[0] for each in logprobs])
+
+    def _send(self, folder: Path) -> None:
+        """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
+
+        Folded into weights of 16 bits, as TRL sends it, most of what its first steps have learnt
+        is rounded away: 83 % at step 3 and 37 % at step 10 of a run on Qwen2.5.
+        """
+        vllm = self._trainer.vllm_generation
+        weights = adapter_weights(vllm.model, vllm._dist.gather_params)
+        if vllm.accelerator.is_main_process:
+            vllm.model.peft_config["default"].save_pretrained(folder)
+            save_file(weights, folder / "adapter_model.safetensors")
+        vllm.accelerator.wait_for_everyone()
+        if vllm.mode == "server":
+            if vllm.accelerator.is_main_process:
+                where = {"lora_name": _ADAPTER, "lora_path": str(folder.resolve())}
+                url = f"{self._client.base_url}/v1/load_lora_adapter"
+                # It answers with plain text, which TRL's client does not take.
+                reply = self._client.session.post(url, json={**where, "load_inplace": True})
+                if reply.status_code != 200:
+                    raise UserError(
+                        f"vLLM's server at {self._client.base_url} does not take the adapter"
+                        f" ({printable(reply.text)[:200]}): start it by training/launch/"
+                        "vllm_server.sh with this recipe, where it sees the run's folder"
+                    )
+                # What it keeps of prompts was computed with the last one.
+                self._client.reset_prefix_cache()
+            vllm.accelerator.wait_for_everyone()
+            return
+        if vllm.enable_sleep_mode:
+            vllm_generation.empty_cache()
+            vllm.llm.wake_up(tags=["weights"])
+            vllm._llm_weights_sleeping = False
+        vllm.llm.llm_engine.add_lora(_adapter_request(folder, load_inplace=True))
+        vllm.llm.reset_prefix_cache()
+
+
+# Its name in vLLM, and its folder.
+_ADAPTER = "adapter"
+
+
+def _adapter_request(folder: Path, *, load_inplace: bool = False) -> Any:
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(_ADAPTER, 1, str(folder), load_inplace=load_inplace)
+
+
+def adapter_weights(
+    model: Any, gathered: Callable[[list[Tensor]], AbstractContextManager[Any]]
+) -> dict[str, Tensor]:
+    """The matrices of an adapter by peft's names in its file, on the CPU. `gathered` makes weights
+    whole that are spread over processes; all have to enter."""
+    weights = {}
+    for name, weight in model.named_parameters():
+        if model.prefix in name:
+            with gathered([weight]):
+                whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+                weights[name.replace(".default", "")] = whole.detach().cpu().clone()
+    return weights
+
+
+@contextlib.contextmanager
+def taking_adapters(rank: int | None) -> Iterator[None]:
+    """Have the vLLM that TRL makes take adapters of `rank`; None changes nothing.
+
+    In the process it keeps its weights in the machine's memory while it sleeps: TRL sends whole
+    weights anew, and lets it forget them. A server is sent none, so that no NCCL has to join it.
+    """
+    if rank is None:
+        yield
+        return
+    module: Any = vllm_generation
+    client: Any = VLLMClient
+    usual, join, room = getattr(module, "LLM", object), client.init_communicator, room_for(rank)
+
+    class Adaptable(usual):  # type: ignore[valid-type, misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(enable_lora=True, max_lora_rank=room, **options)
+
+        def sleep(self, level: int) -> None:
+            super().sleep(level=1)
+
+    module.LLM = Adaptable
+    client.init_communicator = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        module.LLM, client.init_communicator = usual, join
 
 
 class LlamaCpp:
@@ -227,14 +361,13 @@ class LlamaCpp:
             finally:
                 self._llama = None
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        """A turn for each prompt, in their order."""
-        with ThreadPoolExecutor(self._slots) as pool:
-            return list(pool.map(self._turn, range(len(prompts)), prompts))
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        """Generate the turns of all episodes."""
+        side_by_side(self._turn, prompts, follow, slots=self._slots)
 
     def _turn(self, place: int, ids: list[int]) -> Turn:
         assert self._llama is not None
-        seed = int(digest(f"{self._seed}/{place}/{ids}")[:8], 16)
+        seed = _seed_of(self._seed, place, ids)
         made = self._llama.turn(
             ids, self._form.turn_tokens, self._temperature, goes_on=True, seed=seed
         )
@@ -245,28 +378,9 @@ class LlamaCpp:
         return Turn(likely, [0.0] * len(likely) if self._temperature == 1 else None)
 
 
-def merged_weights(model: PeftModel) -> Iterator[tuple[str, Tensor]]:
-    """The weights with the adapter folded in, by their names without one.
-
-    TRL folds the adapter into the model itself and takes it out again, which bfloat16 does not
-    undo: in hundreds of steps the weights under the adapter drift as far as the adapter moves
-    them (TRL's issue 6688), and the adapter is served on other weights later.
-    """
-    folded: dict[str, Any] = {
-        f"{name}.base_layer.weight": module
-        for name, module in model.named_modules()
-        if isinstance(module, LoraLayer)
-    }
-    for name, weight in model.named_parameters():
-        if model.prefix in name:
-            continue
-        value = weight.data
-        if name in folded:
-            with torch.no_grad():
-                layer = folded[name]
-                deltas = [layer.get_delta_weight(each) for each in layer.active_adapters]
-                value = (value.float() + sum(each.float() for each in deltas)).to(value.dtype)
-        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), value
+def _seed_of(seed: int, place: int, ids: Sequence[int]) -> int:
+    """The seed of a turn: another one for each, and the same whatever else is generated."""
+    return int(digest(f"{seed}/{place}/{ids}")[:8], 16)
 
 
 def restore(trainer: Any, checkpoint: Path) -> None:
@@ -314,8 +428,3 @@ def _client(address: str) -> Any:
             f"no vLLM server answers at {address}: start training/launch/vllm_server.sh, and name"
             " its address with --set grpo.vllm.server=URL"
         ) from None
-
-
-def _turns(ids: Sequence[Sequence[int]], logprobs: Sequence[list[float]] | None) -> list[Turn]:
-    of_turns: Sequence[list[float] | None] = logprobs or [None] * len(ids)
-    return [Turn(list(turn), values) for turn, values in zip(ids, of_turns, strict=True)]

@@ -7,22 +7,25 @@ tokens. `validation.py` asks held-out questions now and then.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
 from datasets import Dataset
+from torch import Tensor
 from torch.optim import Optimizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from art_e.question import Question
-from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation
-from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
+from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation, taking_adapters
+from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
 from training.progress import Step
-from training.recipe import Grpo, Loss
+from training.recipe import Grpo, Loss, ModelTable
 from training.roller import Roller
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
@@ -38,6 +41,8 @@ from training.validation import (
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
+# What TRL logs of the trainer's probabilities over those of vLLM.
+_RATIO = "sampling/importance_sampling_ratio"
 
 
 def train_grpo(
@@ -104,8 +109,8 @@ def _spent(judges: Judges) -> str | None:
 def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
-    for name in ("min", "mean", "max"):
-        logged[f"ratio_{name}"] = logs.get(f"sampling/importance_sampling_ratio/{name}")
+    for name in ("min", "mean", "max", "spread", "cut"):
+        logged[f"ratio_{name}"] = logs.get(f"{_RATIO}/{name}")
     logged |= roller.figures
     seconds = roller.training.seconds
     return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)
@@ -143,7 +148,28 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
                 # llama.cpp's weights of 8 bits are a slightly different policy. TRL corrects for
                 # vLLM alone, with another forward pass; PPO's ratio does it without.
                 scored["old_per_token_logps"] = scored["sampling_per_token_logps"]
+            if (ratios := scored.get("importance_sampling_ratio")) is not None:
+                masks = scored["completion_mask"] * scored.get("tool_mask", 1)
+                self._note_ratios(ratios.expand_as(masks)[masks.bool()])
             return scored
+
+        def _note_ratios(self, ratios: Tensor) -> None:
+            """Log how far the ratios spread, and which share of them is cut or masked."""
+            assert table.vllm is not None
+            cut = (ratios >= table.vllm.ratio_cap) | (ratios == 0)
+            for name, value in (("spread", ratios.std(correction=0)), ("cut", cut.float().mean())):
+                told = self.accelerator.gather(value).nanmean().item()
+                self._metrics["train"][f"{_RATIO}/{name}"].append(told)
+
+        def _get_per_token_logps_and_entropies(
+            self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
+        ) -> Any:
+            usual = super()._get_per_token_logps_and_entropies
+            if torch.is_grad_enabled():  # a batch that is packed
+                return usual(model, input_ids, attention_mask, *args, **options)
+            kept, size = args[0], options.pop("batch_size", None) or len(input_ids)
+            score = partial(usual, model, **options)
+            return scored_packed(score, input_ids, attention_mask, kept, size)
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
             before = self._buffered_inputs
@@ -169,42 +195,52 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
     def roll(_: Any, trainer: Any) -> dict[str, Any]:
         return roller(trainer.rows, int(trainer.state.global_step) + 1, trainer.dispatch)
 
-    trainer = AgentTrainer(
-        model=start.model,
-        reward_funcs=[_earned],
-        args=GRPOConfig(
-            per_device_train_batch_size=table.micro_batch,
-            gradient_accumulation_steps=passes // table.minibatches,
-            steps_per_generation=passes,
-            num_generations=table.rollouts,
-            max_completion_length=form.episode_tokens,
-            temperature=table.temperature,
-            learning_rate=table.rate,
-            lr_scheduler_type=_SCHEDULES[table.schedule],
-            warmup_steps=table.warmup,
-            weight_decay=0.0,
-            adam_beta2=0.98,
-            **_loss(table),
-            scale_rewards=table.scale,
-            beta=table.beta,
-            logging_steps=1,
-            report_to=report_to,
-            ddp_find_unused_parameters=False,
-            # Rows come in the order in which they are asked, pass after pass.
-            shuffle_dataset=False,
-            **trainer_arguments(training, table.steps),
-            **_vllm(table, form.episode_tokens),
-        ),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=start.tokenizer,
-        rollout_func=roll,
-        peft_config=adapter_config(setting.recipe.model, start),
-    )
+    rank = None if table.vllm is None else _adapter_rank(setting.recipe.model, start)
+    with taking_adapters(rank):
+        trainer = AgentTrainer(
+            model=start.model,
+            reward_funcs=[_earned],
+            args=GRPOConfig(
+                per_device_train_batch_size=table.micro_batch,
+                gradient_accumulation_steps=passes // table.minibatches,
+                steps_per_generation=passes,
+                num_generations=table.rollouts,
+                max_completion_length=form.episode_tokens,
+                temperature=table.temperature,
+                learning_rate=table.rate,
+                lr_scheduler_type=_SCHEDULES[table.schedule],
+                warmup_steps=table.warmup,
+                weight_decay=0.0,
+                adam_beta2=0.98,
+                **_loss(table),
+                scale_rewards=table.scale,
+                beta=table.beta,
+                logging_steps=1,
+                report_to=report_to,
+                ddp_find_unused_parameters=False,
+                # Rows come in the order in which they are asked, pass after pass.
+                shuffle_dataset=False,
+                **trainer_arguments(training, table.steps),
+                **_vllm(table, form.episode_tokens),
+            ),
+            train_dataset=Dataset.from_list(rows),
+            processing_class=start.tokenizer,
+            rollout_func=roll,
+            peft_config=adapter_config(setting.recipe.model, start),
+        )
     keep_exact(trainer.model)
     trainer.dispatch = by_llama_cpp(training, start, trainer.model) or Dispatch(
-        trainer, form.turn_tokens, batch=table.generate_batch
+        trainer, form.turn_tokens, setting.seed, batch=table.generate_batch
     )
     return trainer
+
+
+def _adapter_rank(table: ModelTable, start: Start) -> int | None:
+    """The rank of the adapter that is trained; None for whole weights."""
+    if start.adapter:
+        model: Any = start.model
+        return int(model.peft_config["default"].r)
+    return None if table.lora is None else table.lora.rank
 
 
 # How far a ratio may be from 1 below, and above where the recipe says nothing: TRL's default, for
@@ -242,7 +278,6 @@ def _vllm(table: Grpo, context: int) -> dict[str, Any]:
         "vllm_max_model_length": context,
         "vllm_server_base_url": table.vllm.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,
-        # TRL's default multiplies a sequence's ratios and masks it when the product exceeds 3: in
-        # episodes of thousands of tokens that is nearly every one.
-        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_mode": table.vllm.ratios,
+        "vllm_importance_sampling_clip_max": table.vllm.ratio_cap,
     }

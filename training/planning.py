@@ -175,7 +175,8 @@ SERVER_SHARE = 0.9  # of a GPU's memory, by default of vLLM's server
 # Assumed from here on. vLLM's own graphs and buffers are in its share, and stay while it sleeps.
 CONTEXT_BYTES, VLLM_OWN_BYTES = 1_000_000_000, 1_000_000_000
 TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
-LAYER_S, VLLM_STEP_S, TRANSFER_RATE, JUDGE_S, LONGEST = 0.0012, 0.005, 6e9, 6.0, 2.0
+LAYER_S, VLLM_STEP_S, JUDGE_S, LONGEST = 0.0012, 0.005, 6.0, 2.0
+TRANSFER_RATE, HOST_RATE = 6e9, 20e9
 
 ASSUMED = (
     f"{SEARCHES:g} searches and {READS:g} reads an episode, if the mail is not synthetic",
@@ -185,9 +186,11 @@ ASSUMED = (
     f"tokens are generated at {DECODE_SHARE:.0%} of the GPU's bandwidth, and one takes vLLM at"
     f" least {VLLM_STEP_S * 1e3:g} ms, transformers {LAYER_S * 1e3:g} ms a layer",
     f"the longest episode of a step takes {LONGEST:g} times the mean's turns, and all wait for it",
-    f"a judge that is a model takes {JUDGE_S:g} s a step; weights go to vLLM at"
-    f" {TRANSFER_RATE / 1e9:g} GB/s",
-    "not counted: loading weights, tools, making worlds and examples, checkpoints",
+    f"a judge that is a model takes {JUDGE_S:g} s a step; whole weights or an adapter go to vLLM at"
+    f" {TRANSFER_RATE / 1e9:g} GB/s; with an adapter a sleeping vLLM keeps its weights in the"
+    f" machine's memory, at {HOST_RATE / 1e9:g} GB/s there and back",
+    "not counted: loading weights, tools, making worlds and examples, checkpoints, and what an"
+    " adapter costs vLLM",
 )
 
 # Bytes a token that autograd keeps in each layer, as multiples of the width, the MLP's width and
@@ -472,7 +475,10 @@ class Estimator(NamedTuple):
         # TRL scores vLLM's tokens again; a KL term takes the same of the model as it began.
         # So it does where the weights move between minibatches.
         scorings = (by_vllm or grpo.minibatches > 1) + (grpo.beta > 0)
-        sent = self.shape.weight_bytes(16) / TRANSFER_RATE if by_vllm else 0.0
+        weights = self.shape.weight_bytes(16)
+        sent = (4 * self.lora_weights or weights) / TRANSFER_RATE if by_vllm else 0.0
+        if self.lora_weights and vllm is not None and vllm.sleep and not serve:
+            sent += 2 * weights / HOST_RATE
         reads = episode.tokens - episode.own_tokens if by_vllm else episode.all_prompts
         tokens = {
             "generated": episodes * episode.own_tokens,

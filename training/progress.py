@@ -23,8 +23,9 @@ class Step:
     The figures of the step's episodes are None in supervised training. `accuracy` is the share of
     answerable questions; of the `groups`, `flat_groups` had no spread in reward; `unjudged`
     episodes lost their groups. `entropy` is in nats a token. The ratios are a token's probability
-    by the trainer over that by vLLM, truncated at TRL's cap: far from 1, the two compute different
-    models.
+    by the trainer over that by vLLM: far from 1, the two compute different models. `ratio_spread`
+    is their standard deviation, `ratio_cut` the share of those that are cut at the recipe's cap or
+    masked.
     """
 
     step: int
@@ -46,6 +47,8 @@ class Step:
     ratio_min: float | None = None
     ratio_mean: float | None = None
     ratio_max: float | None = None
+    ratio_spread: float | None = None
+    ratio_cut: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
     unjudged: int | None = None

@@ -68,6 +68,18 @@ class Lora(RecipeTable):
     first_layer: Annotated[int, Field(ge=0)] = 0
 
 
+# The ranks for which vLLM has room, one of which it is told when it starts.
+VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def room_for(rank: int) -> int:
+    """The rank that vLLM is told for an adapter of `rank`. Raises `UserError` if none is enough."""
+    if rank > VLLM_RANKS[-1]:
+        most = VLLM_RANKS[-1]
+        raise UserError(f"vLLM takes adapters of rank {most} at most: lower model.lora.rank")
+    return next(each for each in VLLM_RANKS if each >= rank)
+
+
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder, hub id, GGUF file as FILE or PACKAGE/FILE), or else a
     new one from `scratch`. `template` is a chat template of ours in place of its own. `autocast`
@@ -285,12 +297,20 @@ class Sft(RecipeTable):
 class Vllm(RecipeTable):
     """Generation by vLLM: in the training process with the share `memory` of its GPU, which
     `sleep` frees while weights are trained, or by vLLM's own server on other GPUs
-    (`training/launch/vllm_server.sh`). The mode "off" removes the table."""
+    (`training/launch/vllm_server.sh`). The mode "off" removes the table.
+
+    What vLLM samples from differs a little from what is trained. Each token counts by the ratio of
+    its two probabilities; `ratios` is TRL's `vllm_importance_sampling_mode`, which cuts ratios at
+    `ratio_cap` or masks tokens above it. TRL's default, "sequence_mask", masks an episode
+    whose product of ratios exceeds the cap: of thousands of tokens, nearly every one.
+    """
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
     sleep: bool = True
     server: str = "http://127.0.0.1:8000"
+    ratios: Literal["token_truncate", "token_mask"] = "token_truncate"
+    ratio_cap: Annotated[float, Field(gt=1)] = 3.0
 
 
 Loss = Literal["dapo", "dr_grpo", "gspo", "cispo"]

@@ -1,13 +1,16 @@
 """Rollouts: many episodes at once, token in and token out.
 
 A `Conversation` keeps the tokens that the model sampled and marks them as its own; only they
-carry loss. Each round generates one turn of every episode that is not over. An episode that has
-no room for another turn is out of turns, and it stops at its last turn: nothing follows that.
+carry loss. An engine generates the turns, and each turn takes its episode a step further. An
+episode that has no room for another turn is out of turns, and it stops at its last turn: nothing
+follows that.
 """
 
 import itertools
+import threading
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -160,8 +163,50 @@ class Turn(NamedTuple):
     logprobs: list[float] | None
 
 
-# Gives a turn for each prompt, and limits its tokens itself.
-Generate = Callable[[list[list[int]]], list[Turn]]
+# Takes the turn of the episode of that number; the tokens to go on from, or None at its end.
+Follow = Callable[[int, Turn], list[int] | None]
+# Generates turn after turn from each prompt on, as long as its episode goes on. It limits the
+# tokens of a turn itself.
+Generate = Callable[[list[list[int]], Follow], None]
+
+
+def in_rounds(
+    turns: Callable[[list[list[int]]], list[Turn]], prompts: Sequence[list[int]], follow: Follow
+) -> None:
+    """Generate with an engine that takes a batch: one turn of every episode at a time."""
+    going = dict(enumerate(prompts))
+    while going:
+        made = zip(tuple(going), turns(list(going.values())), strict=True)
+        after = [(place, follow(place, turn)) for place, turn in made]
+        going = {place: ids for place, ids in after if ids is not None}
+
+
+def side_by_side(
+    turn: Callable[[int, list[int]], Turn],
+    prompts: Sequence[list[int]],
+    follow: Follow,
+    *,
+    slots: int,
+) -> None:
+    """Generate with an engine that takes requests: `slots` episodes at a time, each of which goes
+    on as soon as its turn is there."""
+    stop, one = threading.Event(), threading.Lock()
+
+    def play(place: int, ids: list[int] | None) -> None:
+        try:
+            while ids is not None and not stop.is_set():
+                made = turn(place, ids)
+                with one:
+                    ids = follow(place, made)
+        except BaseException:
+            stop.set()
+            raise
+
+    with ThreadPoolExecutor(slots) as pool:
+        try:
+            list(pool.map(play, range(len(prompts)), prompts))
+        finally:
+            stop.set()
 
 
 class Rollout(NamedTuple):
@@ -178,18 +223,21 @@ def roll_out(
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
     for each in rollouts:
         _show(each, [], form)
-    while going := [each for each in rollouts if not each.episode.done]:
-        turns = generate([each.conversation.ids for each in going])
-        for (episode, conversation), turn in zip(going, turns, strict=True):
-            prompt = conversation.length
-            conversation.add_turn(turn.ids, turn.logprobs)
-            episode.count_tokens(prompt, len(turn.ids))
-            message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
-            observations = episode.step(message)
-            if not episode.done:
-                cut = not turn.ids or turn.ids[-1] != tokens.end_id
-                context = tokens.between(observations, cut=cut)
-                _show(Rollout(episode, conversation), context, form)
+    going = [each for each in rollouts if not each.episode.done]
+
+    def follow(place: int, turn: Turn) -> list[int] | None:
+        episode, conversation = rollout = going[place]
+        prompt = conversation.length
+        conversation.add_turn(turn.ids, turn.logprobs)
+        episode.count_tokens(prompt, len(turn.ids))
+        message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
+        observations = episode.step(message)
+        if not episode.done:
+            cut = not turn.ids or turn.ids[-1] != tokens.end_id
+            _show(rollout, tokens.between(observations, cut=cut), form)
+        return None if episode.done else conversation.ids
+
+    generate([each.conversation.ids for each in going], follow)
     return rollouts
 
 

@@ -77,6 +77,12 @@ _STEPWISE = (
         "ratio_mean", "Trainer against engine",
         "How likely a sampled token is to the trainer, as a part of how likely to vLLM.",
     ),
+    _RowFigure(
+        "ratio_spread", "Its spread", "The standard deviation of that over the tokens of a step.",
+    ),
+    _RowFigure(
+        "ratio_cut", "Cut tokens", "Tokens that are so much likelier to one of the two.", "share",
+    ),
     _RowFigure("loss", "Loss", "Of the optimizer."),
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:
     return load_recipe(name, [f"model.base={base}", *CHANGES, *changes])
 
 
-def make_base(folder: Path) -> Path:
+def make_base(folder: Path, hidden: int = 64) -> Path:
     """A tiny Qwen2 with the stock template, which abstains from half of the questions and
     answers the others, so that groups have spread. The frame of a prompt is a few tokens."""
     small = recipe("talk", "none")
@@ -53,7 +53,7 @@ def make_base(folder: Path) -> Path:
     frames += [str(as_written([each])[0]["content"]) for each in replies]
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
-    model = make_model(tokenizer, hidden=64, layers=2)
+    model = make_model(tokenizer, hidden=hidden, layers=2)
     learnt = [
         example(tokenizer, [*one, replies[place % 2]], schemas())
         for place, one in enumerate(messages)

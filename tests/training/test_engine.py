@@ -1,6 +1,9 @@
 """Our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -8,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW, Optimizer
@@ -16,10 +20,17 @@ from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.trainer import utils
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
-from training.engine import Sampler, merged_weights
-from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of, own_tokens_scored, packed
+from training.engine import Sampler, adapter_weights
+from training.optimizer import (
+    LogitScaleAdamW,
+    MuonAdamW,
+    optimizer_of,
+    own_tokens_scored,
+    packed,
+    scored_packed,
+)
 from training.processes import quiet
-from training.start import start_of
+from training.start import keep_exact, start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
 
@@ -57,20 +68,20 @@ def sampler(
 def test_the_same_seed_gives_the_same_turns_and_disturbs_nobodys_random_numbers(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
-    first = sampler(model, words)(prompts)
+    first = sampler(model, words).turns(prompts)
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
     torch.manual_seed(7)
-    assert sampler(model, words)(prompts) == first
+    assert sampler(model, words).turns(prompts) == first
     assert torch.equal(torch.rand(3), undisturbed)
-    assert sampler(model, words, seed=1)(prompts) != first
+    assert sampler(model, words, seed=1).turns(prompts) != first
 
 
 def test_greedy_turns_are_the_likeliest_tokens(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
     """Each by itself, so that neither padding nor the order of batches plays a part."""
-    turns = sampler(model, words, temperature=0.0, batch=2)(prompts)
+    turns = sampler(model, words, temperature=0.0, batch=2).turns(prompts)
     for prompt, turn in zip(prompts, turns, strict=True):
         ids = list(prompt)
         for token in turn.ids:
@@ -85,7 +96,7 @@ def test_a_turn_ends_with_its_mark_or_at_its_limit(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
     """New weights sample any token: some turns come to an end, others are cut off."""
-    turns = [turn.ids for turn in sampler(model, words, turn=120)(prompts * 12)]
+    turns = [turn.ids for turn in sampler(model, words, turn=120).turns(prompts * 12)]
     end = words.get_vocab()[END]
     ended = [turn for turn in turns if turn[-1] == end]
     assert ended
@@ -194,36 +205,69 @@ def test_rows_without_an_advantage_keep_a_token_where_they_teach_nothing() -> No
         assert batch["num_items_in_batch"] == 7
 
 
-def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(
-    words: Qwen2Tokenizer,
+def test_what_is_sent_of_an_adapter_is_what_peft_saves(
+    words: Qwen2Tokenizer, tmp_path: Path
 ) -> None:
-    """In bfloat16, where TRL's own way leaves other weights behind."""
+    """Folded into the weights of 16 bits it would be rounded away."""
     plain: Any = make_model(words, hidden=32, layers=1)
-    plain = plain.to(torch.bfloat16)
-    names = [name for name, _ in plain.named_parameters()]
-    before = {name: each.clone() for name, each in plain.named_parameters()}
     config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     with quiet():
-        model: Any = get_peft_model(plain, config)
+        model: Any = get_peft_model(plain.to(torch.bfloat16), config)
+    keep_exact(model)
     for name, each in model.named_parameters():
         if "lora_B" in name:
-            torch.nn.init.normal_(each, std=0.02)
-    sent = [dict(merged_weights(model)) for _ in range(3)][-1]
-    assert list(sent) == names
-    own = {
-        name.removeprefix("base_model.model.").replace(".base_layer", ""): each
-        for name, each in model.named_parameters()
-        if "lora_" not in name
-    }
-    assert all(torch.equal(own[name], before[name]) for name in names)
-    model.merge_adapter()
-    merged = {name: value.clone() for name, value in own.items()}
-    model.unmerge_adapter()
-    # What is sent is what peft folds, to the last place, and some of it is another weight.
-    for name in names:
-        assert torch.allclose(sent[name].float(), merged[name].float(), rtol=2**-7, atol=1e-6)
-    moved = [name for name in names if not torch.equal(sent[name], before[name])]
-    assert len(moved) == 7
+            torch.nn.init.normal_(each, std=1e-5)
+    entered = []
+
+    @contextmanager
+    def gathered(weights: list[Tensor]) -> Iterator[None]:
+        entered.extend(weights)
+        yield
+
+    sent = adapter_weights(model, gathered)
+    model.save_pretrained(tmp_path, save_embedding_layers=False)
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    assert sent.keys() == saved.keys()
+    assert all(torch.equal(each, saved[name]) for name, each in sent.items())
+    assert len(entered) == len(sent) == 14
+    model.base_model.model.model.layers[0].self_attn.q_proj.lora_A.default.weight.data.zero_()
+    assert sent["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"].any()
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9)), min_size=1, max_size=9)
+
+
+@given(LENGTHS, st.integers(1, 4))
+def test_rows_scored_in_short_batches_have_the_same_figures(
+    lengths: list[tuple[int, int]], size: int
+) -> None:
+    rows = [
+        (torch.arange(1, prompt + 1), torch.arange(1, own + 1) * 10 + place)
+        for place, (prompt, own) in enumerate(lengths)
+    ]
+    left, right = max(len(prompt) for prompt, _ in rows), max(len(own) for _, own in rows)
+    ids = torch.zeros(len(rows), left + right, dtype=torch.long)
+    for place, (prompt, own) in enumerate(rows):
+        ids[place, left - len(prompt) : left + len(own)] = torch.cat([prompt, own])
+    passes: list[tuple[int, ...]] = []
+
+    def score(ids: Tensor, mask: Tensor, kept: int) -> tuple[Tensor, Tensor | None, None]:
+        """Each column behind the prompt: what stands there, and how much stood before it."""
+        passes.append(tuple(ids.shape))
+        before = (ids * mask).cumsum(1)
+        return before[:, -kept:].float(), None, None
+
+    found, entropies, _ = scored_packed(score, ids, (ids > 0).long(), right, size)
+    own = ids[:, -right:] > 0
+    assert torch.equal(found * own, ids.cumsum(1)[:, -right:].float() * own)
+    assert entropies is None
+    # No pass is wider than its own longest prompt and completion.
+    order = sorted(range(len(rows)), key=lambda place: sum(lengths[place]))
+    parts = [order[at : at + size] for at in range(0, len(order), size)]
+    assert passes == [
+        (len(part), max(lengths[each][0] for each in part) + max(lengths[each][1] for each in part))
+        for part in parts
+    ]
 
 
 # ---- Optimizers: test_killed.py shows that a resumed one goes on as if never stopped.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,10 @@ def test_sky_holds_no_secret_brings_the_data_and_installs_the_lock() -> None:
 # ---- The scripts, run among stand-ins. A stand-in notes how it was called, and does no more than
 # its body says.
 
-NOTED = ("CUDA_VISIBLE_DEVICES", "VLLM_SERVER_DEV_MODE", "TENSOR_PARALLEL", "KEPT", "GPUS",
-         "ART_E_HOME", "RECIPE")  # fmt: skip
+NOTED = (
+    "CUDA_VISIBLE_DEVICES", "VLLM_SERVER_DEV_MODE", "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    "TENSOR_PARALLEL", "KEPT", "GPUS", "ART_E_HOME", "RECIPE",
+)  # fmt: skip
 STAND_IN = """#!{python}
 import json, os, sys, time
 kept = {{each: os.environ.get(each) for each in {noted!r}}}
@@ -211,12 +214,19 @@ def options(line: Sequence[str]) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.parametrize("adapter", [True, False])
 def test_vllms_server_is_started_as_trl_would(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, adapter: bool
 ) -> None:
+    """But for an adapter, which TRL folds into the weights that it sends."""
     machine.stand_in("vllm")
+    name = "talk-multi"
+    if not adapter:
+        text = (resources.files("training") / "recipes" / "talk-multi.toml").read_text("utf-8")
+        name = "whole.toml"
+        (machine.folder / name).write_text(re.sub(r"\[model\.lora\][^\[]*", "", text), "utf-8")
     machine.run(
-        "vllm_server.sh", "talk-multi", "--seed", "1",
+        "vllm_server.sh", name, "--seed", "1",
         HOST="0.0.0.0", PORT="8003", TENSOR_PARALLEL="2", CUDA_VISIBLE_DEVICES="0,1",
     )  # fmt: skip
     [(line, kept)] = machine.calls("vllm")
@@ -233,7 +243,12 @@ def test_vllms_server_is_started_as_trl_would(
     )
     wanted = vllm_serve.build_command(told, ["--seed", "1"])
     assert line[:2] == wanted[wanted.index("serve") :][:2]
-    assert options(line) == options(wanted)
+    expected = options(wanted)
+    if adapter:
+        expected -= {each for each in expected if each[0] == "--weight-transfer-config"}
+        expected |= {("--enable-lora", ""), ("--max-lora-rank", "16")}
+        assert kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+    assert options(line) == expected
 
 
 def test_torchrun_on_several_goes_on_with_a_run_that_is_there(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 """Rollouts: what the model sampled stays as it was, and an episode stops where it ends."""
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +15,7 @@ from tests.builders import CREW, LEASE, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from training.recipe import EpisodeForm
-from training.rollout import ChatTokens, Turn, roll_out
+from training.rollout import ChatTokens, Follow, Turn, in_rounds, roll_out, side_by_side
 
 
 def limits_of(turn: int, episode: int) -> EpisodeForm:
@@ -49,7 +50,10 @@ class Scripted:
         self._end = END if end else ""
         self.seen: list[list[list[int]]] = []
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        in_rounds(self.turns, prompts, follow)
+
+    def turns(self, prompts: list[list[int]]) -> list[Turn]:
         self.seen.append([list(each) for each in prompts])
         going = [each for each in self._waiting if each][: len(prompts)]
         turns = [self._tokenizer.encode(script.pop(0) + self._end) for script in going]
@@ -100,6 +104,50 @@ def test_an_episode_stops_with_its_answer(
     # Each turn was generated on all that stood before it.
     assert engine.seen[2][0] == first.conversation.ids[: len(engine.seen[2][0])]
     assert CREW in second.episode.tools.handles.values()
+
+
+def test_an_episode_does_not_wait_for_the_turns_of_others(
+    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    """The first episode's first turn comes only when the second is over."""
+    over = threading.Event()
+    scripts = [texts(RIGHT), texts(WRONG)]
+
+    def turn(place: int, ids: list[int]) -> Turn:
+        if place == 0:
+            assert over.wait(20)
+        written = tokenizer.encode(scripts[place].pop(0) + END)
+        if place == 1 and not scripts[1]:
+            over.set()
+        return Turn(list(written), None)
+
+    def generate(prompts: list[list[int]], follow: Follow) -> None:
+        side_by_side(turn, prompts, follow, slots=2)
+
+    first, second = roll_out([begin(), begin()], tokens, generate, ROOMY)
+    assert first.episode.final_answer == "May"
+    assert second.episode.rubric.abstained
+    ids = whole(tokenizer, first.episode.messages)
+    assert first.conversation.ids == ids[: first.conversation.length]
+
+
+def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> None:
+    asked = []
+
+    def turn(place: int, ids: list[int]) -> Turn:
+        asked.append(place)
+        if place == 1:
+            raise UserError("the server is gone")
+        return Turn([tokens.end_id], None)
+
+    def generate(prompts: list[list[int]], follow: Follow) -> None:
+        side_by_side(turn, prompts, follow, slots=1)
+
+    with pytest.raises(UserError, match="the server is gone"):
+        roll_out([begin() for _ in range(30)], tokens, generate, ROOMY)
+    # Three malformed turns end the first; none of the last is asked for.
+    assert asked[:4] == [0, 0, 0, 1]
+    assert 29 not in asked
 
 
 def test_a_turn_that_was_cut_is_ended_by_us(

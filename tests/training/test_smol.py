@@ -20,6 +20,7 @@ from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import read_steps
 from training.recipe import Setting, load_recipe
+from training.rollout import Generate, Turn
 from training.run import newest_checkpoint
 from training.start import load_start, template
 
@@ -126,14 +127,21 @@ def test_two_steps_of_reinforcement_change_it(reinforced: Path) -> None:
     assert [each.step for each in read_steps(reinforced)] == [1, 2]
 
 
+def first_turns(generate: Generate, prompts: list[list[int]]) -> list[Turn]:
+    made: dict[int, Turn] = {}
+    # Nothing follows.
+    generate(prompts, lambda place, turn: made.update({place: turn}))
+    return [made[place] for place in range(len(prompts))]
+
+
 def test_llama_cpp_samples_from_the_model_that_is_trained(home: Path) -> None:
     start = load_start(str(START), RECIPE.model)
     asked = [f"When does {name} move to Portland?" for name in ("Ann", "Zo\u00eb", "Bob")]
     prompts = [start.tokens.begin([{"role": "user", "content": each}]).ids for each in asked]
     engine = LlamaCpp(BASE, start.model, start.tokens, RECIPE.episode, 0, slots=2)
     with engine.awake():
-        turns = engine(prompts)
-        greedy = engine.at(0.0)(prompts[:1])
+        turns = first_turns(engine, prompts)
+        greedy = first_turns(engine.at(0.0), prompts[:1])
     model: Any = start.model
     for prompt, turn in zip(prompts, turns, strict=True):
         assert "search_emails" in start.tokens.text_of(turn.ids)

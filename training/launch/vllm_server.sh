@@ -11,25 +11,28 @@ shift $(($# > 0))
 told=$(python - "$recipe" <<'PYTHON'
 import sys
 from art_e.errors import UserError
-from training.recipe import load_recipe
+from training.recipe import load_recipe, room_for
 try:
     recipe = load_recipe(sys.argv[1])
+    lora = recipe.model.lora
+    print(recipe.model.base or "", recipe.episode.episode_tokens, lora and room_for(lora.rank), sep="\n")
 except UserError as error:
     sys.exit(f"error: {error}")
-print(recipe.model.base or "")
-print(recipe.episode.episode_tokens)
 PYTHON
 )
-model=${MODEL:-${told%%$'\n'*}}
-length=${told##*$'\n'}
+{ read -r base; read -r length; read -r rank; } <<< "$told"
+model=${MODEL:-$base}
 : "${model:?the recipe names no model: set MODEL}"
 
-# Where weights are sent to and the cache of prefixes is emptied; off by default, as anyone may.
-export VLLM_SERVER_DEV_MODE=1
+# An adapter comes as files in the run's folder, whole weights over NCCL.
+takes=(--weight-transfer-config '{"backend": "nccl"}')
+[[ $rank == None ]] || takes=(--enable-lora --max-lora-rank "$rank")
+# Where both are sent to and the cache of prefixes is emptied; off by default, as anyone may.
+export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 exec vllm serve "$model" \
     --host "${HOST:-127.0.0.1}" --port "${PORT:-8000}" \
     --tensor-parallel-size "${TENSOR_PARALLEL:-1}" --data-parallel-size 1 \
     --gpu-memory-utilization "${MEMORY:-0.9}" --dtype auto --kv-cache-dtype auto \
     --model-impl vllm --uvicorn-log-level info --max-model-len "$length" \
-    --enable-scale-out --weight-transfer-config '{"backend": "nccl"}' \
+    --enable-scale-out "${takes[@]}" \
     --logprobs-mode processed_logprobs --max-logprobs -1 "$@"
