@@ -6,10 +6,9 @@ turn, `engine.py` generates, `roller.py` asks the judges, `reward.py` pays, and 
 tokens. `validation.py` asks held-out questions now and then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from art_e.question import Question
 from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation, taking_adapters
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
@@ -90,16 +88,6 @@ def train_grpo(
         return carry_out(trainer, callback, checkpoint, generate_at)
 
 
-def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
-    """The questions in the order in which a run asks them: `seed` shuffles them for each pass."""
-    order: list[Question] = []
-    for again in range(-(-number // len(questions))):
-        shuffled = list(questions)
-        Random(f"{seed}/grpo/{again}").shuffle(shuffled)
-        order += shuffled
-    return order[:number]
-
-
 def _spent(judges: Judges) -> str | None:
     if not judges.exhausted():
         return None
@@ -122,14 +110,12 @@ def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
 
 
 def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
-    training, table, material = roller.training, roller.table, roller.material
+    training, table = roller.training, roller.table
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
-        """Keeps the rows whose prompts TRL hands to `rollout_func`, pads its batches less, and may
-        scale logits."""
+        """Pads its batches less, and may scale logits and credit turns."""
 
-        rows: Sequence[Mapping[str, Any]] = ()
         dispatch: Dispatch | LlamaCpp
 
         def create_optimizer(self, model: Any = None) -> Optimizer:
@@ -142,7 +128,6 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             return made
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
-            self.rows = inputs
             scored = super()._generate_and_score_completions(inputs)
             if table.vllm is None and "sampling_per_token_logps" in scored:
                 # llama.cpp's weights of 8 bits are a slightly different policy. TRL corrects for
@@ -151,6 +136,13 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             if (ratios := scored.get("importance_sampling_ratio")) is not None:
                 masks = scored["completion_mask"] * scored.get("tool_mask", 1)
                 self._note_ratios(ratios.expand_as(masks)[masks.bool()])
+            if table.turn_credit:
+                credit = scored["completion_mask"].new_zeros(
+                    scored["completion_mask"].shape, dtype=torch.float32
+                )
+                for row, values in zip(credit, roller.credits, strict=True):
+                    row[: len(values)] = table.turn_credit * torch.tensor(values)
+                scored["advantages"] = scored["advantages"][:, None] + credit
             return scored
 
         def _note_ratios(self, ratios: Tensor) -> None:
@@ -185,15 +177,13 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     form = setting.recipe.episode
-    questions = asked_in_order(material.questions, table.batches * table.questions, setting.seed)
-    rows = [
-        {"prompt": material.episode(each, form).messages, "question_id": each.id}
-        for each in questions
-    ]
+    # The roller chooses the questions; TRL counts rows and groups.
+    rows = [{"prompt": "", "place": place} for place in range(table.batches * table.questions)]
     passes = table.passes(training.processes.count)
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:
-        return roller(trainer.rows, int(trainer.state.global_step) + 1, trainer.dispatch)
+        step, dispatch = int(trainer.state.global_step) + 1, trainer.dispatch
+        return roller(roller.asked_at(step, dispatch), step, dispatch)
 
     rank = None if table.vllm is None else _adapter_rank(setting.recipe.model, start)
     with taking_adapters(rank):

@@ -13,13 +13,15 @@ from itertools import accumulate
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.models.prices import expected_cost
+from art_e.models.structured import StructuredModel
 from art_e.question import Question
 from evals.hacking import detect
-from evals.judges import choose_judge, exhausted, needs_model, spent_by
+from evals.judges import choose_judge, needs_model
 from evals.judges.offline import OfflineJudge, ruled
 from evals.scored import Scored
 from evals.verdict import Verdict
 from training.alarms import TrainingAlarm
+from training.ranking import CHARS, PROMPT, SCRIPTED, ranker_of
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
 
@@ -53,11 +55,13 @@ def candidates_in(answer: str | None) -> int:
 # 62, and each mail read. Assumed: both replies, and the share of episodes that give an answer
 # (abstentions cost no call).
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
+# Of a call that compares rollouts, and of its score for each, with its reason (assumed).
+CHARS_PER_TOKEN, SCORE_TOKENS = 4.34, 30
 
 
 def is_paid(name: str) -> bool:
     """Whether the judge of that name asks a model."""
-    return name != _LENIENT and needs_model(name)
+    return name != _LENIENT and not name.startswith(SCRIPTED) and needs_model(name)
 
 
 def judges_of(
@@ -68,7 +72,7 @@ def judges_of(
 
     Raises `UserError` for a judge that can't be used, and if nothing is left.
     """
-    names = table.reward, table.validation
+    names = [each for each in (table.reward, table.validation, table.relative) if each]
     if limit is not None and limit <= spent and spent > 0:
         raise UserError(
             f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
@@ -78,15 +82,21 @@ def judges_of(
     share = None if limit is None else (limit - spent) / processes / paid
     reward, validation = judges = [
         LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=share)
-        for name in names
+        for name in (table.reward, table.validation)
     ]
+    relative = None if table.relative is None else ranker_of(table.relative, share)
+    everyone: tuple[object, ...] = (*judges, relative)
+    asked = [each for each in everyone if isinstance(each, StructuredModel)]
 
     def cost() -> float:
-        """What both have cost so far, as far as prices are known."""
-        spent = [spent_by(judge) for judge in judges]
-        return sum(each.cost_usd or 0.0 for each in spent if each is not None)
+        """What all have cost so far, as far as prices are known."""
+        return sum(each.spent.cost_usd or 0.0 for each in asked)
 
-    return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)), hacking_alarms)
+    def stopped() -> bool:
+        """Whether one could not be asked within its limit."""
+        return any(each.exhausted for each in asked)
+
+    return Judges(reward, validation, cost, stopped, hacking_alarms, relative)
 
 
 @dataclass(frozen=True)
@@ -99,19 +109,26 @@ class JudgeFee:
 
 
 def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
-    """What the judges that are models will cost, if an episode reads so many `mails`: both for
-    validations and test, the reward's also for all episodes of GRPO."""
+    """What the judges that are models will cost, if an episode reads so many `mails`: two for
+    validations and test, the reward's also for all episodes of GRPO, of which the relative one
+    gets each group in one call."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.batches
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
     calls = [Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)]
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    return [
+    fees = [
         JudgeFee(judge, episodes, expected_cost(judge, calls, round(episodes * ANSWERED)))
         for judge, episodes in judges
         if is_paid(judge)
     ]
+    if grpo is not None and judging.relative is not None and is_paid(judging.relative):
+        long, groups = (len(PROMPT) + CHARS) / CHARS_PER_TOKEN, grpo.questions * grpo.batches
+        compared = Usage(round(long), completion_tokens=SCORE_TOKENS * grpo.rollouts)
+        usd = expected_cost(judging.relative, [compared], groups)
+        fees.append(JudgeFee(judging.relative, trained, usd))
+    return fees
 
 
 def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:

@@ -57,7 +57,8 @@ def packed(
         if isinstance(value, Tensor) and value.ndim
     }
     if skip_flat:
-        whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
+        advantages = whole["advantages"].abs().reshape(len(whole["advantages"]), -1)
+        whole["completion_mask"][advantages.amax(1) < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
     order = torch.arange(len(lengths))
     if minibatches > 1:

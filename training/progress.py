@@ -21,11 +21,11 @@ class Step:
     since the run began, kills included.
 
     The figures of the step's episodes are None in supervised training. `accuracy` is the share of
-    answerable questions; of the `groups`, `flat_groups` had no spread in reward; `unjudged`
-    episodes lost their groups. `entropy` is in nats a token. The ratios are a token's probability
-    by the trainer over that by vLLM: far from 1, the two compute different models. `ratio_spread`
-    is their standard deviation, `ratio_cut` the share of those that are cut at the recipe's cap or
-    masked.
+    answerable questions; of the `groups`, `flat_groups` had no spread in reward and `unranked` were
+    not compared; `unjudged` episodes lost their groups. `entropy` is in nats a token. The ratios
+    are a token's probability by the trainer over that by vLLM: far from 1, the two compute
+    different models. `ratio_spread` is their standard deviation, `ratio_cut` the share of those
+    that are cut at the recipe's cap or masked.
     """
 
     step: int
@@ -52,6 +52,7 @@ class Step:
     groups: int | None = None
     flat_groups: int | None = None
     unjudged: int | None = None
+    unranked: int | None = None
     cost_usd: float = 0.0
 
 

@@ -316,6 +316,14 @@ class Vllm(RecipeTable):
 Loss = Literal["dapo", "dr_grpo", "gspo", "cispo"]
 
 
+class Curriculum(RecipeTable):
+    """Before the first step the start answers `candidates` questions `rollouts` times each. The run
+    asks those that it handles sometimes right, the hardest first."""
+
+    candidates: Count
+    rollouts: Annotated[int, Field(ge=2)] = 4
+
+
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes each, over all processes,
     and then as many optimizer steps as there are `minibatches`, each on a part of the episodes.
@@ -323,7 +331,9 @@ class Grpo(RecipeTable):
     `loss` is TRL's `loss_type`; "gspo" (arXiv:2507.18071) is its "grpo" with one ratio for a whole
     episode. A ratio counts up to 1 + `clip_high`, in "cispo" (arXiv:2506.13585) up to `clip_high`;
     None is the paper's value, or TRL's. With `mask_truncated` an episode that was cut off teaches
-    nothing. `scale` and `beta` are TRL's `scale_rewards` and `beta`.
+    nothing. `scale` and `beta` are TRL's `scale_rewards` and `beta`. `turn_credit` adds to the
+    advantage of a turn what it did for finding and reading the gold mails, so many times
+    (`training.roller.turn_credits`).
     """
 
     steps: Count
@@ -343,6 +353,8 @@ class Grpo(RecipeTable):
     mask_truncated: bool = False
     scale: Literal["group", "batch", "none"] = "batch"
     beta: NotNegative = 0.0
+    turn_credit: NotNegative = 0.0
+    curriculum: Curriculum | None = None
     validate_every: Count = 20
 
     @property
@@ -385,11 +397,13 @@ class Grpo(RecipeTable):
 
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
-    that a hole in the first shows (`training.judging` has the names). `max_cost_usd` limits the
-    fees of both in a run; a validation asks `questions`, the test `test_questions`."""
+    that a hole in the first shows (`training.judging` has the names). `relative` compares the
+    rollouts of a question (`training.ranking`), for which `reward.relative` pays. `max_cost_usd`
+    limits the fees of all in a run; a validation asks `questions`, the test `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"
+    relative: str | None = None
     max_cost_usd: NotNegative | None = None
     questions: Count = 200
     test_questions: Count = 400
@@ -409,6 +423,8 @@ class Recipe(RecipeTable):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if (self.judging.relative is None) != (self.reward.relative == 0):
+            raise ValueError("judging.relative and reward.relative go together: set both or none")
         if self.model.bits == 4 and self.grpo is not None and self.grpo.vllm is not None:
             # TRL pushes merged weights of 16 bits into a vLLM that holds 4 (its issue 4973).
             raise ValueError("vLLM can't take on weights of 4 bits: leave out [grpo.vllm]")

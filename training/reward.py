@@ -64,6 +64,8 @@ class RewardWeights(BaseModel):
     concision: Weight = 0.1
     found: Weight = 0.1
     read: Weight = 0.1
+    # For the score that a relative judge gives beside the other rollouts of the question.
+    relative: Weight = 0.0
     # Count an answer as wrong if no mail read supports it.
     grounded_gate: bool = True
 
@@ -109,15 +111,20 @@ _NAMES: Mapping[Outcome, str] = {
     "wrong": "wrong_answer",
     "lost": "lost_to_format",
 }
-_PROGRESS = ("found", "read")
+_PROGRESS = ("found", "read", "relative")
 _EARNED: Mapping[Outcome, tuple[str, ...]] = {
     **dict.fromkeys(OUTCOMES, _PROGRESS),
     "correct": ("effort", "sources", "concision", *_PROGRESS),
 }
 
 
-def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Reward | None:
-    """The reward of an episode that has ended; None if its judge gave no verdict on the answer."""
+def reward_of(
+    rubric: Rubric, verdict: Verdict | None, weights: RewardWeights, relative: float | None = None
+) -> Reward | None:
+    """The reward of an episode that has ended; None if its judge gave no verdict on the answer.
+
+    `relative`, from 0 to 1, is the score beside the other rollouts, if they were compared.
+    """
     outcome = outcome_of(rubric, verdict, weights)
     if outcome is None:
         return None
@@ -127,8 +134,11 @@ def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
     components = {_NAMES[outcome]: weights.worth(outcome), "format": -weights.format * malformed}
     shares = _shares(rubric, outcome)
+    if relative is not None:
+        shares["relative"] = relative
     for name in _EARNED[outcome]:
-        components[name] = getattr(weights, name) * shares[name]
+        if name in shares:
+            components[name] = getattr(weights, name) * shares[name]
     return Reward(sum(components.values()), components)
 
 

@@ -32,6 +32,7 @@ from training.alarms import TrainingAlarm, alarms_of
 from training.export import write_card
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
+from training.ranking import Ranker
 from training.recipe import RECIPE, Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
@@ -40,14 +41,16 @@ _PREFIX = "checkpoint-"
 
 
 class Judges(NamedTuple):
-    """The judge that rewards in training, and the one of validations; what both have cost, whether
-    one of them had to stop at its limit, and the signs of reward hacking in all episodes."""
+    """The judge that rewards in training, and the one of validations; what all have cost, whether
+    one of them had to stop at its limit, the signs of reward hacking in all episodes, and the judge
+    that compares the rollouts of a question, if one does."""
 
     reward: Judge
     validation: Judge
     cost_usd: Callable[[], float] = lambda: 0.0
     exhausted: Callable[[], bool] = lambda: False
     hacks: Callable[[Sequence[Scored]], list[TrainingAlarm]] = lambda _: []
+    relative: Ranker | None = None
 
 
 # ---- The view on stderr.

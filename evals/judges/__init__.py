@@ -54,8 +54,3 @@ def choose_judge(
 def spent_by(judge: Judge) -> Spent | None:
     """What a judge's calls have cost so far; None for one that makes none."""
     return judge.spent if isinstance(judge, LlmJudge) else None
-
-
-def exhausted(judge: Judge) -> bool:
-    """Whether the judge skipped a call because it could have cost more than is left."""
-    return isinstance(judge, LlmJudge) and judge.exhausted

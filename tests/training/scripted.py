@@ -11,7 +11,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.verdict import Verdict
 from tests.builders import answer, message
 from tests.training.conftest import written
-from training.rollout import Turn
+from training.rollout import Follow, Turn, in_rounds
 from training.run import Judges
 from training.start import Start
 
@@ -41,7 +41,10 @@ class Script:
         self._start = start
         self._rounds = iter(rounds)
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        in_rounds(self._turns, prompts, follow)
+
+    def _turns(self, prompts: list[list[int]]) -> list[Turn]:
         return [
             Turn([*self._start.tokenizer.encode(written(each)), self._start.end_id], None)
             for each, _ in zip(next(self._rounds), prompts, strict=True)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from trl.trainer.grpo_config import GRPOConfig
@@ -17,12 +17,15 @@ from art_e.trajectory import read_trajectories
 from tests.builders import answer, message
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
-from tests.training.scripted import FLAT, IDK, SOMETHING, Script
+from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Script
 from training import grpo
+from training import roller as roller_module
 from training.cli import run_grpo
+from training.material import load_material
 from training.progress import read_steps
 from training.recipe import Setting
-from training.rollout import Turn
+from training.roller import Roller
+from training.rollout import Follow, Turn
 from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
@@ -65,12 +68,12 @@ class Cycling:
 
     awake = staticmethod(nullcontext)
 
-    def __init__(self, trainer: object, turn_tokens: int, batch: int | None) -> None:
+    def __init__(self, trainer: object, turn_tokens: int, seed: int, batch: int | None) -> None:
         pass
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
         going = itertools.islice(itertools.cycle(self.replies), len(prompts))
-        return Script(self.start, [list(going)])(prompts)
+        Script(self.start, [list(going)])(prompts, follow)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
@@ -118,6 +121,40 @@ def test_groups_without_spread_teach_nothing(scripted: Scripted, start: Start) -
     # All validations are equal, so that the first checkpoint is the best.
     assert metrics["best_checkpoint"] == "checkpoints/checkpoint-1"
     assert not moved(training, start)
+    assert [each.flat_groups for each in training.steps] == [2, 2]
+
+
+def test_a_curriculum_asks_what_is_sometimes_right_and_keeps_its_rates(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An abstention is right where nothing answers; every second reply is one."""
+    changes = ("grpo.steps=2", "grpo.curriculum={candidates=20, rollouts=2}")
+    _, training = scripted([SOMETHING, IDK], *changes)
+    rates = json.loads((training.run.folder / "rates.json").read_text("utf-8"))
+    assert len(rates) == 20
+    assert set(rates.values()) == {0.0, 0.5}
+    stored = list(read_trajectories(training.run.trajectories))
+    asked = {each.question_id for each in stored if "group" in each.policy}
+    assert asked and all(rates[each] == 0.5 for each in asked)
+    measured = [each for each in stored if each.policy.get("curriculum")]
+    assert len(measured) == 40
+    # A run that goes on does not ask again.
+    material = load_material(training.setting.recipe.data, "train")
+    table = training.setting.recipe.grpo
+    assert table is not None
+    roller = Roller(training, table, cast("Any", None), material, JUDGES)
+    again = roller.asked_at(1, cast("Any", None))
+    assert {each.id for each in again} <= asked
+
+
+def test_a_turn_is_credited_for_what_it_did(
+    scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups without spread teach only what their turns did: here one half of each group."""
+    halves = itertools.cycle([[[1.0], [-1.0]]])
+    monkeypatch.setattr(roller_module, "turn_credits", lambda group: next(halves))
+    _, training = scripted(FLAT, "grpo.steps=2", "grpo.turn_credit=0.5")
+    assert moved(training, start)
     assert [each.flat_groups for each in training.steps] == [2, 2]
 
 
@@ -210,8 +247,8 @@ def test_a_pause_comes_behind_the_last_minibatch(
 class Breaking(Cycling):
     """Never comes to the end of its turn."""
 
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        return [Turn(each.ids[:-1], None) for each in super().__call__(prompts)]
+    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
+        super().__call__(prompts, lambda place, turn: follow(place, Turn(turn.ids[:-1], None)))
 
 
 def test_an_episode_that_was_cut_off_teaches_nothing_where_the_recipe_says_so(

@@ -49,7 +49,7 @@ base = st.floats(-4, 4)
 @st.composite
 def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     """Weights that the model accepts: bases far enough apart, some only just."""
-    names = ("format", "effort", "sources", "concision", "found", "read")
+    names = ("format", "effort", "sources", "concision", "found", "read", "relative")
     extras = {name: draw(weight) for name in names}
     gap = draw(st.floats(1e-6, 3))
     start = draw(base)
@@ -58,14 +58,19 @@ def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     return RewardWeights.model_validate({**bases, **extras, "grounded_gate": draw(st.booleans())})
 
 
-@given(accepted_weights(), st.lists(st.tuples(rubrics(), verdicts), min_size=2, max_size=8))
+compared = st.none() | st.floats(0, 1)  # with the other rollouts
+
+
+@given(
+    accepted_weights(), st.lists(st.tuples(rubrics(), verdicts, compared), min_size=2, max_size=8)
+)
 def test_a_better_outcome_always_earns_more(
-    weights: RewardWeights, episodes: list[tuple[Rubric, Verdict]]
+    weights: RewardWeights, episodes: list[tuple[Rubric, Verdict, float | None]]
 ) -> None:
     earned: dict[Outcome, list[float]] = {name: [] for name in OUTCOMES}
-    for rubric, verdict in episodes:
+    for rubric, verdict, relative in episodes:
         outcome = outcome_of(rubric, verdict, weights)
-        reward = reward_of(rubric, verdict, weights)
+        reward = reward_of(rubric, verdict, weights, relative)
         assert outcome is not None
         assert reward is not None
         least, most = weights.bounds(outcome)

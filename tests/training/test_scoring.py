@@ -2,14 +2,18 @@
 
 import asyncio
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
@@ -21,14 +25,14 @@ from evals.verdict import Judge, Verdict
 from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
-from tests.training.scripted import IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
+from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
 from training.judging import LenientJudge, judges_of
 from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.recipe import Judging, Setting
 from training.reward import RewardWeights
-from training.roller import Roller, Scorer, figures
+from training.roller import Roller, Scorer, by_token, figures, hardest_first, turn_credits
 from training.rollout import Conversation, Material, Rollout
 from training.run import Judges
 from training.start import Start, load_start
@@ -161,8 +165,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
             roller = Roller(training, table, start.tokens, material, judges)
-            ids = [material.questions[each].id for each in numbers for _ in range(table.rollouts)]
-            handed = roller([{"question_id": each} for each in ids], 5, engine)
+            handed = roller([material.questions[each] for each in numbers], 5, engine)
         return handed, roller, list(read_trajectories(out / "trajectories.jsonl"))
 
     return rolled
@@ -210,6 +213,85 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     ten = [SOMETHING, *[IDK] * 9]
     _, roller, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
     assert (roller.figures["unjudged"], roller.outage) == (1, None)
+
+
+class Rising:
+    """Scores each rollout higher than the one before it; None fails."""
+
+    def __init__(self, step: float | None) -> None:
+        self._step = step
+
+    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
+        return None if self._step is None else [place * self._step for place in range(len(group))]
+
+
+def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
+    bands = ("reward.out=-0.4", "reward.wrong=-0.9", "reward.lost=-1.9")
+    changes = ("judging.relative=scripted:0", "reward.relative=0.2", *bands)
+    numbers = places(material, True)[:2]
+    rising, failing = (JUDGES._replace(relative=Rising(each)) for each in (0.25, None))
+    handed, roller, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=rising)
+    flat, spread = handed["earned"][:4], handed["earned"][4:]
+    assert [each - flat[0] for each in flat] == pytest.approx([0.0, 0.05, 0.1, 0.15])
+    assert (roller.figures["flat_groups"], roller.figures["unranked"]) == (0, 0)
+    assert [each.reward and each.reward["components"]["relative"] for each in stored] == (
+        pytest.approx([0.0, 0.05, 0.1, 0.15] * 2)
+    )
+    # No score lifts a wrong answer above an abstention.
+    assert max(spread[0], spread[3]) < min(spread[1], spread[2])
+    handed, roller, _ = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=failing)
+    assert len(set(handed["earned"][:4])) == 1
+    assert (roller.figures["flat_groups"], roller.figures["unranked"]) == (1, 2)
+
+
+# ---- What each turn did.
+
+
+def rollout(reached: Sequence[set[str]], own: str) -> Rollout:
+    conversation = Conversation([1], own=[each == "x" for each in own], reached=list(reached))
+    return Rollout(cast("Any", None), conversation)
+
+
+def test_turns_are_credited_for_finding_and_reading() -> None:
+    found, read_it = {"found"}, {"read"}
+    group = [
+        rollout([found, read_it, set()], "xx.x.x"),
+        rollout([set(), found, set()], "x.x.x"),
+        rollout([set()], "x"),
+        rollout([set(), set()], "x..x"),
+    ]
+    # Half find it, one of four reads it.
+    first, second, third, fourth = turn_credits(group)
+    assert first == [0.5, 0.5, 0.0, 0.75, 0.0, 0.0]
+    assert second == [-0.25, 0.0, 0.5 - 0.25, 0.0, -0.25]
+    assert third == [-0.75]
+    assert fourth == [-0.75, 0.0, 0.0, -0.75]
+
+
+def test_a_group_that_did_the_same_has_no_credit() -> None:
+    same = [rollout([{"found", "read"}, set()], "x.x") for _ in range(4)]
+    assert turn_credits(same) == [[0.0] * 3] * 4
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_each_own_token_has_the_value_of_its_turn(own: list[bool]) -> None:
+    turns = [len(list(run)) for mine, run in itertools.groupby(own) if mine]
+    values = by_token(own, [float(place + 1) for place in range(len(turns))])
+    assert [each for each in values if each] == [
+        place + 1 for place, length in enumerate(turns) for _ in range(length)
+    ]
+    assert [bool(each) for each in values] == own
+
+
+# ---- What is asked.
+
+
+def test_the_hardest_come_first_and_what_teaches_nothing_not_at_all(material: Material) -> None:
+    first, second, third, fourth, *_ = material.questions
+    rates = {first.id: 0.75, second.id: 1.0, third.id: 0.25, fourth.id: 0.0}
+    assert hardest_first(material.questions, rates) == [third, first]
+    with pytest.raises(UserError, match="of the 2 candidates"):
+        hardest_first(material.questions, {second.id: 1.0, fourth.id: 0.0})
 
 
 def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:

@@ -1,0 +1,93 @@
+"""Rollouts compared with each other: what a model is shown, and what its scores are worth."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage
+from evals.judges.offline import OfflineJudge
+from evals.scored import Scored
+from tests.builders import CREW, LEASE, QUICK, message, read, search
+from tests.provider import Provider, Reply, refuses, says
+from tests.training.conftest import Begin
+from tests.training.test_scoring import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from training.ranking import CHARS, RelativeJudge, ScriptedRanker, ranker_of, shown
+
+Group = Callable[..., list[Scored]]
+
+
+@pytest.fixture
+def group(begin: Begin) -> Group:
+    def made(*scripts: Sequence[AssistantMessage]) -> list[Scored]:
+        return score(OfflineJudge(), rollouts(begin, *scripts))
+
+    return made
+
+
+def ranked(reply: Reply, scored: Sequence[Scored], patch: pytest.MonkeyPatch) -> list[float] | None:
+    with Provider([reply]) as provider:
+        provider.stand_in_for_openai(patch)
+        return asyncio.run(RelativeJudge("openai/gpt-4.1", retries=QUICK).rank(scored))
+
+
+def scores(*pairs: tuple[int, float]) -> Reply:
+    rows = [{"attempt": place, "reason": "so", "score": value} for place, value in pairs]
+    return says(json.dumps({"scores": rows}))
+
+
+def test_each_gets_its_own_score(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = group(RIGHT, WRONG)
+    assert ranked(scores((2, 0.1), (1, 0.9)), both, monkeypatch) == [0.9, 0.1]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [scores((1, 0.5)), scores((1, 0.5), (2, 0.5), (3, 0.5)), scores((1, 0.5), (2, 1.5)),
+     says("both are fine"), refuses(401, "Incorrect API key provided.")],
+    ids=["one is missing", "one too many", "above 1", "no JSON", "refused"],
+)  # fmt: skip
+def test_a_reply_that_does_not_score_all_scores_none(
+    reply: Reply, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ranked(reply, group(RIGHT, WRONG), monkeypatch) is None
+
+
+def test_what_all_did_first_is_shown_once(group: Group) -> None:
+    looks = message(search("lease"))
+    told = shown(group([looks, *RIGHT], [looks, *WRONG], [looks, message(read(CREW)), *DECLINE]))
+    [first] = told["shared"]
+    assert first["calls"][0]["tool"] == "search_emails"
+    assert json.dumps(told).count('"search_emails"') == 1
+    tools = [[each["calls"][0]["tool"] for each in one["steps"]] for one in told["attempts"]]
+    assert tools == [["read_email", "return_final_answer"]] * 3
+    assert [one["attempt"] for one in told["attempts"]] == [1, 2, 3]
+    assert told["question"]
+    # The gold answer is not needed, so that it is not sent.
+    assert "gold" not in json.dumps(told)
+
+
+def test_long_rollouts_are_cut_to_fit(group: Group) -> None:
+    long = [AssistantMessage("word " * 9_000), *RIGHT]
+    told = json.dumps(shown(group(*[long, [message(read(LEASE)), *long]] * 4)))
+    assert CHARS / 4 < len(told) < 1.5 * CHARS
+
+
+def test_the_scripted_judge_is_as_sure_as_it_is_told(group: Group) -> None:
+    def order(noise: float) -> list[float]:
+        made = asyncio.run(ScriptedRanker(noise).rank(group(RIGHT, DECLINE, WRONG, LOST)))
+        assert made is not None
+        return made
+
+    right, declined, wrong, _ = order(0.0)
+    assert right > declined > wrong
+    assert order(0.3) == order(0.3) != order(0.0)
+    assert all(0 <= each <= 1 for each in order(5.0))
+
+
+def test_the_judge_has_a_name() -> None:
+    assert isinstance(ranker_of("scripted:0.2"), ScriptedRanker)
+    with pytest.raises(UserError, match=r"write it as scripted:0\.2"):
+        ranker_of("scripted:much")
