@@ -41,6 +41,8 @@ from training.validation import (
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
 # What TRL logs of the trainer's probabilities over those of vLLM.
 _RATIO = "sampling/importance_sampling_ratio"
+# What we log beside it.
+_LIKELIHOOD = "likelihood"
 
 
 def train_grpo(
@@ -99,7 +101,7 @@ def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
     for name in ("min", "mean", "max", "spread", "cut"):
         logged[f"ratio_{name}"] = logs.get(f"{_RATIO}/{name}")
-    logged |= roller.figures
+    logged |= {"likelihood": logs.get(_LIKELIHOOD), **roller.figures}
     seconds = roller.training.seconds
     return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)
 
@@ -117,6 +119,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         """Pads its batches less, and may scale logits and credit turns."""
 
         dispatch: Dispatch | LlamaCpp
+        batch: Mapping[str, Any]
 
         def create_optimizer(self, model: Any = None) -> Optimizer:
             if self.optimizer is None and table.logit_scale_rate:
@@ -158,10 +161,25 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
         ) -> Any:
             usual = super()._get_per_token_logps_and_entropies
             if torch.is_grad_enabled():  # a batch that is packed
-                return usual(model, input_ids, attention_mask, *args, **options)
+                found = usual(model, input_ids, attention_mask, *args, **options)
+                self._note_likelihood(found[0].detach())
+                return found
             kept, size = args[0], options.pop("batch_size", None) or len(input_ids)
             score = partial(usual, model, **options)
             return scored_packed(score, input_ids, attention_mask, kept, size)
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            self.batch = inputs
+            usual: Any = super()._compute_loss
+            return usual(model, inputs)
+
+        def _note_likelihood(self, logps: Tensor) -> None:
+            """Log how likely the tokens are that this batch makes likelier."""
+            masks = self.batch["completion_mask"] * self.batch.get("tool_mask", 1)
+            advantages = self.batch["advantages"].reshape(len(masks), -1)
+            better = (advantages > 0).expand_as(masks) & masks.bool()
+            if better.any():
+                self._metrics["train"][_LIKELIHOOD].append(logps[better].mean().item())
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
             before = self._buffered_inputs

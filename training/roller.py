@@ -317,6 +317,7 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
         "abstention": mean_of([bool(each["abstained"]) for each in facts]),
         "turns": mean_of([each["turns"] for each in facts]),
         "effort": mean_of([each["effort"] for each in facts]),
+        "calls": mean_of([each["tool_calls"] for each in facts]),
         "format_errors": mean_of([malformed_calls(each) for each in facts]),
         "unjudged": len(scored) - len(rewards),
     }
