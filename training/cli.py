@@ -1,12 +1,13 @@
-"""`art-e train`: what a recipe takes, a warm start, reinforcement learning, merge."""
+"""`art-e train`: what a recipe takes, a warm start, rewards and preferences, merge."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -55,6 +56,10 @@ SetOption = Annotated[
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
+]
+FromOption = Annotated[
+    list[str] | None,
+    Option("--from", metavar="RUN", help="Run whose episodes it learns from; may be repeated."),
 ]
 MinutesOption = Annotated[
     float | None, Option("--minutes", metavar="N", min=0, help="Pause after N minutes.")
@@ -191,7 +196,7 @@ def _figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
-# ---- `art-e train sft` and `grpo`.
+# ---- `art-e train sft`, `grpo`, `dpo` and `kto`.
 
 
 @app.command(
@@ -258,6 +263,67 @@ def grpo(
         _train(setting, out, resume, minutes, run, processes, json_output)
 
 
+@app.command(
+    epilog=example("art-e train dpo --recipe nano --init start --from trained --out preferred")
+)
+def dpo(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: InitOption = None,
+    runs: FromOption = None,
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Learn from pairs of stored episodes, a better and a worse one of a question."""
+    setting = _preferring("dpo", recipe, changes, init, runs, seed)
+    _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
+
+
+@app.command(
+    epilog=example(
+        "art-e train kto --recipe nano --init start --from trained --out preferred",
+        "art-e train kto --recipe mine.toml --init start --ratings --out rated",
+    )
+)
+def kto(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: InitOption = None,
+    runs: FromOption = None,
+    ratings: Annotated[
+        bool, Option("--ratings", help="Learn from your own ratings (art-e rate), too.")
+    ] = False,
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Learn from stored episodes that are good or bad."""
+    more = [*(changes or ()), *(["preference.ratings=true"] if ratings else [])]
+    setting = _preferring("kto", recipe, more, init, runs, seed)
+    _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
+
+
+def _preferring(
+    kind: Literal["dpo", "kto"],
+    recipe: str,
+    changes: list[str] | None,
+    init: str | None,
+    runs: list[str] | None,
+    seed: int,
+) -> Setting:
+    """The settings of a run that learns from the episodes of others."""
+    require_train_extra()
+    if launched().count > 1:
+        raise UserError(f"art-e train {kind} is one process: run it without a launcher")
+    named = [f"preference.runs={json.dumps(runs)}"] if runs else []
+    return Setting(kind, load_recipe(recipe, [*(changes or ()), *named]), seed, init)
+
+
 def _train(
     setting: Setting,
     out: Path | None,
@@ -315,6 +381,17 @@ def run_grpo(
     judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
     train, load = import_module("training.grpo").train_grpo, partial(load_material, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
+    return metrics
+
+
+def run_preference(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
+    """Carry DPO or KTO out with its questions and judges; its metrics."""
+    recipe = training.setting.recipe
+    if recipe.preference is None:
+        raise UserError(f"the recipe {recipe.name} has no table [preference]; use another")
+    load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
+    train = import_module("training.preference").train_preference
+    metrics: dict[str, Any] = train(training, checkpoint, load, judges)
     return metrics
 
 

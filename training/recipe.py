@@ -395,6 +395,28 @@ class Grpo(RecipeTable):
         return self
 
 
+class Preference(RecipeTable):
+    """Learning from the stored episodes of `runs` by `art-e train dpo` or `kto`, which takes the
+    user's `ratings` too if it is told so. `beta` holds the model to the start. `parts` of a batch
+    go through the model one after another, which takes less memory."""
+
+    runs: tuple[str, ...] = ()
+    ratings: bool = False
+    steps: Count
+    batch: Count = 16
+    parts: Count = 1
+    rate: Positive = 5e-5
+    beta: Positive = 0.1
+    warmup: Annotated[int, Field(ge=0)] = 0
+    validate_every: Count = 20
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.batch % self.parts or self.batch // self.parts < 2:
+            raise ValueError("parts must divide batch into parts of two or more")
+        return self
+
+
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
     that a hole in the first shows (`training.judging` has the names). `relative` compares the
@@ -420,6 +442,7 @@ class Recipe(RecipeTable):
     judging: Judging = Judging()
     sft: Sft | None = None
     grpo: Grpo | None = None
+    preference: Preference | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -438,7 +461,7 @@ class Recipe(RecipeTable):
 class Setting(NamedTuple):
     """The settings of a run; `init` is the folder of its start."""
 
-    kind: Literal["sft", "grpo"]
+    kind: Literal["sft", "grpo", "dpo", "kto"]
     recipe: Recipe
     seed: int
     init: str | None = None
@@ -446,7 +469,9 @@ class Setting(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of its steps; 0 if the recipe lacks the table of this kind."""
-        table = self.recipe.sft if self.kind == "sft" else self.recipe.grpo
+        recipe = self.recipe
+        tables = {"sft": recipe.sft, "grpo": recipe.grpo}
+        table = tables.get(self.kind, recipe.preference)
         return 0 if table is None else table.steps
 
     def to_row(self) -> dict[str, Any]:

@@ -1,0 +1,182 @@
+"""DPO and KTO: what they learn from, which tokens count, and short runs of both."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+
+from art_e.ratings import AnswerRating, add_rating
+from art_e.runs import start_run
+from art_e.trajectory import Trajectory, read_trajectories
+from evals.judges.offline import OfflineJudge
+from evals.scored import Scored
+from tests.command_line import Run as RunArtE
+from tests.command_line import the_error
+from tests.training import tiny
+from tests.training.conftest import Begin
+from tests.training.test_scoring import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from training.cli import run_preference
+from training.expert import marked_tokens
+from training.preference import (
+    OwnLabelled,
+    OwnPairs,
+    dpo_rows,
+    kto_rows,
+    labels_of,
+    pairs_of,
+    rated_episodes,
+    stored_episodes,
+)
+from training.progress import read_steps
+from training.recipe import Preference, Setting
+from training.run import TrainingRun, newest_checkpoint
+from training.start import Start, load_start
+
+# What they learn from
+
+
+def asking(number: int, scored: Sequence[Scored]) -> list[Scored]:
+    """The episodes as if they were about another question."""
+    return [
+        Scored(dataclasses.replace(each.question, id=f"q{number}"), each.trajectory)
+        for each in scored
+    ]
+
+
+def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
+    right, wrong, declined, lost = score(
+        OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, LOST)
+    )
+    assert pairs_of([wrong, right, lost, declined]) == [(right, lost), (declined, wrong)]
+    # Equal ones, and ones about other questions, are no pair.
+    assert pairs_of([right, right, *asking(2, [wrong, wrong])]) == []
+    assert pairs_of([right, wrong, wrong]) == [(right, wrong)]
+
+
+def test_labels_leave_out_what_is_neither_good_nor_bad(begin: Begin) -> None:
+    scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, LOST))
+    assert [(each.episode, each.good) for each in labels_of(scored)] == [
+        (scored[0], True), (scored[1], False), (scored[3], False),
+    ]  # fmt: skip
+
+
+def test_held_out_questions_are_not_learnt_from(trained: Path) -> None:
+    stored = list(read_trajectories(trained / "trajectories.jsonl"))
+    episodes = stored_episodes([str(trained)])
+    assert 0 < len(episodes) < len(stored)
+    assert all("group" in each.trajectory.policy for each in episodes)
+
+
+def test_what_a_user_rated_is_a_label(trained: Path, home: Path) -> None:
+    (home / "runs").mkdir(parents=True, exist_ok=True)
+    (home / "runs" / "asked").symlink_to(trained)
+    first, second, *_ = read_trajectories(trained / "trajectories.jsonl")
+    given: list[tuple[Trajectory, Literal["good", "bad"]]] = [(first, "good"), (second, "bad")]
+    for each, rating in given:
+        add_rating(
+            AnswerRating(
+                episode_id=each.episode_id, question="Who?", inbox_address=each.inbox_address,
+                as_of="2001-05-10", model=each.model, answer=each.final_answer, sources=[],
+                rating=rating, rated_at="2026-11-26T00:00:00+00:00",
+            )
+        )  # fmt: skip
+    found = {each.episode.trajectory.episode_id: each.good for each in rated_episodes()}
+    assert found == {first.episode_id: True, second.episode_id: False}
+
+
+# Which tokens count
+
+
+@pytest.mark.parametrize("scripts", [(RIGHT, WRONG)])
+def test_only_own_tokens_count(begin: Begin, start: Start, scripts: Any) -> None:
+    better, worse = score(OfflineJudge(), rollouts(begin, *scripts))
+    table = Preference(steps=1, batch=2)
+    decode = start.tokenizer.decode
+
+    def counted(batch: dict[str, Any], prefix: str = "") -> list[str]:
+        ids, masks = batch[f"{prefix}input_ids"], batch[f"{prefix}completion_mask"]
+        return [str(decode(row[mask.bool()])) for row, mask in zip(ids, masks, strict=True)]
+
+    def own(scored: Scored) -> str:
+        marked = marked_tokens(scored.trajectory.messages, start.tokens)
+        return str(decode([each for each in marked.labels if each >= 0]))
+
+    rows = dpo_rows([(better, worse)], start.tokens, table, 0)
+    paired = OwnPairs(start.pad_id)(rows)
+    assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
+    assert "tool_response" not in "".join(counted(paired))
+    labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
+    batch = OwnLabelled(start.pad_id)(labelled)
+    expected = [own(better if each["label"] else worse) for each in labelled]
+    assert counted(batch) == expected
+    assert counted(batch, "KL_") == expected[::-1]
+
+
+# Short runs
+
+
+@pytest.fixture
+def told(begin: Begin, tmp_path: Path) -> Path:
+    """A run in which four questions were answered right and wrong, each twice."""
+    run = start_run("eval", {}, tmp_path, tmp_path / "told")
+    scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, RIGHT, WRONG))
+    with run.log() as log:
+        for each in [one for number in range(4) for one in asking(number, scored)]:
+            made = dataclasses.replace(each.trajectory, question_id=each.question.id)
+            log.append(dataclasses.replace(made, question=each.question.to_row()).to_line())
+    run.finish()
+    return run.folder
+
+
+SHORT = ("judging.questions=2", "judging.test_questions=2")
+
+
+def preferred(
+    kind: Any, told: Path, warm: Path, out: Path, *changes: str
+) -> tuple[dict[str, Any], TrainingRun]:
+    table = f"preference={{runs={json.dumps([str(told)])}, steps=8, batch=4, rate=3e-4}}"
+    setting = Setting(kind, tiny.recipe(*SHORT, table, *changes), 0, str(warm))
+    with tiny.begun(setting, out) as training:
+        return run_preference(training), training
+
+
+@pytest.mark.parametrize("kind", ["dpo", "kto"])
+def test_a_short_run(kind: str, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
+    metrics, training = preferred(kind, told, warm, tmp_path / "run")
+    steps = read_steps(training.run.folder)
+    assert [each.step for each in steps] == list(range(1, 9))
+    # Before the first step it is the start, to which both are as likely.
+    assert steps[0].loss == pytest.approx(math.log(2) if kind == "dpo" else 0.5, abs=0.01)
+    assert metrics["test"]["greedy"]["n"] == 2
+    assert [each["step"] for each in metrics["validation"]] == [0, 8]
+    last = newest_checkpoint(training.run.folder)
+    assert last is not None
+    right, wrong, *_ = read_trajectories(told / "trajectories.jsonl")
+    before, after = (
+        loss(each, wrong) - loss(each, right) for each in map(load_start, (str(warm), str(last)))
+    )
+    assert after > before
+
+
+def loss(start: Start, trajectory: Trajectory) -> float:
+    """Of the own tokens of an episode, in all."""
+    marked = marked_tokens(trajectory.messages, start.tokens)
+    ids, labels = (torch.tensor([each]) for each in marked)
+    model: Any = start.model
+    with torch.inference_mode():
+        return float(model(input_ids=ids, labels=labels).loss) * int((labels >= 0).sum())
+
+
+@pytest.mark.parametrize("kind", ["dpo", "kto"])
+def test_without_preferences_nothing_is_begun(
+    kind: str, art_e: RunArtE, warm: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / kind
+    result = art_e("train", kind, "--recipe", "nano", "--init", str(warm), "--out", str(out))
+    assert "with --from" in the_error(result)
+    assert not out.exists()

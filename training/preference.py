@@ -1,0 +1,306 @@
+"""Learning from preferences: TRL's DPOTrainer and KTOTrainer on episodes that were stored.
+
+DPO takes pairs of a better and a worse episode of the same question, KTO single episodes that are
+good or bad; ratings of `art-e rate` are such labels. Both compare how likely a model finds a
+completion with how likely the start found it. TRL takes all behind the prompt for the completion,
+mail that tools wrote included; the collators here leave only what the model wrote itself.
+
+The log-probabilities of the start are computed once, before the first step, so that no second model
+is held, and a run that is resumed compares with the start too.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
+from trl.trainer.kto_config import KTOConfig
+from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference, KTOTrainer
+
+from art_e.errors import UserError
+from art_e.ratings import read_ratings
+from art_e.runs import find_run, list_runs
+from art_e.storage import runs_folder
+from evals.scored import HELD_OUT, Scored, load_run
+from training.expert import NO_LOSS, MarkedTokens, marked_tokens
+from training.optimizer import BETAS, FLAT, own_tokens_scored
+from training.processes import quiet
+from training.progress import Step
+from training.recipe import Preference
+from training.rollout import ChatTokens
+from training.run import Judges, TrainingRun
+from training.start import adapter_config, keep_exact, load_start
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_llama_cpp,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
+
+# ---- From episodes to preferences.
+
+
+class Labelled(NamedTuple):
+    """An episode, and whether it is good."""
+
+    episode: Scored
+    good: bool
+
+
+def stored_episodes(names: Iterable[str]) -> list[Scored]:
+    """The episodes of these runs that ended and have a reward or a verdict; none that held-out
+    questions asked. Raises `UserError` for a run that there is not."""
+    return [
+        each
+        for name in names
+        for each in load_run(find_run(name, runs_folder()))
+        if each.question.split not in HELD_OUT
+        and (each.trajectory.reward is not None or each.verdicts)
+    ]
+
+
+def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
+    """Pairs of a better and a worse episode of one question: the best with the worst, the second
+    best with the second worst, and so on, as long as one earned more."""
+    by_question: dict[str, list[Scored]] = defaultdict(list)
+    for each in episodes:
+        by_question[each.question.id].append(each)
+    pairs = []
+    for group in by_question.values():
+        ranked = sorted(group, key=_worth, reverse=True)
+        for better, worse in zip(ranked, reversed(ranked), strict=True):
+            if _worth(better) - _worth(worse) > FLAT:
+                pairs.append((better, worse))
+            else:
+                break
+    return pairs
+
+
+def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
+    """Right episodes are good, and wrong, lost or unfinished ones bad; "I don't know" to a question
+    that has an answer is neither."""
+    return [
+        Labelled(each, each.correct)
+        for each in episodes
+        if each.correct or not each.trajectory.rubric["abstained"]
+    ]
+
+
+def rated_episodes() -> list[Labelled]:
+    """The episodes that the user rated with `art-e rate`; those whose run is gone are left out."""
+    ratings = {each.episode_id: each.rating == "good" for each in read_ratings()}
+    found = itertools.chain.from_iterable(map(load_run, list_runs(runs_folder())))
+    return [
+        Labelled(each, ratings[each.trajectory.episode_id])
+        for each in found
+        if each.trajectory.episode_id in ratings
+    ]
+
+
+def _worth(scored: Scored) -> float:
+    reward = scored.trajectory.reward
+    return float(scored.correct - scored.wrong) if reward is None else float(reward["total"])
+
+
+# ---- As the trainers take them.
+
+
+@dataclass
+class OwnPairs(DataCollatorForPreference):
+    """TRL's, with a mask of the model's own tokens."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch: the better episodes, then the worse."""
+        batch: dict[str, Any] = super().torch_call(examples)
+        rows = [each[f"{name}_own"] for name in ("chosen", "rejected") for each in examples]
+        return {**batch, "completion_mask": own_mask(rows, batch["completion_mask"])}
+
+
+@dataclass
+class OwnLabelled(DataCollatorForUnpairedPreference):
+    """TRL's, with a mask of the model's own tokens."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch, and the episodes of other questions that KTO compares with."""
+        batch: dict[str, Any] = super().torch_call(examples)
+        for prefix in ("", "KL_"):
+            name = f"{prefix}completion_mask"
+            batch[name] = own_mask([each[f"{prefix}own"] for each in examples], batch[name])
+        return batch
+
+
+def own_mask(rows: Sequence[Sequence[int]], mask: Tensor) -> Tensor:
+    """The rows, padded as `mask` is: with zeros on the right."""
+    made = pad_sequence([torch.tensor(each) for each in rows], batch_first=True)
+    whole = torch.zeros_like(mask)
+    whole[:, : made.size(1)] = made
+    return whole
+
+
+def _own(marked: MarkedTokens) -> list[int]:
+    return [int(label != NO_LOSS) for label in marked.labels]
+
+
+def _drawn(examples: Sequence[Any], number: int, seed: int) -> Iterator[Any]:
+    """So many of the examples, shuffled anew for each pass."""
+    for again in itertools.count():
+        order = list(examples)
+        Random(f"{seed}/preference/{again}").shuffle(order)
+        yield from order[:number]
+        number -= len(order)
+        if number <= 0:
+            return
+
+
+def dpo_rows(
+    pairs: Sequence[tuple[Scored, Scored]], tokens: ChatTokens, table: Preference, seed: int
+) -> list[dict[str, Any]]:
+    """A row for each pair of all steps."""
+    rows = []
+    for pair in _drawn(pairs, table.steps * table.batch, seed):
+        better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
+        ids = {"chosen_ids": better.input_ids, "rejected_ids": worse.input_ids}
+        rows.append(
+            {"prompt_ids": [], **ids, "chosen_own": _own(better), "rejected_own": _own(worse)}
+        )
+    return rows
+
+
+def kto_rows(
+    labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
+) -> list[dict[str, Any]]:
+    """A row for each episode of all steps, beside which stands the next one of its batch."""
+    rows = []
+    for each in _drawn(labelled, table.steps * table.batch, seed):
+        marked = marked_tokens(each.episode.trajectory.messages, tokens)
+        row = {"completion_ids": marked.input_ids, "own": _own(marked)}
+        rows.append({"prompt_ids": [], **row, "label": each.good})
+    size = table.batch // table.parts
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        for row, other in zip(part, [*part[1:], part[0]], strict=True):
+            row |= {"KL_completion_ids": other["completion_ids"], "KL_own": other["own"]}
+    return rows
+
+
+# ---- Training.
+
+
+def train_preference(
+    training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
+) -> dict[str, Any]:
+    """Carry the run out, from `checkpoint` if given; its metrics. Raises `UserError` if the recipe
+    can't be carried out, or the runs have no preferences."""
+    setting = training.setting
+    recipe, seed = setting.recipe, setting.seed
+    table, init = recipe.preference, setting.init or recipe.model.base
+    assert table is not None
+    if init is None:
+        raise UserError("name the folder of a start with --init")
+    episodes = stored_episodes(table.runs)
+    with quiet(), own_tokens_scored():
+        start = load_start(init, recipe.model)
+        if setting.kind == "dpo":
+            pairs = pairs_of(episodes)
+            _require(pairs, "no question has two episodes of which one earned more")
+            rows = dpo_rows(pairs, start.tokens, table, seed)
+        else:
+            labelled = labels_of(episodes) + (rated_episodes() if table.ratings else [])
+            _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
+            rows = kto_rows(labelled, start.tokens, table, seed)
+        trainer = _trainer(training, table, start, rows)
+        llama = by_llama_cpp(training, start, trainer.model)
+        generate_at = by_transformers(training, start) if llama is None else llama.at
+        lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
+
+        def to_step(step: int, logs: Mapping[str, float]) -> Step:
+            names = ("loss", "learning_rate", "grad_norm")
+            tokens = sum(lengths[: step * table.batch])
+            figures = {name: logs.get(name) for name in names}
+            return Step(step=step, seconds=training.seconds, tokens=tokens, **figures)  # type: ignore[arg-type]
+
+        callback = RunCallback(
+            Examiner(training, judges, start.tokens, load),
+            generate_at(1.0),
+            to_step,
+            validate_every=table.validate_every,
+        )
+        if llama is not None:
+            callback.awake = llama.awake
+        return carry_out(trainer, callback, checkpoint, generate_at)
+
+
+def _require(there: object, lack: str) -> None:
+    if not there:
+        raise UserError(
+            f"{lack}: name runs of art-e train grpo, or of eval run --repeat, with --from"
+        )
+
+
+def _trainer(
+    training: TrainingRun, table: Preference, start: Any, rows: list[dict[str, Any]]
+) -> Any:
+    setting = training.setting
+    common: dict[str, Any] = {
+        "per_device_train_batch_size": table.batch // table.parts,
+        "gradient_accumulation_steps": table.parts,
+        "learning_rate": table.rate,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": table.warmup,
+        "weight_decay": 0.0,
+        "adam_beta2": BETAS[1],
+        "beta": table.beta,
+        "max_length": None,
+        "precompute_ref_log_probs": True,
+        # Rows come in the order in which they are taken.
+        "train_sampling_strategy": "sequential",
+        # Our masks are among the columns.
+        "remove_unused_columns": False,
+        "logging_steps": 1,
+        "report_to": "none",
+        **trainer_arguments(training, table.steps),
+    }
+    given = {
+        "model": start.model,
+        "train_dataset": Dataset.from_list(rows),
+        "processing_class": start.tokenizer,
+        "peft_config": adapter_config(setting.recipe.model, start),
+    }
+    trainer: Any
+    if setting.kind == "dpo":
+        trainer = _Pairs(args=DPOConfig(**common), data_collator=OwnPairs(start.pad_id), **given)
+    else:
+        good = sum(each["label"] for each in rows)
+        # The rarer kind counts as much in all, by the paper's bound of 4/3 at most.
+        weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
+        args = KTOConfig(**common, desirable_weight=weight)
+        trainer = _Labels(args=args, data_collator=OwnLabelled(start.pad_id), **given)
+    if "ref" in getattr(trainer.model, "peft_config", {}):
+        # The start's adapter, which has done its work.
+        trainer.model.delete_adapter("ref")
+    keep_exact(trainer.model)
+    return trainer
+
+
+class _Pairs(DPOTrainer):
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        """Rows are tokens already."""
+        return dataset
+
+
+class _Labels(KTOTrainer):
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        """Rows are tokens already."""
+        return dataset
