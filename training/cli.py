@@ -203,23 +203,22 @@ def _figure(value: float | None) -> str:
     epilog=example(
         "art-e train sft --recipe nano --out start",
         "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
+        "art-e train sft --recipe nano --init trained --from explored --out again",
     )
 )
 def sft(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
+    runs: FromOption = None,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Imitate the scripted expert."""
-    require_train_extra()
-    if launched().count > 1:
-        raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    setting = Setting("sft", load_recipe(recipe, changes or ()), seed, init)
+    """Imitate the scripted expert, or with --from the best of stored episodes."""
+    setting = _learning("sft", recipe, changes, init, runs, seed)
     _train(setting, out, resume, minutes, run_sft, ALONE, json_output)
 
 
@@ -278,7 +277,7 @@ def dpo(
     json_output: JsonOption = False,
 ) -> None:
     """Learn from pairs of stored episodes, a better and a worse one of a question."""
-    setting = _preferring("dpo", recipe, changes, init, runs, seed)
+    setting = _learning("dpo", recipe, changes, init, runs, seed)
     _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
 
 
@@ -304,23 +303,24 @@ def kto(
 ) -> None:
     """Learn from stored episodes that are good or bad."""
     more = [*(changes or ()), *(["preference.ratings=true"] if ratings else [])]
-    setting = _preferring("kto", recipe, more, init, runs, seed)
+    setting = _learning("kto", recipe, more, init, runs, seed)
     _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
 
 
-def _preferring(
-    kind: Literal["dpo", "kto"],
+def _learning(
+    kind: Literal["sft", "dpo", "kto"],
     recipe: str,
     changes: list[str] | None,
     init: str | None,
     runs: list[str] | None,
     seed: int,
 ) -> Setting:
-    """The settings of a run that learns from the episodes of others."""
+    """The settings of a run in one process, which may learn from the episodes of other runs."""
     require_train_extra()
     if launched().count > 1:
         raise UserError(f"art-e train {kind} is one process: run it without a launcher")
-    named = [f"preference.runs={json.dumps(runs)}"] if runs else []
+    table = "sft" if kind == "sft" else "preference"
+    named = [f"{table}.runs={json.dumps(runs)}"] if runs else []
     return Setting(kind, load_recipe(recipe, [*(changes or ()), *named]), seed, init)
 
 

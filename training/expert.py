@@ -1,13 +1,13 @@
 """What supervised training imitates: conversations, and the parts of them that carry loss.
 
 They come from a scripted expert, who knows the answers of the synthetic world and makes the
-mistakes of the recipe's `Noise`.
+mistakes of the recipe's `Noise`, or from the best of episodes that were stored.
 """
 
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,11 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.runs import find_run
+from art_e.storage import runs_folder
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
+from evals.scored import HELD_OUT, Scored, load_run
 from training.recipe import EpisodeForm, Noise, Part, Recipe
 from training.rollout import ChatTokens, Material
 
@@ -125,6 +128,8 @@ def conversations_of(
     """
     table = recipe.sft
     assert table is not None
+    if table.runs:
+        return [best_conversations(table.runs, seed)] * len(table.stages)
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
     eaten = [each.steps * each.batch for each in table.stages]
@@ -142,6 +147,44 @@ def conversations_of(
             seed,
         )
     return [played[noise] for noise in table.noises]
+
+
+def best_conversations(names: Sequence[str], seed: int) -> list[list[ChatMessage]]:
+    """Of the episodes of these runs the best right one of each question, in an order by the seed:
+    what a model does at its best, to be imitated (AgentEvol, arXiv:2406.04151). Raises `UserError`
+    if none is right."""
+    best: dict[str, Scored] = {}
+    for each in stored_episodes(names):
+        known = best.get(each.question.id)
+        if each.correct and (known is None or worth_of(each) > worth_of(known)):
+            best[each.question.id] = each
+    if not best:
+        raise UserError(f"no episode of {', '.join(names)} is right: train the start on")
+    conversations = [list(each.trajectory.messages) for each in best.values()]
+    Random(f"{seed}/best").shuffle(conversations)
+    return conversations
+
+
+def stored_episodes(names: Iterable[str]) -> list[Scored]:
+    """The episodes of these runs that ended and have a reward or a verdict; none that held-out
+    questions asked. Raises `UserError` for a run that there is not."""
+    return [
+        each
+        for name in names
+        for each in load_run(find_run(name, runs_folder()))
+        if each.question.split not in HELD_OUT
+        and (each.trajectory.reward is not None or each.verdicts)
+    ]
+
+
+def worth_of(scored: Scored) -> float:
+    """What an episode earned; without a reward 1 if it was right, less its effort, and -1 if it was
+    wrong."""
+    reward, rubric = scored.trajectory.reward, scored.trajectory.rubric
+    if reward is not None:
+        return float(reward["total"])
+    effort = 0.1 * float(rubric["effort"]) / int(rubric["max_turns"])
+    return scored.correct - scored.wrong - effort
 
 
 def expert_conversations(

@@ -11,7 +11,7 @@ is held, and a run that is resumed compares with the start too.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -28,10 +28,10 @@ from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference, KTOTraine
 
 from art_e.errors import UserError
 from art_e.ratings import read_ratings
-from art_e.runs import find_run, list_runs
+from art_e.runs import list_runs
 from art_e.storage import runs_folder
-from evals.scored import HELD_OUT, Scored, load_run
-from training.expert import NO_LOSS, MarkedTokens, marked_tokens
+from evals.scored import Scored, load_run
+from training.expert import NO_LOSS, MarkedTokens, marked_tokens, stored_episodes, worth_of
 from training.optimizer import BETAS, FLAT, own_tokens_scored
 from training.processes import quiet
 from training.progress import Step
@@ -59,18 +59,6 @@ class Labelled(NamedTuple):
     good: bool
 
 
-def stored_episodes(names: Iterable[str]) -> list[Scored]:
-    """The episodes of these runs that ended and have a reward or a verdict; none that held-out
-    questions asked. Raises `UserError` for a run that there is not."""
-    return [
-        each
-        for name in names
-        for each in load_run(find_run(name, runs_folder()))
-        if each.question.split not in HELD_OUT
-        and (each.trajectory.reward is not None or each.verdicts)
-    ]
-
-
 def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     """Pairs of a better and a worse episode of one question: the best with the worst, the second
     best with the second worst, and so on, as long as one earned more."""
@@ -79,9 +67,9 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
         by_question[each.question.id].append(each)
     pairs = []
     for group in by_question.values():
-        ranked = sorted(group, key=_worth, reverse=True)
+        ranked = sorted(group, key=worth_of, reverse=True)
         for better, worse in zip(ranked, reversed(ranked), strict=True):
-            if _worth(better) - _worth(worse) > FLAT:
+            if worth_of(better) - worth_of(worse) > FLAT:
                 pairs.append((better, worse))
             else:
                 break
@@ -107,11 +95,6 @@ def rated_episodes() -> list[Labelled]:
         for each in found
         if each.trajectory.episode_id in ratings
     ]
-
-
-def _worth(scored: Scored) -> float:
-    reward = scored.trajectory.reward
-    return float(scored.correct - scored.wrong) if reward is None else float(reward["total"])
 
 
 # ---- As the trainers take them.

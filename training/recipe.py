@@ -256,13 +256,14 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`. With `early_noise` for all stages but the
-    last, only checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for
-    weight matrices; 0 is AdamW for all. `parts` of a batch go through the model one after another,
-    which takes less memory.
+    It imitates the scripted expert, who errs by `noise`, or the best right episode of each question
+    in `runs`. With `early_noise` for all stages but the last, only checkpoints of the last are
+    chosen. `muon`: Muon's multiple of a stage's rate for weight matrices; 0 is AdamW for all.
+    `parts` of a batch go through the model one after another, which takes less memory.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
+    runs: tuple[str, ...] = ()
     noise: Noise = Noise()
     early_noise: Noise | None = None
     muon: NotNegative = 0.0

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from art_e.errors import UserError
 from art_e.ratings import AnswerRating, add_rating
 from art_e.runs import start_run
 from art_e.trajectory import Trajectory, read_trajectories
@@ -21,7 +22,7 @@ from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_scoring import DECLINE, LOST, RIGHT, WRONG, rollouts, score
 from training.cli import run_preference
-from training.expert import marked_tokens
+from training.expert import best_conversations, marked_tokens, stored_episodes
 from training.preference import (
     OwnLabelled,
     OwnPairs,
@@ -30,7 +31,6 @@ from training.preference import (
     labels_of,
     pairs_of,
     rated_episodes,
-    stored_episodes,
 )
 from training.progress import read_steps
 from training.recipe import Preference, Setting
@@ -131,6 +131,19 @@ def told(begin: Begin, tmp_path: Path) -> Path:
             log.append(dataclasses.replace(made, question=each.question.to_row()).to_line())
     run.finish()
     return run.folder
+
+
+def test_the_best_right_episode_of_each_question_is_imitated(
+    told: Path, begin: Begin, tmp_path: Path
+) -> None:
+    stored = list(read_trajectories(told / "trajectories.jsonl"))
+    rewards = [each.reward["total"] for each in stored[:4] if each.reward is not None]
+    assert rewards[0] == rewards[2] > rewards[1]
+    best = best_conversations([str(told)], 0)
+    assert len(best) == 4
+    assert all(each == stored[0].messages for each in best)
+    with pytest.raises(UserError, match=r"no run .*nowhere"):
+        best_conversations([str(tmp_path / "nowhere")], 0)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2")
