@@ -253,6 +253,8 @@ PLANNED = {
     "talk": ("h100-80gb", 1),
     "talk-24gb": ("rtx4090-24gb", 1),
     "talk-multi": ("h100-80gb", 4),
+    "qwen3-4b": ("rtx4090-24gb", 1),
+    "qwen3-14b": ("h100-80gb", 1),
 }
 
 

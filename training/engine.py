@@ -27,11 +27,11 @@ from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import gguf_file
+from art_e.models.checkpoint import gguf_file, room_for
 from art_e.models.smol import Llama, lacking_runtime, merge
 from art_e.text import digest, printable
 from training.processes import sharded
-from training.recipe import BATCH, EpisodeForm, Vllm, room_for
+from training.recipe import BATCH, EpisodeForm, Vllm
 from training.rollout import ChatTokens, Follow, Generate, Turn, in_rounds, side_by_side
 
 # vLLM's server loads a large model for minutes.

@@ -71,8 +71,9 @@ def gpu_of(name: str) -> Gpu:
 
 
 class Shape(NamedTuple):
-    """A Qwen2: `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and
-    values. With `tied` the embeddings are the output weights as well."""
+    """A Qwen2, or with the width `head` of a head a Qwen3, which norms these and has no biases.
+    `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and values. With
+    `tied` the embeddings are the output weights as well."""
 
     layers: int
     hidden: int
@@ -81,23 +82,30 @@ class Shape(NamedTuple):
     kv_heads: int
     vocabulary: int
     tied: bool
+    head: int | None = None
 
     @property
     def kv_width(self) -> int:
         """The width of a token's keys in one layer, and of its values."""
-        return self.hidden // self.heads * self.kv_heads
+        return (self.head or self.hidden // self.heads) * self.kv_heads
+
+    @property
+    def q_width(self) -> int:
+        """The width of a token's queries in one layer."""
+        return self.hidden if self.head is None else self.head * self.heads
 
     @property
     def linear(self) -> int:
         """Weights of all linear layers: q and o, k and v, gate, up and down."""
-        attention = 2 * self.hidden * (self.hidden + self.kv_width)
+        attention = 2 * self.hidden * (self.q_width + self.kv_width)
         return self.layers * (attention + 3 * self.hidden * self.intermediate)
 
     @property
     def parameters(self) -> int:
         """All weights: matrices, embeddings, biases of q, k and v, and norms."""
         embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
-        small = self.layers * (3 * self.hidden + 2 * self.kv_width) + self.hidden
+        own = self.hidden + 2 * self.kv_width if self.head is None else 2 * self.head
+        small = self.layers * (2 * self.hidden + own) + self.hidden
         return self.linear + embeddings + small
 
     @property
@@ -114,14 +122,14 @@ class Shape(NamedTuple):
 
     def lora_parameters(self, rank: int) -> int:
         """Weights of an adapter on all linear layers (peft's "all-linear", without the output)."""
-        attention = 6 * self.hidden + 2 * self.kv_width
+        attention = 4 * self.hidden + 2 * self.q_width + 2 * self.kv_width
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
     def forward_flops(self, tokens: float, length: float) -> float:
         """Operations of a forward pass over `tokens` tokens of episodes of `length` each: two a
         weight, and attention to half of the episode on average."""
         multiplied = self.linear + self.vocabulary * self.hidden
-        return tokens * (2 * multiplied + 2 * self.layers * self.hidden * length)
+        return tokens * (2 * multiplied + 2 * self.layers * self.q_width * length)
 
 
 # Tokens that `training.start` adds to those that a new tokenizer learns, for mail of two years.
@@ -135,23 +143,27 @@ PUBLISHED = {
     "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
     "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
     "135M": Shape(30, 576, 1_536, 9, 3, 49_152, tied=True),
+    "Qwen3-4B": Shape(36, 2_560, 9_728, 32, 8, 151_936, tied=True, head=128),
+    "Qwen3-14B": Shape(40, 5_120, 17_408, 40, 8, 151_936, tied=False, head=128),
 }
 
 
 def shape_of(model: ModelTable) -> Shape:
     """The shape of a recipe's model, of a `base` by the size in its name. Raises `UserError` if it
-    is no Qwen2.5 or SmolLM2."""
+    is no Qwen2.5, Qwen3 or SmolLM2 of a known size."""
     form = model.scratch
     if form is not None:
         inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
         return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
-    size = re.search(r"(?:Qwen2\.5|SmolLM2)-(\d+(?:\.\d+)?[BM])", model.base or "")
-    if size is None or size[1] not in PUBLISHED:
+    name = re.search(r"(Qwen2\.5|Qwen3|SmolLM2)-(\d+(?:\.\d+)?[BM])", model.base or "")
+    size = "" if name is None else name[0] if name[1] == "Qwen3" else name[2]
+    if size not in PUBLISHED:
+        known = ", ".join(each for each in PUBLISHED if "-" not in each)
         raise UserError(
             f"the shape of {model.base} is not known: plan a model of a similar size with"
-            f" --set model.base=Qwen/Qwen2.5-SIZE, one of {', '.join(PUBLISHED)}"
+            f" --set model.base=Qwen/Qwen2.5-SIZE, one of {known}"
         )
-    return PUBLISHED[size[1]]
+    return PUBLISHED[size]
 
 
 def count_of(number: int) -> str:

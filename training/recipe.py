@@ -68,21 +68,10 @@ class Lora(RecipeTable):
     first_layer: Annotated[int, Field(ge=0)] = 0
 
 
-# The ranks for which vLLM has room, one of which it is told when it starts.
-VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-
-
-def room_for(rank: int) -> int:
-    """The rank that vLLM is told for an adapter of `rank`. Raises `UserError` if none is enough."""
-    if rank > VLLM_RANKS[-1]:
-        most = VLLM_RANKS[-1]
-        raise UserError(f"vLLM takes adapters of rank {most} at most: lower model.lora.rank")
-    return next(each for each in VLLM_RANKS if each >= rank)
-
-
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder, hub id, GGUF file as FILE or PACKAGE/FILE), or else a
-    new one from `scratch`. `template` is a chat template of ours in place of its own. `autocast`
+    new one from `scratch`. `template` takes the place of the base's own chat template: "smol" is
+    ours, "qwen3" TRL's, which does not write earlier messages anew. `autocast`
     trains in bfloat16 on a CPU too, where that has instructions for it; else it is slower.
     `llama_cpp` generates with llama.cpp, which does so several times as fast as transformers on a
     CPU, for SmolLM2-135M as a GGUF file with an adapter.
@@ -93,7 +82,7 @@ class ModelTable(RecipeTable):
 
     base: str | None = None
     scratch: Scratch | None = None
-    template: Literal["smol"] | None = None
+    template: Literal["smol", "qwen3"] | None = None
     lora: Lora | None = None
     bits: Literal[4, 16] = 16
     checkpointing: bool = False

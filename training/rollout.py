@@ -19,7 +19,8 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
-from art_e.models.tool_formats import as_written, parse_reply
+from art_e.models.checkpoint import call_form
+from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, parse_reply
 from art_e.question import Question
 from training.recipe import EpisodeForm
 
@@ -96,16 +97,19 @@ class Conversation:
 class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
 
-    Raises `UserError` for a template that rewrites earlier messages."""
+    Raises `UserError` for a template that rewrites earlier messages, and `ValueError` for one in
+    none of Qwen's forms."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
     ) -> None:
         self._tokenizer = tokenizer
         self._tools = tools
+        self._form: CallForm = "json"
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))
         self._check()
+        self._form = call_form(tokenizer)
 
     def begin(self, messages: Sequence[ChatMessage]) -> Conversation:
         """The conversation so far, ready for the model's turn."""
@@ -113,7 +117,7 @@ class ChatTokens:
 
     def turn(self, message: ChatMessage) -> list[int]:
         """The tokens that the model would have sampled for this message, end token included."""
-        [written] = as_written([message])
+        [written] = as_written([message], self._form)
         return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
@@ -133,10 +137,11 @@ class ChatTokens:
     def _render(self, messages: Sequence[ChatMessage]) -> str:
         return str(
             self._tokenizer.apply_chat_template(
-                as_written(messages),
+                as_written(messages, self._form),
                 tools=list[Any](self._tools),
                 add_generation_prompt=True,
                 tokenize=False,
+                **NOT_THINKING,
             )
         )
 

@@ -150,7 +150,10 @@ def make_start(
 
 
 def template(name: str = "nano") -> str:
-    """A chat template of ours: it names the tools and leaves their schemas out."""
+    """A chat template of ours, which names the tools and leaves their schemas out; or TRL's of that
+    family, made for training."""
+    if name == "qwen3":
+        return resources.files("trl").joinpath("chat_templates/qwen3_training.jinja").read_text()
     return resources.files("training").joinpath(f"templates/{name}.jinja").read_text("utf-8")
 
 

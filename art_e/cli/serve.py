@@ -27,17 +27,20 @@ from typer import Argument, Option
 from art_e.cli.output import example, note, print_line
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
+    ADAPTER_CONFIG,
     adapter_folder,
     base_of,
     best_device,
+    call_form,
     checkpoint_folder,
     load_tokenizer,
     meant_checkpoint,
     reloads_the_same,
     require_train_extra,
+    room_for,
     stop_ids,
 )
-from art_e.models.tool_formats import RESPONSE_TEMPLATE
+from art_e.models.tool_formats import NOT_THINKING, RESPONSE_TEMPLATE
 from art_e.parent import ends_with_parent
 from art_e.storage import expanded
 
@@ -123,6 +126,8 @@ def transformers_server(
     require_train_extra()
     source = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(source, checkpoint)
+    if call_form(tokenizer) == "xml":
+        raise UserError(f"{checkpoint} writes calls as <function=...>: serve it with vLLM")
     model = folder / name
     model.mkdir()
     _link(source, model, [each.name for each in source.iterdir() if each.is_file()])
@@ -174,18 +179,18 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-# The ranks of adapters that vLLM can make room for.
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-
-
 def vllm_server(
     vllm: str, checkpoint: str, adapter: str | None, name: str, listen: list[str]
 ) -> Server:
     """vLLM's server; `vllm` is the path of its command. Raises `UserError`."""
     model = checkpoint_folder(checkpoint)
-    check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
+    tokenizer = load_tokenizer(model, checkpoint)
+    check_tokenizer(model, tokenizer, checkpoint)
     command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
-    command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    parser = {"json": "hermes", "xml": "qwen3_xml"}[call_form(tokenizer)]
+    command += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+    # As in training.
+    command += ["--default-chat-template-kwargs", json.dumps(NOT_THINKING)]
     # Sample as `local:` and training do; vLLM's default would be the published penalty.
     command += ["--override-generation-config", json.dumps({"repetition_penalty": 1.0})]
     if adapter is None:
@@ -194,16 +199,9 @@ def vllm_server(
         folder = adapter_folder(adapter)
         command += ["--served-model-name", f"{name}-base"]
         command += ["--enable-lora", "--lora-modules", f"{name}={folder}"]
-        command += ["--max-lora-rank", str(_room_for(folder, adapter))]
+        config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+        command += ["--max-lora-rank", str(room_for(config.get("r")))]
     return Server(command, Path.cwd(), dict(os.environ))
-
-
-def _room_for(folder: Path, adapter: str) -> int:
-    rank = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("r")
-    room = next((each for each in RANKS if isinstance(rank, int) and rank <= each), None)
-    if room is None:
-        raise UserError(f"vLLM serves no adapter of rank {rank}, such as {adapter}; merge it first")
-    return room
 
 
 LOOPBACK = "127.0.0.1"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
-from art_e.models.tool_formats import probe_conversation, template_fits
+from art_e.models.tool_formats import NOT_THINKING, CallForm, form_of, probe_conversation
 from art_e.storage import expanded, home, locked
 
 if TYPE_CHECKING:
@@ -209,18 +209,39 @@ def load_tokenizer(
             f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
         )
     try:
-        rendered = tokenizer.apply_chat_template(probe_conversation(), tokenize=False)
+        call_form(tokenizer)
     except TemplateError as error:
         raise UserError(
             f"the chat template of {name} can't be used: {_in_a_line(error)};"
             " save its tokenizer with another"
         ) from None
-    if not (isinstance(rendered, str) and template_fits(rendered)):
+    except ValueError:
         raise UserError(
             f"{name} does not call tools in Qwen's form, the only one that local: reads; use a"
             " Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
-        )
+        ) from None
     return tokenizer
+
+
+def call_form(tokenizer: "PreTrainedTokenizerFast") -> CallForm:
+    """How the chat template writes calls. Raises `ValueError` if it is none of Qwen's forms, and
+    jinja2's `TemplateError` if it can't be used."""
+    rendered = tokenizer.apply_chat_template(probe_conversation(), tokenize=False, **NOT_THINKING)
+    form = form_of(str(rendered))
+    if form is None:
+        raise ValueError("none of Qwen's forms")
+    return form
+
+
+# The ranks of adapters of which vLLM is told one when it starts.
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def room_for(rank: object) -> int:
+    """The rank that vLLM is told for an adapter of `rank`. Raises `UserError` if none is enough."""
+    if not isinstance(rank, int) or rank > _RANKS[-1]:
+        raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train one of less")
+    return next(each for each in _RANKS if each >= rank)
 
 
 def reloads_the_same(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> bool:

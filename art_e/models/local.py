@@ -27,9 +27,9 @@ from art_e.models.base import (
     PolicyStep,
     Usage,
 )
-from art_e.models.checkpoint import Checkpoint, load_checkpoint, split_adapter
+from art_e.models.checkpoint import Checkpoint, call_form, load_checkpoint, split_adapter
 from art_e.models.prices import Budget, price_of
-from art_e.models.tool_formats import as_written, parse_reply
+from art_e.models.tool_formats import NOT_THINKING, as_written, parse_reply
 from art_e.text import digest
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ class LocalPolicy:
         self._budget = Budget(options.max_cost_usd, self._price, self.model)
         self._temperature = options.temperature or 0.0
         self._checkpoint = load_checkpoint(self._path, self._adapter)
+        self._form = call_form(self._checkpoint.tokenizer)
         self._generator = BatchedGenerator(self._checkpoint, options.concurrency, self._temperature)
 
     @property
@@ -251,6 +252,10 @@ class LocalPolicy:
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         tokenizer = self._checkpoint.tokenizer
         text = tokenizer.apply_chat_template(
-            as_written(messages), tools=list[Any](tools), add_generation_prompt=True, tokenize=False
+            as_written(messages, self._form),
+            tools=list[Any](tools),
+            add_generation_prompt=True,
+            tokenize=False,
+            **NOT_THINKING,
         )
         return list(tokenizer.encode(str(text), add_special_tokens=False))

@@ -1,25 +1,30 @@
-"""Tool calls as text, both ways: in Qwen's form, and as JSON for models without tool calls.
+"""Tool calls as text, both ways: in Qwen's forms, and as JSON for models without tool calls.
 
-Trajectories keep the OpenAI form. Qwen's form is that of its chat template. For a model without
+Trajectories keep the OpenAI form. Qwen's forms are those of its chat templates: JSON up to Qwen3,
+and since Qwen3.5 `<function=NAME>` with a `<parameter=NAME>` for each argument. For a model without
 tool calls, `prompts/text_calls.txt` describes the tools after the system prompt: a call is one
 object `{"name": TOOL, "arguments": {...}}`; a message may hold several, alone, in a list, in code
 fences, and with prose around them. The conversation sent to it has its earlier calls in that form
 and the tools' answers as user messages. Everything else stays text.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.text import digest
 
-# Qwen's form.
+# Qwen's forms.
 
+CallForm = Literal["json", "xml"]
+# To a chat template: the model writes no thoughts, as it is trained.
+NOT_THINKING: dict[str, Any] = {"enable_thinking": False}
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
 # A call in the right form, whose arguments follow; or any other object with a name, which counts as
 # arguments as a whole. Without a name it is no call, and stays text.
@@ -61,7 +66,14 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 
-_FIRST = re.compile(rf"(?P<thought><think>)|(?P<call>{_OPEN})|{_ENDS}", re.DOTALL)
+_FUNCTION = r"\s*<tool_call>\s*<function=(?P<function>[^>\s]+)>"
+_FIRST = re.compile(
+    rf"(?P<thought><think>)|(?P<xml>{_FUNCTION})|(?P<call>{_OPEN})|{_ENDS}", re.DOTALL
+)
+_PARAMETER = re.compile(
+    r"<parameter=(?P<name>[^>\s]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL
+)
+_AFTER_XML = re.compile(rf"</tool_call>|(?={_ENDS})|\Z")
 _AFTER_THOUGHT, _AFTER_CALL = re.compile("</think>"), re.compile(_CLOSE, re.DOTALL)
 
 
@@ -73,26 +85,47 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
     while (found := _FIRST.search(text, place)) is not None:
         said.append(text[place : found.start()])
         place = found.end()
-        if found["thought"] or found["call"]:
-            closing = _AFTER_CALL if found["call"] else _AFTER_THOUGHT
+        if found["thought"] or found["call"] or found["xml"]:
+            closings = {"call": _AFTER_CALL, "xml": _AFTER_XML, "thought": _AFTER_THOUGHT}
+            closing = next(each for name, each in closings.items() if found[name])
             closed = closing.search(text, place)
             inside, rest = (len(text),) * 2 if closed is None else closed.span()
-            if found["call"]:
-                arguments = text[place:inside]
-                calls.append(ToolCall(f"call_{turn}_{len(calls)}", found["name"], arguments))
+            if not found["thought"]:
+                name, arguments = found["name"], text[place:inside]
+                if found["xml"]:
+                    name, arguments = found["function"], _arguments(arguments)
+                calls.append(ToolCall(f"call_{turn}_{len(calls)}", name, arguments))
             place = rest
     said.append(text[place:])
     return AssistantMessage("".join(said) or None, tuple(calls))
 
 
-def as_written(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+def _arguments(written: str) -> str:
+    """The parameters of a call as a JSON object. A value that is a JSON list or object, or null, is
+    one; others are text, which the tools take as numbers where they want one."""
+    found: dict[str, Any] = {}
+    for each in _PARAMETER.finditer(written):
+        value: Any = each["value"]
+        with contextlib.suppress(ValueError, RecursionError):
+            read = json.loads(value)
+            value = read if read is None or isinstance(read, list | dict) else value
+        found[each["name"]] = value
+    return compact_json(found)
+
+
+def as_written(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
     """The conversation with the model's calls as its own text, for a chat template."""
-    return [_with_text(each) if each.get("tool_calls") else each for each in messages]
+    return [_with_text(each, form) if each.get("tool_calls") else each for each in messages]
 
 
-def template_fits(rendered: str) -> bool:
-    """Whether a template wrote the call of `probe_conversation` in Qwen's form, spaces aside."""
-    return written_call(_PROBE).replace(" ", "") in rendered.replace(" ", "")
+def form_of(rendered: str) -> CallForm | None:
+    """How a template wrote the call of `probe_conversation`, spaces aside; None if in no form of
+    Qwen's."""
+    text = rendered.replace(" ", "")
+    forms: tuple[CallForm, ...] = ("json", "xml")
+    return next(
+        (each for each in forms if written_call(_PROBE, each).replace(" ", "") in text), None
+    )
 
 
 def probe_conversation() -> list[ChatMessage]:
@@ -108,14 +141,28 @@ def probe_conversation() -> list[ChatMessage]:
     ]
 
 
-def written_call(call: ToolCall) -> str:
-    """One call as text."""
-    return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
+def written_call(call: ToolCall, form: CallForm = "json") -> str:
+    """One call as text; one whose arguments are no object is JSON in both forms."""
+    arguments = None
+    if form == "xml":
+        with contextlib.suppress(ValueError, RecursionError):
+            arguments = json.loads(call.arguments)
+    inside = f'{{"name": "{call.name}", "arguments": {call.arguments}}}'
+    if isinstance(arguments, dict):
+        written = {
+            name: each if isinstance(each, str) else compact_json(each)
+            for name, each in arguments.items()
+        }
+        lines = [f"<parameter={name}>\n{each}\n</parameter>" for name, each in written.items()]
+        inside = "\n".join([f"<function={call.name}>", *lines, "</function>"])
+    return f"<tool_call>\n{inside}\n</tool_call>"
 
 
-def _with_text(message: ChatMessage) -> ChatMessage:
+def _with_text(message: ChatMessage, form: CallForm) -> ChatMessage:
     functions = [each["function"] for each in message["tool_calls"]]
-    calls = [written_call(ToolCall("", each["name"], each["arguments"])) for each in functions]
+    calls = [
+        written_call(ToolCall("", each["name"], each["arguments"]), form) for each in functions
+    ]
     text = [message["content"]] if message.get("content") else []
     return {"role": "assistant", "content": "\n".join([*text, *calls])}
 

@@ -16,27 +16,33 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from torch.utils.weak import WeakIdKeyDictionary
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from training.planning import Shape
 
 
-def config_of(shape: Shape) -> Qwen2Config:
-    return Qwen2Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
-    )
+def config_of(shape: Shape) -> Qwen2Config | Qwen3Config:
+    fields: dict[str, Any] = {
+        "vocab_size": shape.vocabulary,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "tie_word_embeddings": shape.tied,
+    }
+    if shape.head is None:
+        return Qwen2Config(**fields)
+    return Qwen3Config(**fields, head_dim=shape.head)
 
 
-def model_of(shape: Shape) -> Qwen2ForCausalLM:
+def model_of(shape: Shape) -> Qwen2ForCausalLM | Qwen3ForCausalLM:
     """A model without memory for its weights."""
+    config = config_of(shape)
     with torch.device("meta"):
-        return Qwen2ForCausalLM(config_of(shape))
+        if isinstance(config, Qwen3Config):
+            return Qwen3ForCausalLM(config)
+        return Qwen2ForCausalLM(config)
 
 
 class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]

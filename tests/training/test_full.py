@@ -6,6 +6,7 @@ was not run: the stand-in of `tests/fake_vllm.py` takes its place below TRL's ow
 
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Any
 
 import pytest
 import torch
+import trl
 from safetensors.torch import load_file
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_checkpoint, load_checkpoint
+from art_e.trajectory import read_trajectories
 from tests import fake_vllm
 from tests.training import full, tiny
 from training import grpo
@@ -166,6 +169,22 @@ def test_talk_multi_asks_vllms_server(
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
     assert adapter_moved(training)
+
+
+@pytest.mark.parametrize("name", ["qwen3-4b", "qwen3-14b"])
+def test_newer_bases_step_by_their_own_template(
+    name: str, base: Path, home: Path, tmp_path: Path
+) -> None:
+    """Around the tiny weights: which template a model of that family has is what differs."""
+    folder = shutil.copytree(base, tmp_path / "base")
+    if name == "qwen3-4b":
+        stock = Path(trl.__file__).parent / "chat_templates" / "qwen3_instruct_2507.jinja"
+        shutil.copy(stock, folder / "chat_template.jinja")
+    changes = ("grpo.vllm.mode=off", "grpo.steps=1", "episode.episode_tokens=1500")
+    _, training = trained(name, folder, tmp_path / "run", *changes)
+    assert adapter(training, 1)
+    stored = read_trajectories(training.run.trajectories)
+    assert all(each.rubric["turns"] >= 1 for each in stored)
 
 
 def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None:

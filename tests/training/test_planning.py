@@ -80,6 +80,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         kv_heads=kv_heads,
         vocabulary=draw(st.integers(50, 500)),
         tied=draw(st.booleans()),
+        head=draw(st.sampled_from([None, 4, 12])),
     )
 
 
@@ -99,17 +100,12 @@ def test_any_shape_has_the_weights_of_its_model_and_of_its_adapter(shape: Shape)
     assert learns == shape.lora_parameters(3)
 
 
-def test_published_shapes_have_the_weights_of_the_models_cards() -> None:
-    billions = {"0.5B": 0.49, "1.5B": 1.54, "3B": 3.09, "7B": 7.61, "14B": 14.7, "32B": 32.5}
-    shapes = {size: PUBLISHED[size].parameters / 1e9 for size in billions}
-    assert shapes == pytest.approx(billions, rel=0.01)
-
-
 @pytest.mark.parametrize(
     # Billions of weights, from the models' cards.
     ("size", "billions"),
-    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5)],
-)
+    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5),
+     ("Qwen3-4B", 4.0), ("Qwen3-14B", 14.8)],
+)  # fmt: skip
 def test_published_shapes_have_the_weights_of_their_models(size: str, billions: float) -> None:
     model = model_of(PUBLISHED[size])
     assert sum(each.numel() for each in model.parameters()) == PUBLISHED[size].parameters
@@ -118,7 +114,7 @@ def test_published_shapes_have_the_weights_of_their_models(size: str, billions: 
 
 def test_keys_and_values_of_a_real_cache() -> None:
     for shape, episodes, tokens in ((SMALL, 3, 7), (WIDE, 1, 9)):
-        config = config_of(shape)
+        config: Any = config_of(shape)
         model: Any = Qwen2ForCausalLM(config)
         cache: Any = DynamicCache(config=config)
         ids = torch.zeros(episodes, tokens, dtype=torch.long)

@@ -10,7 +10,7 @@ from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
-from training.recipe import load_recipe, named_recipe, recipe_names, room_for
+from training.recipe import load_recipe, named_recipe, recipe_names
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
 
@@ -252,9 +252,3 @@ def test_one_question_in_the_form_of_a_recipe(art_e: Run, db: Path, trained: Pat
     assert_of_the_recipe(trajectory)
     config = json.loads((path.parent / "config.json").read_text("utf-8"))
     assert (config["recipe"], config["max_turns"]) == (str(trained), 4)
-
-
-def test_vllm_is_told_a_rank_that_it_knows() -> None:
-    assert [room_for(each) for each in (1, 8, 9, 16, 100, 512)] == [8, 8, 16, 16, 128, 512]
-    with pytest.raises(UserError, match=r"lower model\.lora\.rank"):
-        room_for(513)

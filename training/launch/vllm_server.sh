@@ -11,7 +11,8 @@ shift $(($# > 0))
 told=$(python - "$recipe" <<'PYTHON'
 import sys
 from art_e.errors import UserError
-from training.recipe import load_recipe, room_for
+from art_e.models.checkpoint import room_for
+from training.recipe import load_recipe
 try:
     recipe = load_recipe(sys.argv[1])
     lora = recipe.model.lora

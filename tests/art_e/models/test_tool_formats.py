@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +14,19 @@ from transformers.utils.chat_parsing import parse_response
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.tool_formats import (
+    NOT_THINKING,
     RESPONSE_TEMPLATE,
     answer_so_far,
     as_text,
     as_written,
+    form_of,
     parse_reply,
     parse_text,
+    probe_conversation,
     prompt_hash,
+    written_call,
 )
-from art_e.tools import CallError, parse_call, schemas
+from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from tests.builders import LEASE, Make, Start
 from tests.provider import Provider, says
 
@@ -202,6 +207,76 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     for call in message.tool_calls:
         with pytest.raises(CallError):
             parse_call(call)
+
+
+# Since Qwen3.5 a call is <function=NAME> with a <parameter=NAME> for each argument.
+
+PLAIN = st.text(st.characters(exclude_characters="<>", exclude_categories=["Cs"])).filter(
+    lambda text: text == text.strip("\n") and text[:1] not in ("[", "{") and text != "null"
+)
+VALUES = PLAIN | st.lists(PLAIN) | st.dictionaries(PLAIN, JSON, max_size=2) | st.none()
+WORDS = st.from_regex(r"[a-z_]+", fullmatch=True)
+
+
+@given(st.lists(st.tuples(WORDS, st.dictionaries(WORDS, VALUES, max_size=3)), min_size=1))
+def test_calls_of_functions_survive_the_way_there_and_back(
+    made: list[tuple[str, dict[str, Any]]],
+) -> None:
+    calls = [ToolCall("", name, compact_json(arguments)) for name, arguments in made]
+    text = "\n".join(written_call(each, "xml") for each in calls)
+    assert "<function=" in text and '"arguments"' not in text
+    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
+
+
+@given(st.text(alphabet="<>/function=parameter_ \nab"))
+def test_no_text_breaks_the_parser_of_functions(text: str) -> None:
+    [call] = parse_reply(f"<tool_call><function=read_email>{text}", 0).tool_calls
+    assert isinstance(json.loads(call.arguments), dict)
+
+
+def test_tools_take_the_parameters_of_functions() -> None:
+    """Numbers and lists too; a call that was cut off has what was written."""
+    says = """I look.
+<tool_call>
+<function=search_emails>
+<parameter=keywords>
+["lease"]
+</parameter>
+<parameter=max_results>
+3
+</parameter>
+</function>
+</tool_call>
+<tool_call>
+<function=return_final_answer>
+<parameter=answer>
+On May 3.
+Or 4."""
+    message = parse_reply(says, 0)
+    search, answer = message.tool_calls
+    assert (message.content or "").strip() == "I look."
+    checked = parse_call(search)
+    assert isinstance(checked, SearchEmails)
+    assert (checked.keywords, checked.max_results) == (["lease"], 3)
+    assert json.loads(answer.arguments) == {"answer": "On May 3.\nOr 4."}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("qwen2_5", "json"), ("qwen3_instruct_2507", "json"), ("qwen3_training", "json"),
+     ("qwen3_5_nothink", "xml"), ("qwen3_5_think", "xml"), ("qwen3_6", "xml"), ("llama3", None)],
+)  # fmt: skip
+def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str | None) -> None:
+    """As TRL carries them."""
+    tiny_qwen = pytest.importorskip("tests.tiny_qwen")
+    trl = pytest.importorskip("trl")
+    tokenizer = tiny_qwen.make_tokenizer(["a few words"])
+    folder = Path(trl.__file__).parent / "chat_templates"
+    tokenizer.chat_template = (folder / f"{name}.jinja").read_text("utf-8")
+    rendered = tokenizer.apply_chat_template(
+        probe_conversation(), tokenize=False, bos_token="", **NOT_THINKING
+    )
+    assert form_of(rendered) == form
 
 
 def test_the_stock_template_writes_the_same() -> None:
