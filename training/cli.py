@@ -427,10 +427,15 @@ def merge(
     json_output: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""
-    merge_adapter(checkpoint, out)
+    kept = merge_adapter(checkpoint, out)
     if json_output:
-        print_json({"out": str(out)})
+        print_json({"out": str(out), "kept": kept})
         return
+    if kept < 0.995:
+        note(
+            f"rounding leaves {kept:.0%} of what the adapter changes: to keep it all, serve it"
+            " beside its base (art-e serve BASE --adapter DIR)"
+        )
     note(
         f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} --recipe NAME,"
         " the recipe that it was trained by"

@@ -30,7 +30,7 @@ from tests import tiny_qwen
 from tests.builders import files_of, message, search, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training.conftest import Begin
-from training.export import card, merge
+from training.export import card, kept_of, merge
 from training.recipe import Recipe, Setting, named_recipe
 
 # peft asks transformers by an older name.
@@ -127,7 +127,7 @@ def test_what_can_not_be_merged(
     file.write_text("mine")
     full.mkdir()
     (full / "mine").write_text("mine")
-    cases: list[tuple[Callable[[], None], str]] = [
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: merge(base, out), f"local:{base}"),
         (lambda: merge(tmp_path / "nowhere", out), "is no checkpoint"),
         (lambda: merge(adapter, file), "--out"),
@@ -290,3 +290,19 @@ def test_hostile_words_are_only_words(word: str) -> None:
         assert set(re.findall(pattern, shown)) == set(re.findall(pattern, plain))
         if pattern != r"</?(\w+)":
             assert len(re.findall(pattern, shown)) == len(re.findall(pattern, plain))
+
+
+def test_what_rounding_takes_from_a_young_adapter_is_said() -> None:
+    """bfloat16 has 8 bits: a change of a thousandth of a weight is often lost, a large one not."""
+    torch.manual_seed(0)
+    # The base's weights are of bfloat16.
+    layer = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+    plain = torch.nn.Sequential(layer.float())
+    adapted: Any = get_peft_model(plain, LoraConfig(r=4, target_modules=["0"]))
+    second = adapted.base_model.model[0].lora_B["default"].weight
+    kept = []
+    for size in (1e-5, 1e-3, 1.0):
+        torch.nn.init.normal_(second, std=size)
+        kept.append(kept_of(adapted, torch.bfloat16))
+    assert kept[0] < 0.9 and kept[2] == pytest.approx(1.0, abs=0.01)
+    assert kept_of(adapted, torch.float32) == pytest.approx(1.0, abs=1e-3)
