@@ -387,7 +387,7 @@ class Grpo(RecipeTable):
 
 class Preference(RecipeTable):
     """Learning from the stored episodes of `runs` by `art-e train dpo` or `kto`, which takes the
-    user's `ratings` too if it is told so. `beta` holds the model to the start. `parts` of a batch
+    user's `ratings` too where that is true. `beta` holds the model to the start. `parts` of a batch
     go through the model one after another, which takes less memory."""
 
     runs: tuple[str, ...] = ()

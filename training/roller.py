@@ -248,7 +248,7 @@ def asked_in_order(
 
 def hardest_first(questions: Sequence[Question], rates: Mapping[str, float]) -> list[Question]:
     """Of the questions with a rate those that are sometimes right, the rarest first: a group that
-    is all right or all wrong teaches nothing. Raises `UserError` if there is none."""
+    is all right or all wrong teaches nothing. Raises `UserError` without such a question."""
     mixed = [each for each in questions if 0 < rates.get(each.id, 0.0) < 1]
     if not mixed:
         raise UserError(
@@ -265,17 +265,17 @@ def turn_credits(group: Sequence[Rollout]) -> list[list[float]]:
     reaches one has 1 less the share of the rollouts that do; where a rollout never does, all its
     turns have less that share. The mean over the rollouts is 0.
     """
-    reached = [rollout.conversation.reached for rollout in group]
-    rows = []
-    for rollout, gains in zip(group, reached, strict=True):
-        turns = [0.0] * len(gains)
-        for fact in ("found", "read"):
-            usual = fmean(any(fact in each for each in one) for one in reached)
-            had = [fact in each for each in gains]
-            for place, now in enumerate(had):
-                turns[place] += now - usual if any(had) and now else -usual * (not any(had))
-        rows.append(by_token(rollout.conversation.own, turns))
-    return rows
+    rows = [[0.0] * len(rollout.conversation.reached) for rollout in group]
+    for fact in ("found", "read"):
+        when = [[fact in each for each in rollout.conversation.reached] for rollout in group]
+        usual = fmean(map(any, when))
+        for row, reached in zip(rows, when, strict=True):
+            for turn, now in enumerate(reached):
+                if now or not any(reached):
+                    row[turn] += now - usual
+    return [
+        by_token(rollout.conversation.own, row) for rollout, row in zip(group, rows, strict=True)
+    ]
 
 
 def by_token(own: Sequence[bool], turns: Sequence[float]) -> list[float]:

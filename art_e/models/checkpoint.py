@@ -224,7 +224,7 @@ def load_tokenizer(
 
 
 def call_form(tokenizer: "PreTrainedTokenizerFast") -> CallForm:
-    """How the chat template writes calls. Raises `ValueError` if it is none of Qwen's forms, and
+    """How the chat template writes calls. Raises `ValueError` for another form than Qwen's two, and
     jinja2's `TemplateError` if it can't be used."""
     rendered = tokenizer.apply_chat_template(probe_conversation(), tokenize=False, **NOT_THINKING)
     form = form_of(str(rendered))
@@ -233,12 +233,12 @@ def call_form(tokenizer: "PreTrainedTokenizerFast") -> CallForm:
     return form
 
 
-# The ranks of adapters of which vLLM is told one when it starts.
+# The ranks for adapters that vLLM can be started with.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def room_for(rank: object) -> int:
-    """The rank that vLLM is told for an adapter of `rank`. Raises `UserError` if none is enough."""
+    """The rank to start vLLM with for an adapter of `rank`. Raises `UserError` if it is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
         raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train one of less")
     return next(each for each in _RANKS if each >= rank)
