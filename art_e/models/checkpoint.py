@@ -238,7 +238,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def room_for(rank: object) -> int:
-    """The rank to start vLLM with for an adapter of `rank`. Raises `UserError` if it is too high."""
+    """The rank to start vLLM with for an adapter. Raises `UserError` if `rank` is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
         raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train one of less")
     return next(each for each in _RANKS if each >= rank)
