@@ -125,7 +125,8 @@ for name in ("host", "dtype", "tool-call-parser", "served-model-name", "lora-mod
 for name in ("port", "max-lora-rank", "max-model-len", "tensor-parallel-size"):
     options.add_argument("--" + name, type=int)
 options.add_argument("--gpu-memory-utilization", type=float)
-options.add_argument("--override-generation-config", type=json.loads)
+for name in ("override-generation-config", "default-chat-template-kwargs"):
+    options.add_argument("--" + name, type=json.loads)
 for name in ("enable-auto-tool-choice", "enable-lora"):
     options.add_argument("--" + name, action="store_true")
 chosen = options.parse_args()

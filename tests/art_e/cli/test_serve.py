@@ -181,6 +181,7 @@ def test_vllm_calls_tools_and_gets_the_options_after_the_dashes(
     assert options["--served-model-name"] == "talk"
     assert (options["--tool-call-parser"], options["--host"]) == ("hermes", "127.0.0.1")
     assert json.loads(options["--override-generation-config"]) == {"repetition_penalty": 1.0}
+    assert json.loads(options["--default-chat-template-kwargs"]) == {"enable_thinking": False}
     assert "--enable-auto-tool-choice" in given and "--enable-lora" not in given
 
 
