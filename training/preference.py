@@ -11,16 +11,13 @@ is held, and a run that is resumed compares with the start too.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import torch
 from datasets import Dataset
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 from trl.trainer.kto_config import KTOConfig
@@ -32,9 +29,8 @@ from art_e.runs import list_runs
 from art_e.storage import runs_folder
 from evals.scored import Scored, load_run
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens, stored_episodes, worth_of
-from training.optimizer import BETAS, FLAT, own_tokens_scored
+from training.optimizer import BETAS, FLAT, own_tokens_scored, padded
 from training.processes import quiet
-from training.progress import Step
 from training.recipe import Preference
 from training.rollout import ChatTokens
 from training.run import Judges, TrainingRun
@@ -43,9 +39,9 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
-    by_llama_cpp,
-    by_transformers,
     carry_out,
+    generated_by,
+    steps_of,
     trainer_arguments,
 )
 
@@ -108,7 +104,7 @@ class OwnPairs(DataCollatorForPreference):
         """The batch: the better episodes, then the worse."""
         batch: dict[str, Any] = super().torch_call(examples)
         rows = [each[f"{name}_own"] for name in ("chosen", "rejected") for each in examples]
-        return {**batch, "completion_mask": own_mask(rows, batch["completion_mask"])}
+        return {**batch, "completion_mask": padded(rows, batch["completion_mask"])}
 
 
 @dataclass
@@ -120,16 +116,8 @@ class OwnLabelled(DataCollatorForUnpairedPreference):
         batch: dict[str, Any] = super().torch_call(examples)
         for prefix in ("", "KL_"):
             name = f"{prefix}completion_mask"
-            batch[name] = own_mask([each[f"{prefix}own"] for each in examples], batch[name])
+            batch[name] = padded([each[f"{prefix}own"] for each in examples], batch[name])
         return batch
-
-
-def own_mask(rows: Sequence[Sequence[int]], mask: Tensor) -> Tensor:
-    """The rows, padded as `mask` is: with zeros on the right."""
-    made = pad_sequence([torch.tensor(each) for each in rows], batch_first=True)
-    whole = torch.zeros_like(mask)
-    whole[:, : made.size(1)] = made
-    return whole
 
 
 def _own(marked: MarkedTokens) -> list[int]:
@@ -204,24 +192,16 @@ def train_preference(
             _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)
-        llama = by_llama_cpp(training, start, trainer.model)
-        generate_at = by_transformers(training, start) if llama is None else llama.at
+        generate_at, awake = generated_by(training, start, trainer.model)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
-
-        def to_step(step: int, logs: Mapping[str, float]) -> Step:
-            names = ("loss", "learning_rate", "grad_norm")
-            tokens = sum(lengths[: step * table.batch])
-            figures = {name: logs.get(name) for name in names}
-            return Step(step=step, seconds=training.seconds, tokens=tokens, **figures)  # type: ignore[arg-type]
-
+        of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
         callback = RunCallback(
             Examiner(training, judges, start.tokens, load),
             generate_at(1.0),
-            to_step,
+            steps_of(training, of_steps),
             validate_every=table.validate_every,
+            awake=awake,
         )
-        if llama is not None:
-            callback.awake = llama.awake
         return carry_out(trainer, callback, checkpoint, generate_at)
 
 

@@ -113,9 +113,9 @@ def shown(group: Sequence[Scored]) -> dict[str, Any]:
     """What the model is shown of a group: the steps that all share once, and the texts cut so that
     all have about `CHARS` characters."""
     attempts = [exchanges(each.trajectory.messages) for each in group]
-    shared = 0
-    while all(len(each) > shared for each in attempts) and _same(attempts, shared):
-        shared += 1
+    columns = zip(*attempts, strict=False)
+    same = itertools.takewhile(lambda each: each.count(each[0]) == len(each), columns)
+    shared = sum(1 for _ in same)
     parts = [attempts[0][:shared], *(each[shared:] for each in attempts)]
     texts = sum(1 + len(exchange.calls) for part in parts for exchange in part)
     room = max(FEWEST_CHARS, CHARS // max(1, texts))
@@ -127,13 +127,9 @@ def shown(group: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def _same(attempts: Sequence[Sequence[Exchange]], place: int) -> bool:
-    return all(one[place] == two[place] for one, two in itertools.pairwise(attempts))
-
-
 def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
     def cut(value: Any) -> str:
-        return cut_line(value if isinstance(value, str) else str(value), room)
+        return cut_line(str(value), room)
 
     calls = [
         {"tool": each.tool, "arguments": cut(each.arguments), "result": cut(each.results)}

@@ -105,7 +105,7 @@ class ChatTokens:
     ) -> None:
         self._tokenizer = tokenizer
         self._tools = tools
-        self._form: CallForm = "json"
+        self._form: CallForm = "json"  # until the template is known to be of use
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))
         self._check()

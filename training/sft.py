@@ -5,9 +5,8 @@ conversations first, whole ones later. A small new model has to learn first to c
 the question into its search, and first turns alone teach that in a tenth of the time.
 """
 
-import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 from random import Random
@@ -25,7 +24,6 @@ from art_e.message import ChatMessage
 from training.expert import MarkedTokens, has_part, marked_tokens
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import quiet
-from training.progress import Step
 from training.recipe import Setting, Sft, SftStage
 from training.rollout import ChatTokens
 from training.run import Judges, TrainingRun
@@ -34,9 +32,9 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
-    by_llama_cpp,
-    by_transformers,
     carry_out,
+    generated_by,
+    steps_of,
     trainer_arguments,
 )
 
@@ -66,27 +64,15 @@ def train_sft(
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         examiner = Examiner(training, judges, start.tokens, load)
         trainer = _trainer(training, table, start, examples, batches)
-        llama = by_llama_cpp(training, start, trainer.model)
-        generate_at = by_transformers(training, start) if llama is None else llama.at
+        generate_at, awake = generated_by(training, start, trainer.model)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
-
-        def to_step(step: int, logs: Mapping[str, float]) -> Step:
-            return Step(
-                step=step,
-                seconds=training.seconds,
-                tokens=sum(lengths[:step]),
-                loss=logs["loss"],
-                learning_rate=logs["learning_rate"],
-                grad_norm=logs["grad_norm"],
-            )
-
         callback = RunCallback(
             examiner,
             generate_at(1.0),
-            to_step,
+            steps_of(training, lengths),
             validate_every=table.validate_every,
             also_at=list(accumulate(stage.steps for stage in table.stages)),
-            awake=contextlib.nullcontext if llama is None else llama.awake,
+            awake=awake,
         )
         return carry_out(trainer, callback, checkpoint, generate_at)
 

@@ -204,6 +204,30 @@ def by_llama_cpp(training: TrainingRun, start: Start, model: Any) -> LlamaCpp | 
     return LlamaCpp(recipe.model.base, model, start.tokens, recipe.episode, seed, slots)
 
 
+def generated_by(training: TrainingRun, start: Start, model: Any) -> tuple[GenerateAt, Awake]:
+    """What generates for a `model` that is trained without rollouts, and what to enter around."""
+    llama = by_llama_cpp(training, start, model)
+    if llama is None:
+        return by_transformers(training, start), contextlib.nullcontext
+    return llama.at, llama.awake
+
+
+def steps_of(training: TrainingRun, lengths: Sequence[int]) -> ToStep:
+    """Makes a step of what a trainer logged, if it trains on so many tokens in each."""
+
+    def to_step(step: int, logs: Mapping[str, float]) -> Step:
+        return Step(
+            step=step,
+            seconds=training.seconds,
+            tokens=sum(lengths[:step]),
+            loss=logs["loss"],
+            learning_rate=logs["learning_rate"],
+            grad_norm=logs["grad_norm"],
+        )
+
+    return to_step
+
+
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     """What both trainers are set to; `RunCallback` decides when they save."""
     on_cpu, table = best_device()[0] == "cpu", training.setting.recipe.model

@@ -73,8 +73,11 @@ _FIRST = re.compile(
 _PARAMETER = re.compile(
     r"<parameter=(?P<name>[^>\s]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL
 )
-_AFTER_XML = re.compile(rf"</tool_call>|(?={_ENDS})|\Z")
-_AFTER_THOUGHT, _AFTER_CALL = re.compile("</think>"), re.compile(_CLOSE, re.DOTALL)
+_AFTER = {
+    "thought": re.compile("</think>"),
+    "xml": re.compile(rf"</tool_call>|(?={_ENDS})|\Z"),
+    "call": re.compile(_CLOSE, re.DOTALL),
+}
 
 
 def parse_reply(text: str, turn: int) -> AssistantMessage:
@@ -85,14 +88,12 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
     while (found := _FIRST.search(text, place)) is not None:
         said.append(text[place : found.start()])
         place = found.end()
-        if found["thought"] or found["call"] or found["xml"]:
-            closings = {"call": _AFTER_CALL, "xml": _AFTER_XML, "thought": _AFTER_THOUGHT}
-            closing = next(each for name, each in closings.items() if found[name])
-            closed = closing.search(text, place)
+        if kind := found.lastgroup:  # none where the message ends
+            closed = _AFTER[kind].search(text, place)
             inside, rest = (len(text),) * 2 if closed is None else closed.span()
-            if not found["thought"]:
+            if kind != "thought":
                 name, arguments = found["name"], text[place:inside]
-                if found["xml"]:
+                if kind == "xml":
                     name, arguments = found["function"], _arguments(arguments)
                 calls.append(ToolCall(f"call_{turn}_{len(calls)}", name, arguments))
             place = rest

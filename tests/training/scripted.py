@@ -1,5 +1,6 @@
 """What a model says in a rollout, as a test wants it, and a judge that fails."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -8,10 +9,13 @@ from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
 from evals.judges.offline import F1Judge, OfflineJudge
-from evals.verdict import Verdict
-from tests.builders import answer, message
-from tests.training.conftest import written
-from training.rollout import Follow, Turn, in_rounds
+from evals.scored import Scored
+from evals.verdict import Judge, Verdict
+from tests.builders import LEASE, answer, message, read
+from tests.training.conftest import Begin, written
+from training.reward import RewardWeights
+from training.roller import Scorer
+from training.rollout import Conversation, Follow, Rollout, Turn, in_rounds
 from training.run import Judges
 from training.start import Start
 
@@ -19,6 +23,11 @@ IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
 SPREAD = [SOMETHING, IDK, IDK, SOMETHING]
 FLAT = [IDK] * 4
 JUDGES = Judges(OfflineJudge(), F1Judge())
+# Whole episodes about the lease.
+RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
+WRONG = [message(read(LEASE)), message(answer("On June 9."))]
+DECLINE = [message(answer(None))]
+LOST = [AssistantMessage("no call")] * 3
 
 
 class Deaf(OfflineJudge):
@@ -49,3 +58,18 @@ class Script:
             Turn([*self._start.tokenizer.encode(written(each)), self._start.end_id], None)
             for each, _ in zip(next(self._rounds), prompts, strict=True)
         ]
+
+
+def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
+    made = []
+    for script in scripts:
+        episode = begin()
+        for each in script:
+            episode.step(each)
+        made.append(Rollout(episode, Conversation([])))
+    return made
+
+
+def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
+    scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
+    return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))

@@ -46,9 +46,9 @@ def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, 
     return metrics, training
 
 
-def log_of(training: TrainingRun) -> list[dict[str, Any]]:
-    """What TRL logged, step by step."""
-    state = training.run.folder / "checkpoints" / "checkpoint-2" / "trainer_state.json"
+def log_of(training: TrainingRun, step: int = 2) -> list[dict[str, Any]]:
+    """What TRL logged up to that checkpoint, step by step."""
+    state = training.run.folder / "checkpoints" / f"checkpoint-{step}" / "trainer_state.json"
     rows: list[dict[str, Any]] = json.loads(state.read_text("utf-8"))["log_history"]
     return [each for each in rows if "loss" in each]
 
@@ -193,6 +193,21 @@ def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None
     start, after = (load_start(str(each)).model for each in (base, training.run.folder))
     pairs = zip(start.parameters(), after.parameters(), strict=True)
     assert not any(torch.equal(before, now) for before, now in pairs)
+
+
+def test_whole_weights_go_to_vllm_as_trl_sends_them(
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asleep it forgets them."""
+    fake_vllm.install(monkeypatch)
+    changes = ("grpo.vllm.mode=colocate", "grpo.steps=1", "episode.episode_tokens=4_000")
+    _, training = trained("mini", base, tmp_path / "run", *changes)
+    made = fake_vllm.LLM.made
+    assert made.takes is None
+    # For two validations, the rollouts between them, and the test.
+    assert made.did.count("transferred") == 4
+    [row] = log_of(training, 1)
+    assert 0 < row["sampling/sampling_logp_difference/max"] < 1e-4
 
 
 def test_a_run_that_cannot_work_stops_before_weights_are_loaded(

@@ -20,7 +20,7 @@ from tests.command_line import Run as RunArtE
 from tests.command_line import the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
-from tests.training.test_scoring import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
 from training.cli import run_preference
 from training.expert import best_conversations, marked_tokens, stored_episodes
 from training.preference import (

@@ -13,7 +13,7 @@ from evals.scored import Scored
 from tests.builders import CREW, LEASE, QUICK, message, read, search
 from tests.provider import Provider, Reply, refuses, says
 from tests.training.conftest import Begin
-from tests.training.test_scoring import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
 from training.ranking import CHARS, RelativeJudge, ScriptedRanker, ranker_of, shown
 
 Group = Callable[..., list[Scored]]

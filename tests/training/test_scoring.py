@@ -25,14 +25,27 @@ from evals.verdict import Judge, Verdict
 from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
-from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
+from tests.training.scripted import (
+    DECLINE,
+    FLAT,
+    IDK,
+    JUDGES,
+    LOST,
+    RIGHT,
+    SOMETHING,
+    SPREAD,
+    WRONG,
+    Deaf,
+    Script,
+    rollouts,
+    score,
+)
 from training import grpo
 from training.judging import LenientJudge, judges_of
 from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.recipe import Judging, Setting
-from training.reward import RewardWeights
-from training.roller import Roller, Scorer, by_token, figures, hardest_first, turn_credits
+from training.roller import Roller, by_token, figures, hardest_first, turn_credits
 from training.rollout import Conversation, Material, Rollout
 from training.run import Judges
 from training.start import Start, load_start
@@ -50,10 +63,6 @@ BY_NAME: dict[str, Judge] = {
     name: judges_of(Judging(reward=name)).reward for name in ("offline", "f1", "lenient")
 }
 LIST = "May 3, June 3 or July 3"
-RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
-WRONG = [message(read(LEASE)), message(answer("On June 9."))]
-DECLINE = [message(answer(None))]
-LOST = [AssistantMessage("no call")] * 3
 
 
 class Meeting(OfflineJudge):
@@ -67,21 +76,6 @@ class Meeting(OfflineJudge):
     ) -> Verdict:
         await asyncio.wait_for(self._all.wait(), 20)
         return self.decide(question, answer)
-
-
-def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
-    made = []
-    for script in scripts:
-        episode = begin()
-        for each in script:
-            episode.step(each)
-        made.append(Rollout(episode, Conversation([])))
-    return made
-
-
-def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
-    scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
-    return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))
 
 
 def totals(scored: Sequence[Scored]) -> list[float | None]:
