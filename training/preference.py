@@ -25,9 +25,10 @@ from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference, KTOTraine
 
 from art_e.errors import UserError
 from art_e.ratings import read_ratings
-from art_e.runs import list_runs
+from art_e.runs import runs_of
 from art_e.storage import runs_folder
-from evals.scored import Scored, load_run
+from art_e.trajectory import Trajectory, read_trajectories
+from evals.scored import Scored
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens, stored_episodes, worth_of
 from training.optimizer import BETAS, FLAT, own_tokens_scored, padded
 from training.processes import quiet
@@ -51,7 +52,7 @@ from training.validation import (
 class Labelled(NamedTuple):
     """An episode, and whether it is good."""
 
-    episode: Scored
+    trajectory: Trajectory
     good: bool
 
 
@@ -76,21 +77,27 @@ def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
     """Right episodes are good, and wrong, lost or unfinished ones bad; "I don't know" to a question
     that has an answer is neither."""
     return [
-        Labelled(each, each.correct)
+        Labelled(each.trajectory, each.correct)
         for each in episodes
         if each.correct or not each.trajectory.rubric["abstained"]
     ]
 
 
 def rated_episodes() -> list[Labelled]:
-    """The episodes that the user rated with `art-e rate`; those whose run is gone are left out."""
+    """The answers of `art-e ask` that the user rated; those whose run is gone are left out. Raises
+    `UserError` for a run that can't be read."""
     ratings = {each.episode_id: each.rating == "good" for each in read_ratings()}
-    found = itertools.chain.from_iterable(map(load_run, list_runs(runs_folder())))
-    return [
-        Labelled(each, ratings[each.trajectory.episode_id])
-        for each in found
-        if each.trajectory.episode_id in ratings
-    ]
+    labelled = []
+    for run in runs_of("ask", runs_folder()):
+        try:
+            labelled += [
+                Labelled(each, ratings[each.episode_id])
+                for each in read_trajectories(run.trajectories)
+                if each.episode_id in ratings
+            ]
+        except ValueError as error:
+            raise UserError(f"{run.trajectories} can't be read ({error}); delete it") from None
+    return labelled
 
 
 # ---- As the trainers take them.
@@ -155,7 +162,7 @@ def kto_rows(
     """A row for each episode of all steps, beside which stands the next one of its batch."""
     rows = []
     for each in _drawn(labelled, table.steps * table.batch, seed):
-        marked = marked_tokens(each.episode.trajectory.messages, tokens)
+        marked = marked_tokens(each.trajectory.messages, tokens)
         row = {"completion_ids": marked.input_ids, "own": _own(marked)}
         rows.append({"prompt_ids": [], **row, "label": each.good})
     size = table.batch // table.parts

@@ -5,13 +5,12 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
 
 from art_e.errors import UserError
-from art_e.ratings import AnswerRating, add_rating
 from art_e.runs import start_run
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import OfflineJudge
@@ -60,8 +59,8 @@ def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
 
 def test_labels_leave_out_what_is_neither_good_nor_bad(begin: Begin) -> None:
     scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, LOST))
-    assert [(each.episode, each.good) for each in labels_of(scored)] == [
-        (scored[0], True), (scored[1], False), (scored[3], False),
+    assert [(each.trajectory, each.good) for each in labels_of(scored)] == [
+        (scored[0].trajectory, True), (scored[1].trajectory, False), (scored[3].trajectory, False),
     ]  # fmt: skip
 
 
@@ -72,21 +71,14 @@ def test_held_out_questions_are_not_learnt_from(trained: Path) -> None:
     assert all("group" in each.trajectory.policy for each in episodes)
 
 
-def test_what_a_user_rated_is_a_label(trained: Path, home: Path) -> None:
-    (home / "runs").mkdir(parents=True, exist_ok=True)
-    (home / "runs" / "asked").symlink_to(trained)
-    first, second, *_ = read_trajectories(trained / "trajectories.jsonl")
-    given: list[tuple[Trajectory, Literal["good", "bad"]]] = [(first, "good"), (second, "bad")]
-    for each, rating in given:
-        add_rating(
-            AnswerRating(
-                episode_id=each.episode_id, question="Who?", inbox_address=each.inbox_address,
-                as_of="2001-05-10", model=each.model, answer=each.final_answer, sources=[],
-                rating=rating, rated_at="2026-11-26T00:00:00+00:00",
-            )
-        )  # fmt: skip
-    found = {each.episode.trajectory.episode_id: each.good for each in rated_episodes()}
-    assert found == {first.episode_id: True, second.episode_id: False}
+def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path) -> None:
+    for rating in ("good", "bad"):
+        asked = art_e("ask", "--model", "offline", "--db", owned_db, f"Who has {rating} news?")
+        assert asked.exit_code in (0, 1), asked.stderr
+        assert art_e("rate", rating).exit_code == 0
+    art_e("ask", "--model", "offline", "--db", owned_db, "Who wrote at all?")  # not rated
+    found = {each.trajectory.messages[1]["content"]: each.good for each in rated_episodes()}
+    assert found == {"Who has good news?": True, "Who has bad news?": False}
 
 
 # Which tokens count
