@@ -30,7 +30,7 @@ LAZY = frozenset(
     # Trainers load torch.
     | {"training.grpo", "training.sft"}
     # Inspect and verifiers.
-    | {"art_e_env.inspect_task", "art_e_env.verifiers_env"}
+    | {"art_e_env.inspect_task", "art_e_env.trl_env", "art_e_env.verifiers_env"}
 )
 MOST_LINES = 700
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import load_checkpoint, meant_checkpoint
-from art_e.models.smol import BASE, WEIGHTS, SmolPolicy
+from art_e.models.smol import ADAPTER, BASE, WEIGHTS, SmolPolicy
 from art_e.trajectory import read_trajectories
 from tests.conftest import once
 from tests.training import tiny
@@ -51,7 +51,6 @@ CHANGES = (
     "grpo.validate_every=100",
 )
 RECIPE = load_recipe("smol", CHANGES)
-START = Path(__file__).parents[2] / "checkpoints" / "smol"
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +66,10 @@ def imitated(training_home: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def reinforced(training_home: Path) -> Path:
-    """The folder of the run of two steps, from the warm start that comes with the project."""
+    """The folder of the run of two steps, from the adapter that comes with the project."""
 
     def make(folder: Path) -> None:
-        setting = Setting("grpo", RECIPE, 0, str(START))
+        setting = Setting("grpo", RECIPE, 0, str(ADAPTER))
         with tiny.at(training_home), tiny.begun(setting, folder) as training:
             run_grpo(training, None)
 
@@ -113,7 +112,7 @@ def test_only_the_upper_layers_have_an_adapter(imitated: Path) -> None:
 
 
 def test_two_steps_of_reinforcement_change_it(reinforced: Path) -> None:
-    before, after = load_file(START / WEIGHTS), load_file(newest(reinforced) / WEIGHTS)
+    before, after = load_file(ADAPTER / WEIGHTS), load_file(newest(reinforced) / WEIGHTS)
     assert before.keys() == after.keys()
     # Rounding to bfloat16 alone would change none of them.
     assert any(not torch.equal(each.float(), after[name]) for name, each in before.items())
@@ -135,7 +134,7 @@ def first_turns(generate: Generate, prompts: list[list[int]]) -> list[Turn]:
 
 
 def test_llama_cpp_samples_from_the_model_that_is_trained(home: Path) -> None:
-    start = load_start(str(START), RECIPE.model)
+    start = load_start(str(ADAPTER), RECIPE.model)
     asked = [f"When does {name} move to Portland?" for name in ("Ann", "Zo\u00eb", "Bob")]
     prompts = [start.tokens.begin([{"role": "user", "content": each}]).ids for each in asked]
     engine = LlamaCpp(BASE, start.model, start.tokens, RECIPE.episode, 0, slots=2)

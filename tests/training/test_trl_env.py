@@ -1,0 +1,93 @@
+"""The episode as TRL's environment: what it pays, and a step of TRL's own loop over it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import shutdown_event_loop_in_daemon
+
+from art_e.tools import schemas
+from art_e_env.trl_env import InboxEpisode, question_rows
+from tests.command_line import Run
+from training.processes import quiet
+from training.reward import RewardWeights
+
+
+@pytest.fixture
+def world(art_e: Run, home: Path, tmp_path: Path) -> Path:
+    """An inbox file, with its questions beside it."""
+    path = tmp_path / "world.duckdb"
+    assert art_e("ingest", "synthetic:1000", "--db", path).exit_code == 0
+    return path
+
+
+def rows(world: Path) -> list[dict[str, Any]]:
+    found = question_rows(str(world.with_suffix(".questions.jsonl")), str(world), split="train")
+    assert found
+    return found
+
+
+def test_it_pays_what_an_episode_earns(world: Path) -> None:
+    weights = RewardWeights()
+    episode = InboxEpisode(str(world))
+    row = next(each for each in rows(world) if json.loads(each["question"])["answer"])
+    asked = json.loads(row["question"])
+
+    def earned(answer: str | None) -> float:
+        episode.reset(**row)
+        for mail in asked["message_ids"]:
+            assert asked["question"] not in episode.read_email(mail)
+        if answer is not None:
+            told = episode.return_final_answer(answer, asked["message_ids"])
+            assert json.loads(told) == {"done": True}
+            assert "the episode is over" in episode.search_emails(["more"])
+        reward = asyncio.run(episode.get_reward())
+        assert reward is not None
+        return reward
+
+    assert weights.correct < earned(asked["answer"])
+    low, high = weights.bounds("abstained")
+    assert low <= earned("I don't know") <= high
+    assert earned("It is the purple elephant.") < weights.bounds("abstained")[0]
+    # No answer is worth as much as running out of turns.
+    low, high = weights.bounds("out")
+    assert low <= earned(None) <= high
+
+
+def test_trl_steps_over_it(
+    world: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    args = GRPOConfig(
+        output_dir=str(tmp_path / "out"), max_steps=1, per_device_train_batch_size=2,
+        num_generations=2, max_completion_length=24, use_cpu=True, bf16=False, report_to="none",
+        logging_steps=1, save_strategy="no", activation_checkpointing=False,
+    )  # fmt: skip
+    with quiet():
+        trainer = GRPOTrainer(
+            str(base),
+            args=args,
+            train_dataset=Dataset.from_list(rows(world)[:2]),
+            processing_class=tokenizer,
+            environment_factory=lambda: InboxEpisode(str(world)),
+        )
+        trainer.train()
+    shutdown_event_loop_in_daemon(trainer.async_loop_thread, trainer.async_loop)
+    # Its tools are ours, and each argument is described as it is to every other model.
+    offered = {tool.__name__: tool.__doc__ for tool in trainer.tools}
+    for each in schemas():
+        function = each["function"]
+        assert function["description"] in offered[function["name"]]
+        for name, about in function["parameters"]["properties"].items():
+            assert f"{name}: {about['description']}" in offered[function["name"]]
+    # Random weights call nothing.
+    [logged] = [each for each in trainer.state.log_history if "rewards/InboxEpisode/mean" in each]
+    low, high = RewardWeights().bounds("out")
+    assert low <= logged["rewards/InboxEpisode/mean"] <= high
