@@ -60,9 +60,9 @@ class InboxEpisode:
         self._judge, self._weights = choose_judge(judge), weights or RewardWeights()
         self._max_turns = max_turns
 
-    def reset(self, question: str, **_: Any) -> None:
+    def reset(self, **row: Any) -> None:
         """Begin with the question of a row."""
-        self._question = Question.from_row(json.loads(question))
+        self._question = Question.from_row(json.loads(row["question"]))
         inbox = self._file.inbox_of(self._question)
         self._episode = Episode(inbox, self._question, max_turns=self._max_turns)
 

@@ -15,18 +15,20 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from art_e.errors import UserError
-from art_e.message import ChatMessage
+from art_e.message import AssistantMessage, ChatMessage, compact_json
 from art_e.models.base import SMOL, ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.checkpoint import ADAPTER_CONFIG, TOKENIZER, gguf_file
 from art_e.models.tool_formats import as_written, parse_reply
 from art_e.storage import home, locked, partial_of
 from art_e.text import digest
+from art_e.tools import CallError, ReturnFinalAnswer, parse_call
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +44,7 @@ _LAYERS, _HEAD, _LONGEST = 30, 64, 8_192  # of the model: the last in tokens
 _MOST_THREADS = 4
 _STEP = 256  # tokens read between two looks at whether the caller still waits
 _REMEMBERED = 1_000  # turns
+_UNKNOWN = compact_json({"answer": "I don't know", "sources": []})
 
 # ---- Whether it can be used.
 
@@ -374,14 +377,21 @@ class SmolPolicy:
             gone.set()
         text = made.text.removesuffix(END)
         message = parse_reply(text, turn)
+        if _names_no_mail(message, messages):
+            [call] = message.tool_calls
+            message = AssistantMessage(None, (replace(call, arguments=_UNKNOWN),))
+        else:
+            self._remember(message, made, text)
+        seconds = time.perf_counter() - started
+        return PolicyStep(message, Usage(len(ids), made.cached, made.tokens), 0.0, seconds)
+
+    def _remember(self, message: AssistantMessage, made: Generated, text: str) -> None:
         if len(self._own) >= _REMEMBERED:
             self._own.clear()
         [written] = as_written([message.to_chat()])
         ended = len(text) < len(made.text)
         own = made.ids[: len(made.ids) - ended] or self._encode(text)
         self._own[str(written["content"])] = own
-        seconds = time.perf_counter() - started
-        return PolicyStep(message, Usage(len(ids), made.cached, made.tokens), 0.0, seconds)
 
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         """The conversation in tokens; the model's own turns are those that it wrote."""
@@ -396,6 +406,20 @@ class SmolPolicy:
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _names_no_mail(message: AssistantMessage, before: Sequence[ChatMessage]) -> bool:
+    """Whether it answers and names no mail that a tool showed `before`: where nothing was found it
+    invents both. In training each answer came from a mail that was read."""
+    try:
+        [call] = message.tool_calls
+        answer = parse_call(call)
+    except (ValueError, CallError):
+        return False
+    if not isinstance(answer, ReturnFinalAnswer):
+        return False
+    shown = "".join(str(each["content"]) for each in before if each["role"] == "tool")
+    return not any(compact_json({"message_id": each})[1:-1] in shown for each in answer.sources)
 
 
 def _compiled(template: str) -> "Template":

@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from art_e.models import smol
 from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import load_checkpoint, meant_checkpoint
-from art_e.models.smol import ADAPTER, BASE, WEIGHTS, SmolPolicy
+from art_e.models.smol import BASE, WEIGHTS, SmolPolicy
 from art_e.trajectory import read_trajectories
 from tests.conftest import once
 from tests.training import tiny
@@ -51,6 +52,7 @@ CHANGES = (
     "grpo.validate_every=100",
 )
 RECIPE = load_recipe("smol", CHANGES)
+ADAPTER = Path(smol.__file__).with_suffix("")
 
 
 @pytest.fixture(scope="session")

