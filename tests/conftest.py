@@ -45,7 +45,7 @@ settings.load_profile("untimed")
 
 @pytest.fixture(scope="session", autouse=True)
 def without_smol() -> Iterator[None]:
-    """Questions go to the offline baseline, wherever smol is installed: it takes seconds."""
+    """Prints the same wherever smol is installed; tests that need its adapter name its folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("art_e.models.smol.ADAPTER", Path("no-adapter"))
         yield

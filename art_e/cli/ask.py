@@ -159,7 +159,7 @@ def ask(
             metavar="MODEL",
             parser=full_name,
             help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH, smol; offline needs no model"
-            " [default: that of art-e config, else smol if it is ready, else offline].",
+            " [default: that of art-e config, else offline].",
         ),
     ] = None,
     as_of: AsOfOption = None,

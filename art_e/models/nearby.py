@@ -48,12 +48,13 @@ class Near(NamedTuple):
 
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
-    """The models at hand, those that keep mail on this machine first."""
-    found = [Near(SMOL, "comes with ART-E")] if lacking() is None else []
-    found += [near for server in servers for near in _served(server)]
+    """The models at hand: those that keep mail on this machine first; last smol, often wrong."""
+    found = [near for server in servers for near in _served(server)]
     for model, variables in BY_KEY.items():
         if name := next((each for each in variables if os.environ.get(each)), None):
             found.append(Near(model, f"{name} is set"))
+    if lacking() is None:
+        found.append(Near(SMOL, "comes with ART-E, and is often wrong"))
     return found
 
 

