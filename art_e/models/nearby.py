@@ -1,11 +1,8 @@
-"""Models that could be asked right now: smol, those of servers on this machine, or by a key."""
+"""Models that could be asked right now: those of servers on this machine, or by a key."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from art_e.models.base import SMOL
-from art_e.models.smol import lacking
 
 # Of a server that does not answer at once.
 _TIMEOUT_S = 0.5
@@ -48,13 +45,12 @@ class Near(NamedTuple):
 
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
-    """The models at hand: those that keep mail on this machine first; last smol, often wrong."""
+    """The models at hand, those that keep mail on this machine first; not smol, which is wrong more
+    often than no model is."""
     found = [near for server in servers for near in _served(server)]
     for model, variables in BY_KEY.items():
         if name := next((each for each in variables if os.environ.get(each)), None):
             found.append(Near(model, f"{name} is set"))
-    if lacking() is None:
-        found.append(Near(SMOL, "comes with ART-E, and is often wrong"))
     return found
 
 
