@@ -26,6 +26,7 @@ from training.planning import (
     ASSUMED,
     DEFAULT_GPU,
     GPUS,
+    MEASURED,
     StagePlan,
     TrainingPlan,
     compared,
@@ -137,6 +138,8 @@ def _print_plan(plan: TrainingPlan, longest: int) -> None:
     )
     for fee in plan.judges:
         print_lines(_fee(fee))
+    for line in MEASURED:
+        print_lines(f"measured: {line}")
     for line in ASSUMED:
         print_lines(line if line.startswith("not counted") else f"assumed: {line}")
     for fault in plan.faults:
