@@ -1,6 +1,6 @@
-"""The benchmark inside other libraries: a task of Inspect, and an environment of verifiers.
+"""The episode inside other libraries: tasks of Inspect and verifiers, and an environment of TRL.
 
-Each needs its library (extras `inspect` and `verifiers`), so nothing is imported before it is asked
+Each needs its library (extras `inspect`, `verifiers`, `train`), so nothing is imported before it is asked
 for. verifiers looks its classes up in the module that the taskset id `art-e-env` names: this one.
 """
 
