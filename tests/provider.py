@@ -115,7 +115,8 @@ def streamed(reply: Reply) -> Reply:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
     deltas += [{"content": part} for part in parts(message["content"] or "")]
     for index, call in enumerate(message.get("tool_calls") or ()):
-        head = {"index": index, **call, "function": {**call["function"], "arguments": ""}}
+        # As vLLM begins a call; OpenAI begins it with arguments of no characters.
+        head = {"index": index, **call, "function": {"name": call["function"]["name"]}}
         deltas.append({"tool_calls": [head]})
         for part in parts(call["function"]["arguments"]):
             deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})

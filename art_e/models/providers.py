@@ -155,7 +155,8 @@ async def _followed(
         state.handle_chunk(chunk)
         for choice in state.current_completion_snapshot.choices:
             calls = choice.message.tool_calls or ()
-            texts = [each.function.arguments for each in calls]
+            # vLLM begins a call with its name alone.
+            texts = [each.function.arguments or "" for each in calls]
             for text in texts or [choice.message.content or ""]:
                 on_text(text)
     # Its `get_final_completion` refuses a message that reached its limit; ours may.
