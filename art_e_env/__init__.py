@@ -1,7 +1,8 @@
 """The episode inside other libraries: tasks of Inspect and verifiers, and an environment of TRL.
 
 Each needs its library (extras `inspect`, `verifiers`, `train`), so nothing is imported before it
-is asked for. verifiers looks its classes up in the module that the taskset id `art-e-env` names: this one.
+is asked for. verifiers looks its classes up in the module that the taskset id `art-e-env` names:
+this one.
 """
 
 from importlib import import_module
