@@ -171,7 +171,8 @@ def test_innocent_text_passes(text: str) -> None:
 
 
 ECHOED = "sk-proj-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0"
-PARTS = st.text("ab\n =-.:/", max_size=5)
+# Letters that the key has not: one beside a piece of it would go on with it.
+PARTS = st.text("ux\n =-.:/", max_size=5)
 
 
 @given(PARTS, PARTS, st.integers(0, len(ECHOED) - 8), st.integers(8, 40), st.sampled_from(" \n-|"))
