@@ -19,11 +19,11 @@ from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
 from art_e.question import Question, load_questions
-from evals.benchmark import check_questions, judged
+from evals.benchmark import check_questions
 from evals.judges import choose_judge
 from evals.scored import Scored
-from evals.verdict import Verdict
 from training.reward import RewardWeights, reward_of
+from training.roller import judged
 
 opened = cache(InboxFile)
 
@@ -113,9 +113,8 @@ class InboxEpisode:
         if not self._episode.done:
             self._episode.cut_off()
         trajectory = episode_record(self._episode, "trl", "trl", {})
-        scored = await judged(Scored(self._question, trajectory), [self._judge], self._file)
-        kept = scored.trajectory.verdict
-        verdict = None if kept is None else Verdict(**kept)
+        scored = Scored(self._question, trajectory)
+        verdict = await judged(scored, self._judge, self._episode.tools.inbox)
         reward = reward_of(self._episode.rubric, verdict, self._weights)
         return None if reward is None else reward.total
 

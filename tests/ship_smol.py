@@ -1,7 +1,6 @@
 """Makes of a training run a small adapter: that which ART-E comes with, `art_e/models/smol`.
 
     python -m tests.ship_smol RUN
-    python -m tests.ship_smol RUN checkpoints/smol
 
 The matrices are rounded to bfloat16, which halves the file. Paths of the machine that trained it
 are taken out: of the recipe only what an episode depends on is used later. The card is the run's,
@@ -29,10 +28,8 @@ def main() -> None:
     """Write the folder and print what is in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.ship_smol")
     parser.add_argument("run", type=Path, help="a training run, or a checkpoint in it")
-    parser.add_argument("folder", type=Path, nargs="?", default=ADAPTER)
-    arguments = parser.parse_args()
-    ship(arguments.run, arguments.folder)
-    for each in sorted(arguments.folder.iterdir()):
+    ship(parser.parse_args().run, ADAPTER)
+    for each in sorted(ADAPTER.iterdir()):
         print(f"{each.stat().st_size:>10,} {each.name}")
 
 
