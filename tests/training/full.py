@@ -25,6 +25,7 @@ CHANGES = (
     "judging.questions=2",
     "judging.test_questions=2",
     "grpo.steps=2",
+    "grpo.minibatches=1",
     "grpo.warmup=0",
     "grpo.questions=2",
     "grpo.rollouts=2",

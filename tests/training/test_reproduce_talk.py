@@ -77,7 +77,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 RECIPE = (
     "episode.turn_tokens=12", "episode.episode_tokens=4_000",
     "judging.reward=offline", "judging.questions=2", "judging.test_questions=4",
-    "grpo.steps=2", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
+    "grpo.steps=2", "grpo.minibatches=1", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
     "grpo.validate_every=1", "grpo.vllm.mode=off",
 )  # fmt: skip
 
