@@ -1,7 +1,8 @@
 """Alarms of a training run: what its rows show going wrong, and what to do about it.
 
-An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
-noisy step raises nothing. `training.judging` looks for reward hacking in the episodes.
+An alarm is a reason to look; it stops nothing. Each looks at means over several batches of
+rollouts, by the last step of each, so that one noisy batch raises nothing. `training.judging` looks
+for reward hacking in the episodes.
 """
 
 import math
@@ -11,10 +12,10 @@ from statistics import fmean
 
 from training.progress import Step, Validation
 
-# Steps of a mean: the share of a step of 8 questions has a standard deviation of 0.18, if all
-# rollouts of a question are alike; of 8 steps 0.06.
+# Batches of a mean: the share of one of 8 questions has a standard deviation of 0.18, if all
+# rollouts of a question are alike; of 8 batches 0.06.
 WINDOW = 8
-# The first steps stand for the start if there is no validation before them.
+# The first batches stand for the start if there is no validation before them.
 START = 4
 # Collapse: this share abstains, so much above the start's share (learning to abstain from
 # unanswerable questions raises it by a quarter or a third), and accuracy fell by so much.
@@ -42,7 +43,7 @@ class TrainingAlarm:
 
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
-    """The alarms after the last of `steps`, given all rows so far in order."""
+    """The alarms after the last of `steps`, given the last row of each batch so far in order."""
     looks = (collapse, no_spread, engines_differ, fewer_calls, entropy_moves, less_likely)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
@@ -58,7 +59,7 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
         return None
     return TrainingAlarm(
         "collapse to abstention",
-        f"{now:.0%} of the episodes of the last {WINDOW} steps abstain, {start:.0%} did at the"
+        f"{now:.0%} of the episodes of the last {WINDOW} batches abstain, {start:.0%} did at the"
         f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
         f" checkpoint with a lower grpo.rate{_rate(steps)}, or with --init from a start that"
         " answers more right; a lower reward.abstained makes it pay less",
@@ -84,8 +85,8 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
         advice = "ask questions of another difficulty"
     return TrainingAlarm(
         "no spread",
-        f"{flat} of {groups} groups of the last {WINDOW} steps have no spread in reward; {advice};"
-        " more grpo.rollouts a question or a higher grpo.temperature help too",
+        f"{flat} of {groups} groups of the last {WINDOW} batches have no spread in reward;"
+        f" {advice}; more grpo.rollouts a question or a higher grpo.temperature help too",
     )
 
 
@@ -97,7 +98,7 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
     return TrainingAlarm(
         "engine against trainer",
         f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM, in the mean of"
-        f" the last {WINDOW} steps: install the locked versions (make gpu), or leave vLLM out"
+        f" the last {WINDOW} batches: install the locked versions (make gpu), or leave vLLM out"
         " (--set grpo.vllm.mode=off)",
     )
 
@@ -112,9 +113,9 @@ def fewer_calls(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm
         return None
     return TrainingAlarm(
         "fewer calls",
-        f"an episode has {now:.1f} calls in the mean of the last {WINDOW} steps and had {start:.1f}"
-        " at the start, and accuracy gained nothing: lower reward.effort, or pay for reward.found"
-        " and reward.read",
+        f"an episode has {now:.1f} calls in the mean of the last {WINDOW} batches and had"
+        f" {start:.1f} at the start, and accuracy gained nothing: lower reward.effort, or pay for"
+        " reward.found and reward.read",
     )
 
 
@@ -131,7 +132,7 @@ def entropy_moves(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAla
     return TrainingAlarm(
         "entropy",
         f"entropy went from {start:.3f} to {now:.3f} nats a token in the mean of the last {WINDOW}"
-        f" steps: {advice}{_rate(steps)}",
+        f" batches: {advice}{_rate(steps)}",
     )
 
 
@@ -143,7 +144,7 @@ def less_likely(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm
     return TrainingAlarm(
         "less likely",
         f"tokens of the better episodes have a log-probability of {now:.2f} in the mean of the last"
-        f" {WINDOW} steps, and had {start:.2f} at the start, although they are reinforced: lower"
+        f" {WINDOW} batches, and had {start:.2f} at the start, although they are reinforced: lower"
         f" grpo.rate{_rate(steps)}, or use fewer grpo.minibatches",
     )
 

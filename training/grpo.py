@@ -106,7 +106,9 @@ def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
     for name in ("min", "mean", "max", "spread", "cut"):
-        logged[f"ratio_{name}"] = logs.get(f"{_RATIO}/{name}")
+        # Logged for a batch once, and it may serve several steps.
+        if (ratio := logs.get(f"{_RATIO}/{name}")) is not None:
+            roller.figures[f"ratio_{name}"] = ratio
     logged |= {"likelihood": logs.get(_LIKELIHOOD), **roller.figures}
     seconds = roller.training.seconds
     return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)
@@ -189,10 +191,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             if self._buffered_inputs is before:
                 return inputs
             self._buffered_inputs = packed(
-                self._buffered_inputs,
-                skip_flat=table.beta == 0,
-                minibatches=table.minibatches,
-                seed=setting.seed * table.steps + self.state.global_step,
+                self._buffered_inputs, skip_flat=table.beta == 0, minibatches=table.minibatches
             )
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 

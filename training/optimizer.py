@@ -37,15 +37,11 @@ def own_tokens_scored() -> Iterator[None]:
 
 
 def packed(
-    batches: Sequence[Mapping[str, Any]],
-    *,
-    skip_flat: bool = False,
-    minibatches: int = 1,
-    seed: int = 0,
+    batches: Sequence[Mapping[str, Any]], *, skip_flat: bool = False, minibatches: int = 1
 ) -> list[dict[str, Any]]:
     """The rows of TRL's `batches`, sorted by length into as many batches, each without columns that
-    are all padding. With several `minibatches`, whose batches follow each other, each gets as many
-    rows, drawn by `seed`.
+    are all padding. Several `minibatches`, whose batches follow each other, have as many rows each;
+    TRL has shuffled them.
 
     TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
     are sums over its batches, so that the order of rows changes nothing. With `skip_flat` a row
@@ -60,12 +56,9 @@ def packed(
         advantages = whole["advantages"].abs().reshape(len(whole["advantages"]), -1)
         whole["completion_mask"][advantages.amax(1) < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
-    order = torch.arange(len(lengths))
-    if minibatches > 1:
-        order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed))
     parts = [
         part
-        for rows in order.to(lengths.device).chunk(minibatches)
+        for rows in torch.arange(len(lengths), device=lengths.device).chunk(minibatches)
         for part in rows[lengths[rows].argsort(stable=True)].chunk(len(batches) // minibatches)
     ]
     return [

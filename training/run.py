@@ -206,7 +206,9 @@ class TrainingRun:
         if self.processes.leads:
             append_step(self.run.folder, step)
             self._view.step(step)
-            self._raise(step.step, alarms_of(self.steps, self.validations))
+            grpo = self.setting.recipe.grpo if self.setting.kind == "grpo" else None
+            size = grpo.minibatches if grpo else 1
+            self._raise(step.step, alarms_of(self.steps[size - 1 :: size], self.validations))
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         """Store episodes, of training or of a validation."""

@@ -55,15 +55,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-# Of four optimizer steps each, as in the recipe.
-TWO_BATCHES = ("grpo.rollouts=4", "grpo.minibatches=4", "grpo.steps=8", "grpo.validate_every=4")
-
-
 class Training:
     """A run of `art-e train grpo` in a process of its own, which holds a GPU's worth of vLLM."""
 
     def __init__(self, recipe: str, base: Path, home: Path, out: Path, *changes: str) -> None:
-        settings = [f"model.base={base}", *full.CHANGES, *TWO_BATCHES, *changes]
+        settings = [f"model.base={base}", *full.CHANGES, "grpo.rollouts=4", *changes]
         chosen = [each for change in settings for each in ("--set", change)]
         self.command = [
             sys.executable, "-m", "art_e", "train", "grpo", "--recipe", recipe, "--out", str(out),
@@ -108,7 +104,7 @@ IN_PROCESS = ("grpo.vllm.sleep=false", "grpo.vllm.memory=0.2")
 
 @pytest.fixture(scope="session")
 def in_process(base: Path, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
-    """`talk`, two batches of rollouts, with vLLM in the process."""
+    """`talk`, two steps, with vLLM in the process."""
     out = tmp_path_factory.mktemp("talk") / "run"
     training = Training("talk", base, home, out, *IN_PROCESS)
     training.run()
@@ -144,7 +140,7 @@ def close(ratio: float | None) -> bool:
 
 def test_talk_in_the_process(in_process: Training) -> None:
     steps = read_steps(in_process.out)
-    assert [each.step for each in steps] == list(range(1, 9))
+    assert [each.step for each in steps] == [1, 2]
     for step in steps:
         assert all(map(close, (step.ratio_min, step.ratio_mean, step.ratio_max)))
         assert step.ratio_cut == 0.0
@@ -172,7 +168,7 @@ def test_another_seed_gives_other_samples(base: Path, home: Path, tmp_path: Path
     likely as the other."""
     first = []
     for seed in ("0", "7"):
-        changes = (*IN_PROCESS, "grpo.steps=4", "judging.questions=16")
+        changes = (*IN_PROCESS, "grpo.steps=1", "judging.questions=16")
         training = Training("talk", base, home, tmp_path / seed, *changes)
         training.run("--seed", seed)
         validated = [each for each in training.episodes if each.policy.get("sampled")]
@@ -184,7 +180,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(
     in_process: Training, base: Path, home: Path, tmp_path: Path
 ) -> None:
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS)
-    training.kill_after(6)  # within the second batch
+    training.kill_after(1)
     training.run("--resume")
     assert [each.messages for each in training.episodes] == [
         each.messages for each in in_process.episodes
@@ -203,16 +199,20 @@ def test_a_judge_that_fails_pauses_the_run_which_goes_on(
             return refuses(401, "Incorrect API key provided.")
         return says(json.dumps({"reason": "so", "verdict": "incorrect"}))
 
-    changes = ("judging.reward=openai/gpt-4.1-mini", "data.kinds=['lookup']")
+    parts = ("grpo.minibatches=4", "grpo.steps=8", "grpo.validate_every=4")
+    changes = ("judging.reward=openai/gpt-4.1-mini", "data.kinds=['lookup']", *parts)
     training = Training("talk", base, home, tmp_path / "run", *IN_PROCESS, *changes)
     with Provider(judge) as provider:
         key = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": provider.base_url}
         assert "could not be judged" in training.run(more=key)
-        [step] = read_steps(training.out)
-        assert step.unjudged
+        # It pauses behind the last step of the batch.
+        steps = read_steps(training.out)
+        assert len(steps) == 4 and all(each.unjudged for each in steps)
         failing = False
         assert "done: " in training.run("--resume", more=key)
-    assert [each.step for each in read_steps(training.out)] == list(range(1, 9))
+    steps = read_steps(training.out)
+    assert [each.step for each in steps] == list(range(1, 9))
+    assert all(close(each.ratio_mean) for each in steps)
 
 
 def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_path: Path) -> None:

@@ -97,6 +97,18 @@ def test_talk_with_vllm_in_the_process(
     assert metrics["test"]["greedy"]["n"] == 2
 
 
+def test_steps_of_one_batch_have_its_ratios_and_one_transfer(
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(monkeypatch)
+    changes = ("grpo.minibatches=4", "grpo.steps=4", "grpo.validate_every=4")
+    _, training = trained("talk", base, tmp_path / "run", *changes)
+    steps = read_steps(training.run.folder)
+    assert [each.ratio_mean for each in steps] == [pytest.approx(1.0, abs=1e-3)] * 4
+    # The batch, two validations, the test.
+    assert fake_vllm.LLM.made.did.count("transferred") == 4
+
+
 def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
     """The real tokenizer, template and generation config, around random weights."""
     if not QWEN.is_file():

@@ -22,6 +22,7 @@ from training import grpo
 from training import roller as roller_module
 from training.cli import run_grpo
 from training.material import load_material
+from training.optimizer import packed
 from training.progress import read_steps
 from training.recipe import Setting
 from training.roller import Roller
@@ -213,8 +214,15 @@ def test_each_loss_reaches_trl_and_teaches(
 
 
 def test_minibatches_are_steps_on_parts_of_the_same_episodes(
-    scripted: Scripted, start: Start
+    scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    better: list[list[bool]] = []
+
+    def noted(batches: Any, **options: Any) -> Any:
+        better.append([bool(each > 0) for batch in batches for each in batch["advantages"]])
+        return packed(batches, **options)
+
+    monkeypatch.setattr(grpo, "packed", noted)
     changes = ("grpo.steps=4", "grpo.validate_every=2", "grpo.micro_batch=1")
     metrics, training = scripted(
         [SOMETHING, IDK], *changes, "data.kinds=['lookup']", "grpo.minibatches=2"
@@ -228,6 +236,10 @@ def test_minibatches_are_steps_on_parts_of_the_same_episodes(
     }
     assert rolled_out == {1, 3}
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
+    # Shuffled: as they were rolled out, every second one is better.
+    for each in better:
+        assert sorted(each) == [False, False, True, True]
+    assert len({*map(tuple, better), (True, False, True, False), (False, True, False, True)}) > 2
 
 
 def test_a_pause_comes_behind_the_last_minibatch(

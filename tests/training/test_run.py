@@ -14,7 +14,7 @@ from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
-from training.alarms import TrainingAlarm
+from training.alarms import WINDOW, TrainingAlarm
 from training.progress import STEPS, Step, append_step, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, newest_checkpoint, opened
@@ -243,6 +243,16 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
         assert training.alarms == raised
         go_on(training, 30, 33, 1.0)
         assert training.alarms == raised
+
+
+def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
+    setting = SETTING._replace(recipe=tiny.recipe("grpo.minibatches=2", "grpo.steps=20"))
+    with tiny.begun(setting, tmp_path / "run") as training:
+        for number in range(1, 2 * WINDOW + 1):
+            assert not training.alarms
+            training.add_step(Step(number, 0.0, 0, ratio_mean=1.5))
+        [alarm] = training.alarms
+    assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
