@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -25,11 +24,10 @@ from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import (
-    base_of,
     best_device,
     end_of_turn,
     load_checkpoint,
-    meant_checkpoint,
+    of_training,
     split_adapter,
 )
 from art_e.tools import ARGUMENTS, schemas
@@ -67,12 +65,7 @@ class Start(NamedTuple):
 def load_start(name: str, table: ModelTable | None = None) -> Start:
     """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
     `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
-    base, adapter = split_adapter(name)
-    folder = Path(base).expanduser()
-    if adapter is None and folder.is_dir():
-        folder = meant_checkpoint(folder)
-        own_base = base_of(folder)
-        base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
+    base, adapter = of_training(*split_adapter(name))
     whole = adapter is None and (table is None or table.lora is None)
     bits = 16 if table is None else table.bits
     own = None if table is None or table.template is None else template(table.template)

@@ -29,12 +29,11 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import (
     ADAPTER_CONFIG,
     adapter_folder,
-    base_of,
     best_device,
     call_form,
     checkpoint_folder,
     load_tokenizer,
-    meant_checkpoint,
+    of_training,
     reloads_the_same,
     require_train_extra,
     room_for,
@@ -274,25 +273,6 @@ def chosen_name(checkpoint: str, name: str | None) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):
         raise UserError(f"--name {chosen!r}: use letters, digits, dots, dashes and underscores")
     return chosen
-
-
-def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
-    """The model and the adapter to serve.
-
-    A training run's folder stands for its best checkpoint, and an adapter's folder for the model
-    that it was trained on with the adapter. Raises `UserError` for a run without a best checkpoint,
-    for an adapter that names no model, and for two adapters.
-    """
-    folder = expanded(checkpoint)
-    if not folder.is_dir():
-        return checkpoint, adapter
-    best = meant_checkpoint(folder)
-    base = base_of(best)
-    if base is None:
-        return (checkpoint if best == folder else str(best)), adapter
-    if adapter is not None:
-        raise UserError(f"{checkpoint} is an adapter already; leave --adapter out")
-    return base, str(best)
 
 
 def with_options(server: Server, options: list[str]) -> Server:

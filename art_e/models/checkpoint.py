@@ -104,6 +104,25 @@ def base_of(checkpoint: Path) -> str | None:
     return base
 
 
+def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
+    """The model and the adapter that are meant.
+
+    A training run's folder stands for its best checkpoint, and an adapter's folder for the model
+    that it was trained on with the adapter. Raises `UserError` for a run without a best checkpoint,
+    for an adapter that names no model, and for two adapters.
+    """
+    folder = expanded(checkpoint)
+    if not folder.is_dir():
+        return checkpoint, adapter
+    best = meant_checkpoint(folder)
+    base = base_of(best)
+    if base is None:
+        return (checkpoint if best == folder else str(best)), adapter
+    if adapter is not None:
+        raise UserError(f"{checkpoint} is an adapter already; name no other")
+    return base, str(best)
+
+
 def json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a run or checkpoint. Raises `UserError` without one."""
     try:

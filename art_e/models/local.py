@@ -27,7 +27,13 @@ from art_e.models.base import (
     PolicyStep,
     Usage,
 )
-from art_e.models.checkpoint import Checkpoint, call_form, load_checkpoint, split_adapter
+from art_e.models.checkpoint import (
+    Checkpoint,
+    call_form,
+    load_checkpoint,
+    of_training,
+    split_adapter,
+)
 from art_e.models.prices import Budget, price_of
 from art_e.models.tool_formats import NOT_THINKING, as_written, parse_reply
 from art_e.text import digest
@@ -189,7 +195,7 @@ def _generation_config(checkpoint: Checkpoint, temperature: float) -> "Generatio
 
 
 class LocalPolicy:
-    """Generates with the checkpoint and adapter of `path_and_adapter`.
+    """Generates with the checkpoint and adapter of `path_and_adapter`, or a training run's best.
 
     `temperature` None is greedy decoding. Raises `UserError` for a checkpoint that can't be used,
     and for a cost limit without a price.
@@ -197,7 +203,7 @@ class LocalPolicy:
 
     def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
         self.model = LOCAL_PREFIX + path_and_adapter
-        self._path, self._adapter = split_adapter(path_and_adapter)
+        self._path, self._adapter = of_training(*split_adapter(path_and_adapter))
         self._max_output_tokens = options.max_output_tokens or MAX_OUTPUT_TOKENS
         self._price = price_of(self.model)
         self._budget = Budget(options.max_cost_usd, self._price, self.model)

@@ -21,8 +21,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from art_e.cli.bounded import MOST_TOKENS, Bounds
-from art_e.cli.serve import of_training, print_address
+from art_e.cli.serve import print_address
 from art_e.errors import UserError
+from art_e.models.base import ModelOptions
+from art_e.models.checkpoint import of_training
+from art_e.models.local import LocalPolicy
 from tests.command_line import Run, the_error
 from tests.processes import TOLD, free_port, pairs, serving
 
@@ -202,8 +205,10 @@ def test_a_runs_adapter_is_served_on_its_model(
     best = Path(shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4"))
     for folder in (run, best):
         assert of_training(str(folder), None) == (str(checkpoint), str(best))
-        with pytest.raises(UserError, match="leave --adapter out"):
+        with pytest.raises(UserError, match="name no other"):
             of_training(str(folder), "other")
+    asked = LocalPolicy(str(run), ModelOptions()).settings
+    assert (asked["path"], asked["adapter"]) == (str(checkpoint), str(best))
     with serving(run, "--name", "talk"):
         given = json.loads(vllm.read_text())
     assert given[1] == str(checkpoint.resolve())
