@@ -267,7 +267,7 @@ def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
 
     def calls_of(limit: float) -> Calls:
         sizes = {"max_output_tokens": 1_000, "frame_tokens": 1_000}
-        return Calls("openai/gpt-4.1", limit, **sizes, timeout_s=0.5)
+        return Calls("openai/gpt-4.1", limit, **sizes, timeout_s=2.0)
 
     with Provider(replies) as provider:
         provider.stand_in_for_openai(monkeypatch)
