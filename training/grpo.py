@@ -105,10 +105,10 @@ def _spent(judges: Judges) -> str | None:
 def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
-    for name in ("min", "mean", "max", "spread", "cut"):
-        # Logged for a batch once, and it may serve several steps.
-        if (ratio := logs.get(f"{_RATIO}/{name}")) is not None:
-            roller.figures[f"ratio_{name}"] = ratio
+    # Logged once for a batch, which may serve several steps; 0 where all its groups were left out.
+    if logs.get(f"{_RATIO}/mean"):
+        for name in ("min", "mean", "max", "spread", "cut"):
+            roller.figures[f"ratio_{name}"] = logs.get(f"{_RATIO}/{name}")
     logged |= {"likelihood": logs.get(_LIKELIHOOD), **roller.figures}
     seconds = roller.training.seconds
     return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)

@@ -22,6 +22,7 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import best_checkpoint, load_checkpoint
 from art_e.trajectory import read_trajectories
 from tests import fake_vllm
+from tests.provider import Provider, refuses
 from tests.training import full, tiny
 from training import grpo
 from training.cli import run_grpo
@@ -107,6 +108,20 @@ def test_steps_of_one_batch_have_its_ratios_and_one_transfer(
     assert [each.ratio_mean for each in steps] == [pytest.approx(1.0, abs=1e-3)] * 4
     # The batch, two validations, the test.
     assert fake_vllm.LLM.made.did.count("transferred") == 4
+
+
+def test_a_batch_without_a_judge_has_no_ratios(
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its groups are left out; TRL tells 0 then."""
+    fake_vllm.install(monkeypatch)
+    changes = ("judging.reward='openai/gpt-4.1'", "data.kinds=['lookup']")
+    with Provider(lambda _: refuses(401, "Incorrect API key provided.")) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        _, training = trained("talk", base, tmp_path / "run", *changes)
+    assert "could not be judged" in str(training.paused)
+    [step] = read_steps(training.run.folder)
+    assert step.unjudged and step.ratio_mean is None
 
 
 def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
