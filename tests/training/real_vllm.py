@@ -234,6 +234,7 @@ def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_
         first = json.loads(Path(questions).read_text("utf-8").splitlines()[0])
         asked = art_e("ask", "Who pays?", "--inbox", first["inbox_address"], "--db", db, *model)
         assert asked["model"] == "hosted_vllm/tiny" and asked["turns"] >= 1
+        assert asked["cost_usd"] is None  # nobody has told its price
         limits = ("--limit", "32", "--concurrency", "16", "--max-turns", "2", "--judge", "offline")
         out = str(tmp_path / "run")
         art_e("eval", "run", *model, "--questions", questions, "--db", db, "--out", out, *limits)
