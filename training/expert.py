@@ -191,13 +191,13 @@ def expert_conversations(
     """The expert's conversation about each question, in order; `seed` decides its mistakes.
 
     `planted` has each question with the inbox file that it is about. Questions whose mails its
-    searches do not find are left out. Raises `UserError` without questions: other than synthetic
-    ones, and those of `art-e golden from-headers`, the expert can't answer.
+    searches do not find are left out. Raises `UserError` without questions: the expert
+    can't answer other than synthetic ones.
     """
     if not planted:
         raise UserError(
-            "the expert knows synthetic questions, and those of art-e golden from-headers: give the"
-            " recipe a table [data.worlds], or begin with art-e train grpo"
+            "the expert knows synthetic questions alone: give the recipe a table [data.worlds],"
+            " or begin with art-e train grpo"
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
     order = sorted(

@@ -56,15 +56,8 @@ def load_material(data: Data, split: Split) -> Material:
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
-    """The questions of training, with what the expert has to know of them, by id: those of worlds,
-    and those whose answer stands in one mail as it is."""
-    planted = [] if data.worlds is None else list(_planted(data.worlds, "train"))
-    if data.has_questions("train"):
-        for each in load_questions(data.questions or _own_golden(), "train"):
-            if "made" in each.provenance:
-                text = each.provenance.get("sentence")
-                evidence = tuple((mail, text) for mail in each.message_ids if text)
-                planted.append(Planted(each, evidence, "", (), ""))
+    """The questions of the training worlds with what the expert has to know of them, by id."""
+    planted = () if data.worlds is None else _planted(data.worlds, "train")
     return {each.question.id: each for each in planted}
 
 

@@ -34,7 +34,6 @@ from art_e.text import cut_line
 from data_pipeline.golden import (
     export,
     filtering,
-    from_headers,
     generate,
     importing,
     model_checks,
@@ -44,7 +43,7 @@ from data_pipeline.golden import (
 )
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
-from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, choose_inboxes
+from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from evals.judges import choose_judge, needs_model
 
 app = typer.Typer(
@@ -309,46 +308,6 @@ def ratings_command(
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
     with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
         importing.import_ratings(file, golden, ratings)
-
-
-@app.command(
-    "from-headers",
-    epilog=example(
-        "art-e golden from-headers --db enron.duckdb --out headers --train 8 --validation 1"
-        " --test 1",
-        "art-e golden from-headers --db enron.duckdb --out headers --without ann@enron.com",
-    ),
-)
-def headers_command(
-    per_inbox: Annotated[int, _number("--questions", "Number of questions per inbox.")] = 300,
-    train: TrainOption = TRAIN,
-    validation: ValidationOption = VALIDATION,
-    test: TestOption = TEST,
-    min_mails: MinMailsOption = MIN_MAILS,
-    without: Annotated[
-        list[str] | None,
-        Option(
-            "--without",
-            metavar="ADDRESS",
-            help="Ask nothing about this inbox, nor about any mail in it; may be repeated.",
-        ),
-    ] = None,
-    seed: Annotated[int, Option(help="Another seed draws other splits and questions.")] = 0,
-    db: DbOption = None,
-    out: SetOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Make questions about real mail without a model, whose answers are true by construction.
-
-    They come from header fields, signatures, statements turned around, and short mails.
-    """
-    left_out = list(without or [])
-    with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
-        closed = {file.open_inbox(each).address for each in left_out}
-        wanted = Counts(train, validation, test)
-        inboxes = choose_inboxes(file, wanted, seed, min_mails, closed)
-        made = from_headers.questions_of(file, inboxes, per_inbox, left_out, seed)
-        importing.import_made(file, golden, made, "headers")
 
 
 # ---- filter, verify and split.

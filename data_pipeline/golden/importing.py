@@ -80,12 +80,6 @@ def _rated(rating: AnswerRating) -> RawRow:
     return RawRow(f"rating of {rating.rated_at}", row, fault)
 
 
-def import_made(file: InboxFile, golden: GoldenSet, made: Sequence[Question], name: str) -> None:
-    """Make `golden` the set of questions that the project made itself, of the source `name`."""
-    rows = [RawRow(f"{name} {each.id}", each.to_row()) for each in made]
-    _import_rows(file, golden, rows, name)
-
-
 def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], name: str) -> None:
     if not rows:
         raise UserError(f"{name} has no row; name a file of questions")

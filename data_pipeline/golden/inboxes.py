@@ -9,7 +9,7 @@ import datetime as dt
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from art_e.errors import UserError
@@ -160,14 +160,9 @@ class Counts(NamedTuple):
 
 
 def choose_inboxes(
-    file: InboxFile,
-    wanted: Counts,
-    seed: int,
-    min_mails: int = MIN_MAILS,
-    without: Set[str] = frozenset(),
+    file: InboxFile, wanted: Counts, seed: int, min_mails: int = MIN_MAILS
 ) -> dict[str, Split]:
-    """The splits of the largest inboxes of persons, with at least `min_mails` mails each, those of
-    the addresses in `without` left out.
+    """The splits of the largest inboxes of persons, with at least `min_mails` mails each.
 
     In a file with owners only theirs are whole inboxes. Raises `UserError` if there is none.
     """
@@ -191,11 +186,7 @@ def choose_inboxes(
             f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
             " --min-mails, or name some with --inbox (art-e inboxes lists them)"
         )
-    # Those left out count first, so that no other address of theirs is drawn.
-    rows.sort(key=lambda row: row[0] not in without)
-    persons = _persons(rows, sum(wanted) + len(without))
-    chosen = [each for each in persons if each not in without]
-    return draw(chosen[: sum(wanted)], seed, wanted)
+    return draw(_persons(rows, sum(wanted)), seed, wanted)
 
 
 def named_inboxes(
