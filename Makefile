@@ -31,7 +31,7 @@ lint: $(VENV)/dev.installed
 	$(BIN)/mypy
 
 bench: $(VENV)/dev.installed
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m bench
 
 fire: $(VENV)/dev.installed
 	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m fire -o faulthandler_timeout=7200

@@ -166,7 +166,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
         for part in (project["dependencies"], *extras.values())
         for each in part
     }
-    folders = (*PACKAGES, "tests", "notebooks")
+    folders = (*PACKAGES, "bench", "tests", "notebooks")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     nodes = [each for path in paths for each in ast.walk(ast.parse(path.read_text("utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

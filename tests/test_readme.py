@@ -25,9 +25,9 @@ from PIL import Image
 from typer.exceptions import TyperException
 
 from art_e import __version__
+from bench import pictures
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.report.tables import PUBLISHED, accuracy
-from tests import pictures
 from tests.browser import Visit, running_browser
 from tests.builders import real_data
 from tests.commands_page import COMMAND, PAGE, HelpPage, commands_page, help_pages
@@ -325,7 +325,7 @@ def words(svg: str) -> str:
 
 def test_the_terminal_shows_what_the_command_prints_today() -> None:
     kept = words((pictures.DOCS / "terminal.svg").read_text("utf-8"))
-    assert kept == words(pictures.terminal_picture()), "run python -m tests.pictures"
+    assert kept == words(pictures.terminal_picture()), "run python -m bench.pictures"
     for part in (f'$ art-e ask "{pictures.QUESTION}"', " search ", " read ", " answer "):
         assert part in kept
     assert "3 turns, N s, no cost, offline" in kept

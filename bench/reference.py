@@ -1,6 +1,6 @@
 """The reference design, written from its facts: the baseline of the benchmarks.
 
-    python -m tests.benchmarks.reference SOURCE DB
+    python -m bench.reference SOURCE DB
 
 mail-parser for parsing; SQLite tables `emails` and `recipients`, filled row by row in one
 transaction; indexes and an FTS5 table over subject and body at the end; search = FTS5 match of

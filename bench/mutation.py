@@ -1,7 +1,7 @@
 """How many faults the tests find: seeded mutants of the code whose errors would be silent.
 
-    python -m tests.mutation                         # all areas, 26 mutants each, an hour or two
-    python -m tests.mutation reward tools --number 5 --out mutants.jsonl
+    python -m bench.mutation                         # all areas, 26 mutants each, an hour or two
+    python -m bench.mutation reward tools --number 5 --out mutants.jsonl
 
 A mutant is the working tree with one small change: another comparison, operator, constant or
 returned value, a condition turned round; in SQL another function, direction or number. Mutants are
@@ -231,7 +231,7 @@ def measure(name: str, number: int, out: Path, tree: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Judge mutants and print the share killed by area."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.mutation", description=__doc__)
     parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all by default")
     parser.add_argument("--number", type=int, default=26, help="mutants of an area")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="log of mutants")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
+from bench.measure import run_process
+from bench.reference import ReferenceMail, build
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.benchmarks.measure import run_process
-from tests.benchmarks.reference import ReferenceMail, build
 
 
 class World(NamedTuple):

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks import overhead, search
-from tests.benchmarks.measure import machine_facts, run_process
-from tests.benchmarks.queries import unequal_inboxes
-from tests.benchmarks.reference import ReferenceInbox
-from tests.benchmarks.report import show, write_report
-from tests.benchmarks.worlds import World, copied_world, synthetic_archive
+from bench import overhead, search
+from bench.measure import machine_facts, run_process
+from bench.queries import unequal_inboxes
+from bench.reference import ReferenceInbox
+from bench.report import show, write_report
+from bench.worlds import World, copied_world, synthetic_archive
 from tests.conftest import RealInbox
 
 

@@ -1,12 +1,12 @@
 """The pictures of the README, made by the project's own commands.
 
-    python -m tests.pictures                  docs/terminal.svg
-    python -m tests.pictures --report FILE    docs/report.png, too: its first screen; and how long
+    python -m bench.pictures                  docs/terminal.svg
+    python -m bench.pictures --report FILE    docs/report.png, too: its first screen; and how long
                                               the page takes to show it
 
 The terminal is a real one (a pty) that runs `art-e ask --trace`. "Benchmark models" in README makes
 the report, whose page is kept as docs/sample-report.html. `docs/training.png` is the `seeds.png` of
-a reproduction; `docs/speed.png` comes from `python -m tests.benchmarks`.
+a reproduction; `docs/speed.png` comes from `python -m bench`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ LOADS = 5
 
 def main(arguments: list[str] | None = None) -> int:
     """Make the pictures; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.pictures", description=__doc__)
     parser.add_argument("--report", type=Path, metavar="FILE", help="report to photograph")
     report = parser.parse_args(arguments).report
     if report is not None and not report.is_file():

@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks.measure import MB, summary
-from tests.benchmarks.queries import InboxQuery, draw_queries, unequal_inboxes
-from tests.benchmarks.reference import ReferenceInbox
-from tests.benchmarks.worlds import World
+from bench.measure import MB, summary
+from bench.queries import InboxQuery, draw_queries, unequal_inboxes
+from bench.reference import ReferenceInbox
+from bench.worlds import World
 from tests.builders import run_query
 
 THREADS = 8

@@ -21,10 +21,10 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from tests.benchmarks.measure import MB, run_process, summary
-from tests.benchmarks.queries import draw_queries
-from tests.benchmarks.reference import ReferenceInbox
-from tests.benchmarks.worlds import World
+from bench.measure import MB, run_process, summary
+from bench.queries import draw_queries
+from bench.reference import ReferenceInbox
+from bench.worlds import World
 from tests.builders import Query, ScriptedPolicy, answer, message, read, search
 
 # The reference takes minutes for more mails.
@@ -36,7 +36,7 @@ def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         files = {side: Path(folder) / side for side in ("ours", "reference")}
         ours = ["art_e", "ingest", str(archive), "--format", "enron", "--json", "--replace", "--db"]
-        modules = {"ours": ours, "reference": ["tests.benchmarks.reference", str(archive)]}
+        modules = {"ours": ours, "reference": ["bench.reference", str(archive)]}
         commands = {
             side: [sys.executable, "-m", *modules[side], str(file)] for side, file in files.items()
         }

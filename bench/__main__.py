@@ -1,6 +1,6 @@
 """All benchmarks, or those named: `make bench`.
 
-    python -m tests.benchmarks [search|ingest|episode|startup]... [--size 5000]... [--archive FILE]
+    python -m bench [search|ingest|episode|startup]... [--size 5000]... [--archive FILE]
 
 Search runs in every world, ingest on every archive of at most 60,000 mails; the episode and whole
 processes on the real archive if there is one, else on the largest world. Results go to runs/bench/
@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks import overhead, search
-from tests.benchmarks.measure import machine_facts
-from tests.benchmarks.report import REAL_ARCHIVE, Result, show, write_report
-from tests.benchmarks.worlds import make_world, synthetic_archive
+from bench import overhead, search
+from bench.measure import machine_facts
+from bench.report import REAL_ARCHIVE, Result, show, write_report
+from bench.worlds import make_world, synthetic_archive
 
 OUT = Path("runs/bench")
 ARCHIVE_NAME = "enron-maildir.tar.xz"
@@ -28,7 +28,7 @@ NAMES = ("search", "ingest", "episode", "startup")
 
 def parse_options() -> argparse.Namespace:
     """The options of the command line, with their defaults."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
+    parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("names", nargs="*", help=f"{', '.join(NAMES)} (default: all)")
     size_help = f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})"
     parser.add_argument("--size", type=int, action="append", metavar="N", help=size_help)

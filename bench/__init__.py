@@ -1,0 +1,1 @@
+"""Measure the speed (`python -m bench`) and the tests (`bench.mutation`), draw the pictures."""
