@@ -1,17 +1,16 @@
-"""`mcp`: three tools and a resource over one inbox for MCP clients, on stdin and stdout.
+"""`mcp`: the agent's tools over one inbox for MCP clients, on stdin and stdout.
 
     art-e mcp --inbox me@example.com
 
-Each result is one JSON object, as text and as structured content. Long mails and threads come in
-pages of about `PAGE_BYTES`, which keeps a result below 3,000 tokens (measured in docs/models.md).
+A client searches and reads as the agent does (`art_e.tools`), by message ids instead of handles,
+and reads whole conversations. Each result is one JSON object, as text and as structured content.
 """
 
 import asyncio
-import datetime as dt
-import re
+import json
 import signal
 import sys
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import unquote
 
 import typer
@@ -30,35 +29,19 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import clean, example, note, one_line, plural
+from art_e.cli.output import cleaned, example, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.query import OPERATORS, parse_query
-from art_e.inbox.snippet import PIECE, find_passages
 from art_e.inbox.threads import added_texts
 from art_e.message import observation_json
 from art_e.text import cut_line
-from art_e.tools import Text, not_found
+from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Text, Tools, View, not_found
 
-# MailHeaders and text of a page together, as JSON.
-PAGE_BYTES = 5_500
-MAX_RESULTS = 10
-# Longer subjects and names, and further recipients and labels, are cut.
-MAX_LINE_CHARS = 150
-MAX_LISTED = 10
+# Of a page of a conversation, about 4,000 tokens. A page has one mail at least.
+PAGE_CHARS = 2 * MAX_BODY_CHARS
 MAX_ERROR_CHARS = 500
 SCHEME = "mail://"
-
-_QUERY = (
-    "Words rank the mails, best match first; a mail needs one of them. Everything else filters:"
-    ' "a phrase", -word or -operator:value to exclude, OR between two filters, and operators,'
-    " whose value stands in quotes if it has spaces: "
-    + "; ".join(f"{name}: {value}" for name, value in OPERATORS.items())
-    + '. A day is 2024-03-31, 2024-03, yesterday, "last monday" or "3 days ago". Without words the'
-    ' newest mail comes first. Examples: lease end from:ann after:2024-03-01; "move date" -draft;'
-    " newer_than:2w from:ann OR from:bob"
-)
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -84,210 +67,69 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         run_server(opened)
 
 
-# ---- What the tools return.
-
-
-class MailHeaders(BaseModel):
-    """The headers of a mail; very long ones are cut."""
-
-    message_id: str
-    date: str
-    sender: str = Field(alias="from")
-    to: list[str] = []
-    cc: list[str] = []
-    bcc: list[str] = []
-    subject: str
-    labels: list[str] = []
-
-
-class FoundMail(BaseModel):
-    """A mail that a search found."""
-
-    message_id: str
-    date: str
-    sender: str = Field(alias="from")
-    subject: str
-    snippet: str
-    missing: list[str] = Field([], description="words of the query that the mail lacks")
-    thread: int = Field(1, description="number of mails in its thread")
-
-
-class Found(BaseModel):
-    """The mails that a search found, best match first."""
-
-    hits: list[FoundMail]
-    note: str = ""
-
-
-class Page(BaseModel):
-    """The place of a page."""
-
-    page: int
-    pages: int
-    next_page: int | None = Field(None, description="where to go on; absent at the end")
-
-
-class MailPage(Page, MailHeaders):
-    """A page of a mail, or its passages with the words of `find`."""
-
-    text: str | None = None
-    passages: dict[str, str] | None = Field(None, description="by page")
-
-
-class ThreadMail(MailHeaders):
-    """A mail of a thread; a long one goes on, under the same headers, on the next page."""
-
-    text: str
-
-
-class ThreadPage(Page):
-    """A page of a thread, oldest mail first."""
-
-    mails: list[ThreadMail]
-    mails_in_thread: int
-
-
-# ---- The tools: the arguments, and what a call with them returns.
-
-
-class Tool(BaseModel):
-    """The checked arguments of a call."""
-
-    model_config = ConfigDict(extra="forbid")
-    returns: ClassVar[type[BaseModel]]
-
-
-class SearchMail(Tool):
-    """Search the inbox. A hit has the mail's id for read_mail and read_thread, and a snippet."""
-
-    returns = Found
-    query: Text = Field(max_length=500, description=_QUERY)
-    max_results: int = Field(MAX_RESULTS, ge=1, le=MAX_RESULTS)
-
-    def run(self, inbox: Inbox) -> dict[str, Any]:
-        """The best hits, and in a note what the search can't reach."""
-        query = parse_query(self.query, inbox.as_of or dt.date.today())
-        if not (query.words or query.groups):
-            raise UserError("the query holds no word and no operator; newer_than:1y is recent mail")
-        hits = inbox.search(query.words, query=query, max_results=self.max_results)
-        sizes = inbox.thread_sizes([hit.message_id for hit in hits])
-        found = [
-            {**_shortened(hit.to_json()), "snippet": one_line(hit.snippet), "thread": size}
-            for hit, size in zip(hits, sizes, strict=True)
-        ]
-        notes = ["spam, trash and drafts are left out of this inbox"] if query.junk else []
-        notes += [] if hits else ["no mail matches; try other words or fewer filters"]
-        return {"hits": found, "note": "; ".join(notes)}
-
-
-class ReadMailPage(Tool):
-    """Read one mail, a page at a time if it is long, or only its passages with some words."""
-
-    returns = MailPage
-    message_id: Text = Field(description="as search_mail gives it")
-    page: int = Field(1, ge=1, description="page of the mail; with find, the first page to look on")
-    find: Text | None = Field(
-        None,
-        max_length=200,
-        description='words, or "a phrase" in double quotes: return only the lines around them,'
-        " with their page",
-    )
-
-    def run(self, inbox: Inbox) -> dict[str, Any]:
-        """The headers with a page of text, or with passages."""
-        email = inbox.read(self.message_id)
-        if email is None:
-            raise UserError(not_found(self.message_id))
-        headers = _shortened(email.to_json())
-        pages = _paged(email.body, headers)
-        shown = headers | _place(self.page, pages)
-        if self.find is None:
-            return {**shown, "text": pages[self.page - 1]}
-        passages: dict[str, str] = {}
-        shown["next_page"], used = None, _size(headers)
-        for number, text in find_passages(pages, self.find).items():
-            if number >= self.page:
-                used += _size(text)
-                if passages and used > PAGE_BYTES:
-                    shown["next_page"] = number
-                    break
-                passages[str(number)] = text
-        return {**shown, "passages": passages}
-
-
-class ReadThread(Tool):
+class ReadThread(BaseModel):
     """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
     mail quotes one before it, "[earlier text left out]" stands for that."""
 
-    returns = ThreadPage
-    message_id: Text = Field(description="of any mail of the thread, as search_mail gives it")
+    model_config = ConfigDict(extra="forbid")
+    message_id: Text = Field(description="of any mail of the conversation, as a search gave it")
     page: int = Field(1, ge=1)
 
-    def run(self, inbox: Inbox) -> dict[str, Any]:
-        """The mails, or parts of mails, of a page."""
-        mails = inbox.thread(self.message_id)
-        if not mails:
-            raise UserError(not_found(self.message_id))
-        pages: list[list[dict[str, Any]]] = [[]]
-        for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-            headers = _shortened(email.to_json())
-            for text in _paged(added, headers):
-                shown = {**headers, "text": text}
-                if pages[-1] and _size([*pages[-1], shown]) > PAGE_BYTES:
-                    pages.append([])
-                pages[-1].append(shown)
-        place = _place(self.page, pages)
-        return {**place, "mails": pages[self.page - 1], "mails_in_thread": len(mails)}
 
-
-TOOLS: dict[str, type[SearchMail | ReadMailPage | ReadThread]] = {
-    "search_mail": SearchMail,
-    "read_mail": ReadMailPage,
+TOOLS: dict[str, type[SearchEmails | ReadEmail | ReadThread]] = {
+    "search_emails": SearchEmails,
+    "read_email": ReadEmail,
     "read_thread": ReadThread,
 }
 
 
-def _shortened(fields: dict[str, Any]) -> dict[str, Any]:
-    """The headers among a mail's fields, cleaned and cut."""
-    shown: dict[str, Any] = {"message_id": fields["message_id"]}
-    for name in ("date", "from", "subject"):
-        shown[name] = cut_line(one_line(fields[name]), MAX_LINE_CHARS)
-    for name in ("to", "cc", "bcc", "labels", "missing"):
-        listed = fields.get(name, [])
-        more = len(listed) - MAX_LISTED
-        shown[name] = [cut_line(one_line(each), MAX_LINE_CHARS) for each in listed[:MAX_LISTED]]
-        shown[name] += [f"and {more} more"] if more > 0 else []
-    return shown
+def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    """Return the result of a call, as text and as structured content, or the error."""
+    try:
+        if name not in TOOLS:
+            raise UserError(f"there is no tool {name[:80]!r}; use {', '.join(TOOLS)}")
+        content = cleaned(_run(inbox, TOOLS[name].model_validate(arguments)))
+    except (UserError, ValidationError) as error:
+        fault = str(error) if isinstance(error, UserError) else fault_of(error, "arguments")
+        text = types.TextContent(text=cut_line(fault, MAX_ERROR_CHARS))
+        return types.CallToolResult(content=[text], is_error=True)
+    return types.CallToolResult(
+        content=[types.TextContent(text=observation_json(content))], structured_content=content
+    )
 
 
-def _size(value: Any) -> int:
-    return len(observation_json(value).encode())
+def _run(inbox: Inbox, arguments: SearchEmails | ReadEmail | ReadThread) -> Any:
+    tools = Tools(inbox, View(handles=False))
+    if isinstance(arguments, SearchEmails):
+        return json.loads(tools.search(arguments).text)
+    if isinstance(arguments, ReadThread):
+        return _thread_page(tools, arguments)
+    observation = tools.read(arguments)
+    if observation is None:
+        raise UserError(not_found(arguments.message_id))
+    return json.loads(observation.text)
 
 
-def _paged(body: str, headers: dict[str, Any]) -> list[str]:
-    """The body in pages that leave room for the headers, each cut after a line or a word."""
-    most = max(PAGE_BYTES - _size(headers), PAGE_BYTES // 2)
-    # White space costs tokens and says nothing.
-    lines = "\n".join(each.rstrip() for each in clean(body).split("\n"))
-    pages, used = [""], 0
-    for piece in PIECE.findall(re.sub(r"\n{3,}", "\n\n", lines).strip("\n")):
-        used += _size(piece)
-        if pages[-1] and used > most:
-            pages.append("")
-            used = _size(piece)
-        pages[-1] += piece
-    return pages
-
-
-def _place(page: int, pages: list[Any]) -> dict[str, Any]:
-    """The fields of `Page`."""
-    if page > len(pages):
-        raise UserError(f"there is no page {page}; the last one is {len(pages)}")
-    following = page + 1 if page < len(pages) else None
-    return {"page": page, "pages": len(pages), "next_page": following}
-
-
-# ---- The protocol.
+def _thread_page(tools: Tools, arguments: ReadThread) -> dict[str, Any]:
+    """Return a page of a conversation: whole mails, very long ones cut as `read_email` cuts."""
+    mails = tools.inbox.thread(arguments.message_id)
+    if not mails:
+        raise UserError(not_found(arguments.message_id))
+    pages: list[list[dict[str, Any]]] = [[]]
+    for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
+        observation = tools.read(ReadEmail(message_id=email.message_id))
+        assert observation is not None
+        fields = json.loads(observation.text)
+        left = len(added) - MAX_BODY_CHARS
+        cut = f"\n[cut here: {left:,} more characters]" if left > 0 else ""
+        fields["body"] = added[:MAX_BODY_CHARS] + cut
+        if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
+            pages.append([])
+        pages[-1].append(fields)
+    if arguments.page > len(pages):
+        raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
+    place = {"page": arguments.page, "pages": len(pages), "mails_in_thread": len(mails)}
+    return {**place, "mails": pages[arguments.page - 1]}
 
 
 def mail_server(inbox: Inbox) -> Server[Any]:
@@ -319,9 +161,9 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read_resource(
-        _: ServerRequestContext, wanted: types.ReadResourceRequestParams
+        _: ServerRequestContext, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri = wanted.uri
+        uri = params.uri
         message_id = unquote(uri.removeprefix(SCHEME))
         email = inbox.read(message_id) if uri.startswith(SCHEME) else None
         if email is None:
@@ -340,23 +182,6 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
-    )
-
-
-def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """The result of a call, as text and as structured content, or the error."""
-    try:
-        if name not in TOOLS:
-            raise UserError(f"there is no tool {name[:80]!r}; use {', '.join(TOOLS)}")
-        called = TOOLS[name].model_validate(arguments)
-        result = called.run(inbox)
-    except (UserError, ValidationError) as error:
-        fault = str(error) if isinstance(error, UserError) else fault_of(error, "arguments")
-        text = types.TextContent(text=cut_line(fault, MAX_ERROR_CHARS))
-        return types.CallToolResult(content=[text], is_error=True)
-    content = called.returns.model_validate(result).model_dump(by_alias=True, exclude_defaults=True)
-    return types.CallToolResult(
-        content=[types.TextContent(text=observation_json(content))], structured_content=content
     )
 
 
@@ -396,7 +221,6 @@ def _listed_tools(inbox: Inbox) -> list[types.Tool]:
             title=name.replace("_", " ").capitalize(),
             description=f"{one_line(tool.__doc__ or '')} {_about(inbox)}",
             input_schema=tool.model_json_schema(),
-            output_schema=tool.returns.model_json_schema(),
             annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
         for name, tool in TOOLS.items()

@@ -56,6 +56,15 @@ def one_line(text: str) -> str:
     return " ".join(clean(" ".join(text.split())).split())
 
 
+def cleaned(value: Any) -> Any:
+    """JSON with its texts cleaned; message ids stay as the inbox has them."""
+    if isinstance(value, dict):
+        return {key: v if key == "message_id" else cleaned(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [cleaned(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
 _asked = threading.Event()
 
 
@@ -133,18 +142,16 @@ def console(*, to_stderr: bool = False) -> "Console":
     """A console without markup, which prints text unchanged."""
     from rich.console import Console
 
-    class Screen(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # main.py ends the process; rich would exit with 1
-
     stream: IO[str] = sys.stderr if to_stderr else sys.stdout
-    return Screen(
-        file=stream,
-        width=None if stream.isatty() else PIPE_WIDTH,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+    width = None if stream.isatty() else PIPE_WIDTH
+    screen = Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    # main.py ends the process; rich would exit with 1.
+    screen.on_broken_pipe = _reader_gone  # type: ignore[method-assign]
+    return screen
+
+
+def _reader_gone() -> None:
+    raise BrokenPipeError
 
 
 def text(*parts: str | tuple[str, str]) -> "Text":

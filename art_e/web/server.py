@@ -55,7 +55,7 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import clean, example, note, one_line, print_line
+from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -266,15 +266,6 @@ def _shown_mail(email: Email, sentence: str, words: list[str]) -> dict[str, Any]
     return {**email.to_json(), "body": body, "marks": marks}
 
 
-def _cleaned(value: Any) -> Any:
-    """JSON with its texts cleaned; ids stay as the file has them."""
-    if isinstance(value, dict):
-        return {key: v if key == "message_id" else _cleaned(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_cleaned(each) for each in value]
-    return clean(value) if isinstance(value, str) else value
-
-
 def _plain(error: Exception) -> dict[str, Any]:
     """An error as one line for the page."""
     if isinstance(error, UserError):
@@ -297,7 +288,7 @@ def make_app(desk: Desk) -> Starlette:
         async def answer(request: Request) -> Response:
             try:
                 given = await request.json()
-                return JSONResponse(_cleaned(await run_in_threadpool(method, **given)))
+                return JSONResponse(cleaned(await run_in_threadpool(method, **given)))
             except Exception as error:  # noqa: BLE001 - a person reads it on the page
                 return JSONResponse(_plain(error))
 
@@ -347,7 +338,7 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
         event: dict[str, Any] = {}
         while not event.keys() & {"answer", "error"}:
             event = await events.get()
-            yield json.dumps(_cleaned(event)) + "\n"
+            yield json.dumps(cleaned(event)) + "\n"
     finally:
         stopped.set()
 

@@ -123,16 +123,6 @@ def test_no_search_finds_hidden_mail(inbox: Inbox, handles: bool) -> None:
     assert set(tools.handles.values()) == (VISIBLE if handles else set())
 
 
-def test_no_query_of_an_mcp_client_finds_hidden_mail(inbox: Inbox) -> None:
-    forms = itertools.cycle(itertools.product(DAYS, ("{}", '"{}"', "subject:{} in:anywhere")))
-    for words, who in itertools.product(WORDS, WHO):
-        day, form = next(forms)
-        filters = [f'from:"{who}" OR to:"{who}"'] if who else []
-        filters += [f"after:{day} OR before:{day}"] if day else []
-        arguments = {"query": " ".join([form.format(words), *filters])}
-        assert_nothing_leaked(said(answer_call(inbox, "search_mail", arguments)))
-
-
 def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> None:
     # The markers can show at all: without this, the other tests could not fail.
     seen = {PAYROLL: ZOE, COPY: ZOE, LATER: BOB, UNDATED: BOB, OTHER: NAMESAKE}
@@ -143,8 +133,8 @@ def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> N
         for shown in (
             observed(tools, "read_email", named),
             observed(tools, "search_emails", {"keywords": ["payroll"], "from_addr": "zoe"}),
-            said(answer_call(inbox, "search_mail", {"query": "payroll from:zoe"})),
-            said(answer_call(inbox, "read_mail", named)),
+            said(answer_call(inbox, "search_emails", {"keywords": ["payroll"]})),
+            said(answer_call(inbox, "read_email", named)),
             said(answer_call(inbox, "read_thread", named)),
         ):
             assert all(marker in shown.lower() for marker in MARKERS), (message_id, shown)
@@ -161,7 +151,7 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
     assert episode.done
     assert set(episode.sources) <= VISIBLE
     assert_nothing_leaked(json.dumps(episode.messages))
-    for message_id, name in itertools.product(IDS, ("read_mail", "read_thread")):
+    for message_id, name in itertools.product(IDS, ("read_email", "read_thread")):
         assert_nothing_leaked(said(answer_call(inbox, name, {"message_id": message_id})))
 
 

@@ -363,9 +363,8 @@ def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(
     query = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
     page = data.draw(st.integers(1, 2))
     for tool, arguments in (
-        ("search_mail", {"query": query}),
-        ("read_mail", {"message_id": name, "page": page}),
-        ("read_mail", {"message_id": name, "find": data.draw(word)}),
+        ("search_emails", {"keywords": [data.draw(word)]}),
+        ("read_email", {"message_id": name}),
         ("read_thread", {"message_id": name, "page": page}),
     ):
         whole, alone = (answer_call(inbox, tool, arguments) for inbox in inboxes)
