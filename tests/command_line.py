@@ -93,7 +93,7 @@ def art_e(home: Path) -> Run:
 def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
     """Starts a command line as a process, in a new process group."""
 
-    def start(*args: object) -> "subprocess.Popen[str]":
+    def start(*args: object, **options: Any) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", "art_e", *map(str, args)],
             stdout=subprocess.PIPE,
@@ -101,6 +101,7 @@ def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
             text=True,
             env={**os.environ, "ART_E_HOME": str(home)},
             start_new_session=True,
+            **options,
         )
 
     return start

@@ -22,15 +22,13 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.threads import LEFT_OUT
 from art_e.tools import MAX_BODY_CHARS
 from tests import builders
-from tests.builders import BOB, LEASE, LONG, LONG_BODY, QUESTION, date_header, make_inbox, raw
+from tests.builders import BOB, LEASE, LONG, QUESTION, WAIT_S, date_header, make_inbox, raw
 from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
 from tests.documented import ROOT
 
 AS_OF = str(QUESTION.query_date)
-# What a hang costs; no test waits for it otherwise.
-SECONDS = 60.0
 CLIENT = {"name": "test", "version": "1"}
-HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+RPC = {"jsonrpc": "2.0"}
 Mode = Literal["legacy", "auto"]
 
 
@@ -73,7 +71,7 @@ def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: st
         with Path(os.devnull).open("w") as log:
             here = mail_server(inbox)
             server = stdio_client(process, errlog=log) if mode == "legacy" else here
-            async with Client(server, mode=mode, read_timeout_seconds=SECONDS) as client:
+            async with Client(server, mode=mode, read_timeout_seconds=WAIT_S) as client:
                 await talk(client)
 
     async def talk(client: Client) -> None:
@@ -124,14 +122,8 @@ async def check_resources(client: Client) -> None:
         assert isinstance(contents, types.TextResourceContents) and contents.uri == uri
         assert f"Message-ID: {LEASE}\n" in contents.text
         assert "the harbor office ends on May 3." in contents.text
-    for uri in (
-        f"mail://{builders.FOREIGN}",
-        f"mail://{builders.LATER}",
-        f"file://{LEASE}",
-        LEASE,
-        "mail://",
-        "x",
-    ):
+    hidden = (f"mail://{builders.FOREIGN}", f"mail://{builders.LATER}", f"file://{LEASE}")
+    for uri in (*hidden, LEASE, "mail://", "x"):
         with pytest.raises(MCPError, match="not found in this inbox"):
             await client.read_resource(uri)
 
@@ -155,7 +147,7 @@ def test_long_mail_is_cut_and_what_a_mail_says_stays_in_its_field(inbox: Inbox) 
     assert hits["note"] == "max_results is 1 to 10; 10 was used"
     assert [each["message_id"] for each in hits["hits"]].count(LEASE) == 1
     body = call(inbox, "read_email", message_id=LONG)["body"]
-    assert body.startswith(LONG_BODY[:MAX_BODY_CHARS] + "\n[cut here: ")
+    assert body.startswith(builders.LONG_BODY[:MAX_BODY_CHARS] + "\n[cut here: ")
     assert call(inbox, "read_thread", message_id=LONG)["mails"][0]["body"] == body
     assert call(inbox, "read_email", message_id=builders.CROWD)["to"][-1] == "and 850 more"
     mail = call(inbox, "read_email", message_id=builders.HOSTILE)
@@ -214,97 +206,68 @@ def test_no_control_character_of_a_mail_or_call_reaches_the_client(tmp_path: Pat
             answer_call(inbox, name, {"message_id": "\ud800"}).model_dump_json()
 
 
-class Wire:
-    """A server process and its two ends of plain text, to say what no client says."""
-
-    def __init__(self, db: Path) -> None:
-        # A background job ignores Ctrl-C, and hands that on.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "art_e", "mcp", "--inbox", BOB, "--db", str(db)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        signal.signal(signal.SIGINT, before)
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self.stderr = self.process.stderr
-
-    def say(self, line: bytes | dict[str, Any]) -> None:
-        data = line if isinstance(line, bytes) else json.dumps({"jsonrpc": "2.0", **line}).encode()
-        self.stdin.write(data + b"\n")
-        self.stdin.flush()
-
-    def hear(self) -> dict[str, Any]:
-        heard = json.loads(self.stdout.readline())
-        assert isinstance(heard, dict)
-        return heard
-
-    def shake_hands(self) -> dict[str, Any]:
-        self.say({"id": "hello", "method": "initialize", "params": HANDSHAKE})
-        heard = self.hear()
-        self.say({"method": "notifications/initialized"})
-        return heard
-
-
 @pytest.fixture
-def wire(inbox_file: InboxFile) -> Iterator[Callable[..., Wire]]:
-    started: list[Wire] = []
+def server(
+    process: Callable[..., "subprocess.Popen[str]"], inbox_file: InboxFile, ctrl_c: None
+) -> Iterator["subprocess.Popen[str]"]:
+    """A server process after the handshake, to say what no client says."""
+    command = ("mcp", "--inbox", BOB, "--db", inbox_file.path)
+    started = process(*command, stdin=subprocess.PIPE, errors="surrogateescape")
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+    say(started, json.dumps({"id": "hello", "method": "initialize", "params": hello, **RPC}))
+    assert hear(started)["result"]["serverInfo"]["name"] == "art-e"
+    say(started, json.dumps({"method": "notifications/initialized", **RPC}))
+    yield started
+    started.kill()
+    with contextlib.suppress(BrokenPipeError):
+        started.communicate()
 
-    def start() -> Wire:
-        started.append(Wire(inbox_file.path))
-        return started[-1]
 
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait()
-        for pipe in (each.stdin, each.stdout, each.stderr):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+def say(server: "subprocess.Popen[str]", *lines: str) -> None:
+    assert server.stdin is not None
+    server.stdin.write("".join(f"{line}\n" for line in lines))
+    server.stdin.flush()
 
 
-def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire]) -> None:
-    spoken = wire()
-    assert spoken.shake_hands()["result"]["serverInfo"]["name"] == "art-e"
-    for line in (b"", b"garbage", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"jsonrpc":"1.0"}'):
-        spoken.say(line)
-    spoken.say({"id": 1, "method": "prompts/list"})
-    spoken.say({"id": 2, "method": "no/such"})
-    spoken.say({"id": 3, "method": "tools/call", "params": {"name": 5}})
-    spoken.say({"id": 4, "method": "tools/call"})
-    spoken.say({"method": "notifications/cancelled", "params": {"requestId": 999}})
-    # Lone surrogates are no JSON to the library, which drops the line.
-    spoken.say({"id": 6, "method": "tools/call", "params": {"name": "\ud800"}})
+def hear(server: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert server.stdout is not None
+    heard = json.loads(server.stdout.readline())
+    assert isinstance(heard, dict) and heard["jsonrpc"] == "2.0"
+    return heard
+
+
+def test_stdout_carries_the_protocol_and_nothing_else(server: "subprocess.Popen[str]") -> None:
+    say(server, "", "garbage", "[]", "{}", "\udcff\udcfe", "[" * 100_000, '{"jsonrpc":"1.0"}')
     harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
-    spoken.say({"id": 5, "method": "tools/call", "params": harbor})
-    heard = {answer["id"]: answer for answer in (spoken.hear() for _ in range(5))}
-    assert [heard[number]["error"]["code"] for number in (1, 2, 3, 4)] == [
-        types.METHOD_NOT_FOUND,
-        types.METHOD_NOT_FOUND,
-        types.INVALID_PARAMS,
-        types.INVALID_PARAMS,
+    requests: list[dict[str, Any]] = [
+        {"id": types.METHOD_NOT_FOUND, "method": "prompts/list"},
+        {"id": types.METHOD_NOT_FOUND - 100, "method": "no/such"},
+        {"id": types.INVALID_PARAMS, "method": "tools/call", "params": {"name": 5}},
+        {"id": types.INVALID_PARAMS - 100, "method": "tools/call"},
+        {"method": "notifications/cancelled", "params": {"requestId": 999}},
+        # Lone surrogates are not JSON to the library, which drops the line.
+        {"id": 6, "method": "tools/call", "params": {"name": "\ud800"}},
+        {"id": 5, "method": "tools/call", "params": harbor},
     ]
-    assert json.loads(heard[5]["result"]["content"][0]["text"])["hits"]
-    assert {answer["jsonrpc"] for answer in heard.values()} == {"2.0"}
-    spoken.stdin.close()
-    assert spoken.process.wait(SECONDS) == 0
-    assert spoken.stdout.read() == b""
-    [note] = spoken.stderr.read().splitlines()
-    assert note.startswith(b"serving ")
+    say(server, *(json.dumps(each | RPC) for each in requests))
+    replies = {reply["id"]: reply for reply in (hear(server) for _ in range(5))}
+    hits = json.loads(replies.pop(5)["result"]["content"][0]["text"])["hits"]
+    assert hits and len(replies) == 4
+    assert all(reply["error"]["code"] - number in (0, 100) for number, reply in replies.items())
+    stdout, stderr = server.communicate(timeout=WAIT_S)
+    assert (server.returncode, stdout) == (0, "")
+    assert stderr.startswith("serving ") and stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
 def test_ctrl_c_or_a_client_that_takes_no_more_answers_end_it_quietly(
-    wire: Callable[..., Wire], end: signal.Signals
+    server: "subprocess.Popen[str]", end: signal.Signals
 ) -> None:
-    spoken = wire()
-    spoken.shake_hands()
+    assert server.stdout is not None and server.stderr is not None
     if end is signal.SIGINT:
-        spoken.process.send_signal(end)
+        server.send_signal(end)
     else:
-        spoken.stdout.close()
-        spoken.say({"id": 1, "method": "tools/list"})
-    assert spoken.process.wait(SECONDS) == -end
-    assert len(spoken.stderr.read().splitlines()) == 1
+        server.stdout.close()
+        say(server, json.dumps({"id": 1, "method": "tools/list", **RPC}))
+    assert server.wait(WAIT_S) == -end
+    assert server.stderr.read().count("\n") == 1
