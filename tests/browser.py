@@ -64,7 +64,7 @@ class Visit:
             lambda url: not url.startswith(("http://127.0.0.1:", "file:", "data:")),
             lambda route: route.abort(),
         )
-        self._context.set_default_timeout(10_000)
+        self._context.set_default_timeout(60_000)
         self.page: Page = self._context.new_page()
         self.complaints: list[str] = []
         self.fetched: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
@@ -38,8 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda each: not any(name in each.nodeid for name in long))
 
 
-# The benchmarks measure time, not tests on a busy machine.
-settings.register_profile("untimed", deadline=None)
+# A busy machine fails no test. The fixtures of a function hold no state that examples change.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("untimed")
 
 

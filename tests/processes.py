@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.builders import sent
+from tests.builders import WAIT_S, sent
 from tests.provider import Reply, Request, cut
 
 
@@ -40,7 +40,7 @@ class Killing:
         self._requests += 1
         if self._requests - 1 != self._kill_at:
             return self._rule(request)
-        assert self._started.wait(30)
+        assert self._started.wait(WAIT_S)
         assert self._process is not None
         self._process.send_signal(self._signal)
         return cut(-1)

@@ -19,7 +19,7 @@ from art_e.message import observation_json, without_markup
 from art_e.question import Question
 from art_e.storage import AppendLog, append_line, locked, partial_of, whole_lines, write_whole
 from art_e.text import cut_line
-from tests.builders import make_inbox, raw
+from tests.builders import WAIT_S, make_inbox, raw
 from tests.processes import alive
 
 
@@ -153,7 +153,7 @@ def test_a_child_of_a_killed_process_ends() -> None:
     assert alive(child)
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + WAIT_S
     while alive(child):
         assert time.monotonic() < ends, "the child lives on"
         time.sleep(0.05)

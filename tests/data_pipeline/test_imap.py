@@ -16,7 +16,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest import imap
 from data_pipeline.ingest.imap import Account, follow, load_state, state_file
-from tests.builders import contents, files_of, raw
+from tests.builders import WAIT_S, contents, files_of, raw
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot
 
@@ -189,9 +189,9 @@ def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     box.put(range(3, 40), flags=r"\Flagged")
     box.wire.cuts, box.wire.stalled = [15_000], threading.Event()
     running = process("sync")
-    assert box.wire.stalled.wait(60)
+    assert box.wire.stalled.wait(WAIT_S)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=10)
+    _, stderr = running.communicate(timeout=WAIT_S)
     assert running.returncode == 130
     assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
     assert contents(box.db) == before

@@ -225,10 +225,10 @@ def test_another_day_is_wrong_and_the_same_day_right(day: dt.date, apart: int) -
      "early ", "mail of ", "unless ", "first a "],
 )  # fmt: skip
 def test_hostile_length_is_judged_quickly(unit: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for question, gold in (("When is it?", "May 4"), ("Who leads?", "Ann Lee"), ("Why?", "Late")):
         verdict(question, gold, unit * (100_000 // len(unit)))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_f1_is_that_of_the_paper() -> None:

@@ -25,7 +25,7 @@ from accelerate.utils import DistributedType
 from torch.distributed.run import get_args_parser
 from trl.scripts import vllm_serve
 
-from tests.builders import files_of
+from tests.builders import WAIT_S, files_of
 from tests.documented import parse_art_e
 from training.recipe import load_recipe
 
@@ -321,7 +321,7 @@ def test_training_that_fails_fails_the_task_and_a_signal_ends_it(
         lambda: len(machine.calls("python")) == 2, "ephemeral.sh", KEPT=str(kept), TAKES="60"
     )
     running.terminate()
-    assert running.wait(timeout=30) == 143
+    assert running.wait(timeout=WAIT_S) == 143
 
 
 def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:

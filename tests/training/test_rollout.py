@@ -4,14 +4,14 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2Tokenizer
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.tools import schemas
-from tests.builders import CREW, LEASE, answer, message, read, search
+from tests.builders import CREW, LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from training.recipe import EpisodeForm
@@ -115,7 +115,7 @@ def test_an_episode_does_not_wait_for_the_turns_of_others(
 
     def turn(place: int, ids: list[int]) -> Turn:
         if place == 0:
-            assert over.wait(20)
+            assert over.wait(WAIT_S)
         written = tokenizer.encode(scripts[place].pop(0) + END)
         if place == 1 and not scripts[1]:
             over.set()
@@ -179,7 +179,6 @@ def test_no_room_for_another_turn_is_out_of_turns(
 
 
 @given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
     begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer, room: int, name: str
 ) -> None:

@@ -22,7 +22,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
 from evals.verdict import Judge, Verdict
-from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
+from tests.builders import CREW, LEASE, QUESTION, WAIT_S, answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from tests.training.scripted import (
@@ -74,7 +74,7 @@ class Meeting(OfflineJudge):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        await asyncio.wait_for(self._all.wait(), 20)
+        await asyncio.wait_for(self._all.wait(), WAIT_S)
         return self.decide(question, answer)
 
 

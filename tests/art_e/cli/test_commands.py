@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.cli.output import (
@@ -267,7 +267,6 @@ def test_sequences_are_taken_out(dirty: str, shown: str) -> None:
     assert clean(dirty) == shown
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(), st.lists(st.text() | st.integers(), max_size=4), max_size=4))
 def test_json_comes_back_whole_and_is_safe_on_any_terminal(
     capsys: pytest.CaptureFixture[str], value: Any

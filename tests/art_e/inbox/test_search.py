@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
@@ -286,7 +286,7 @@ written = st.text(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(text=written | st.text(st.sampled_from(ASSIGNED), max_size=20))
 @example("Write to <Ann.B+c@x-1.Example.> or a@b, \u6771\u4eac\u90fd\u306e\u4f1a\u8b70lease")
 def test_what_is_indexed_is_the_same_in_sql(world: InboxFile, text: str) -> None:
@@ -359,9 +359,7 @@ def test_every_word_of_the_world_and_every_exception(world: InboxFile) -> None:
     assert len(words) > 1_000
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(words=st.lists(made_up.filter(bool), max_size=60))
 def test_words_that_no_mail_has(world: InboxFile, words: list[str]) -> None:
     assert in_sql(world, words) == dict(zip(words, stems(words), strict=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
@@ -127,7 +127,7 @@ _rows = _json | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.lists(_rows, min_size=1, max_size=4))
 def test_whatever_the_rows_are_none_is_lost(
     file: InboxFile, tmp_path: Path, rows: list[Any]
