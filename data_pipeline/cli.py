@@ -5,11 +5,13 @@ the offline policy one question of the world's test split, and shows the gold an
 """
 
 import contextlib
+import itertools
 import json
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -41,7 +43,7 @@ from art_e.storage import home, write_whole
 from art_e.text import digest
 from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import IngestReport, LikelyOwner, Source
+from data_pipeline.ingest.build import IngestReport, LikelyOwner, Source, target_of
 from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
@@ -122,9 +124,7 @@ def ingest(
         raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
     if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
-    path = chosen_db(db)
-    # What a link names is replaced, and not the link.
-    path = path.resolve() if path.is_symlink() else path
+    path = target_of(chosen_db(db))
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
@@ -142,21 +142,11 @@ def ingest(
     elif append and state_file(path).exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
-    def rules(name: Format) -> Rules:
-        if no_filter:
-            return Rules()
-        usual = default_rules(name)
-        return Rules(
-            max_body_chars or usual.max_body_chars,
-            max_recipients or usual.max_recipients,
-            usual.any_id,
-        )
-
     report, questions = read_sources(
         sources,
         path,
         source_format=source_format,
-        rules=rules,
+        rules=partial(_rules, no_filter, max_body_chars, max_recipients),
         owner=owner,
         append=append,
         limit=limit,
@@ -175,7 +165,7 @@ def ingest(
 @app.command(epilog=example("art-e sync", "art-e sync --db work.duckdb"))
 def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
     """Bring an inbox file to what its IMAP account holds now: new mail, flags, deletions."""
-    path = chosen_db(db)
+    path = target_of(chosen_db(db))
     file = state_file(path)
     if (state := load_state(file)) is None:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
@@ -197,6 +187,22 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
         print_line(line)
 
 
+def _rules(
+    no_filter: bool, max_body_chars: int | None, max_recipients: int | None, name: Format
+) -> Rules:
+    """The rules of a format, with the limits that the user gives."""
+    usual = default_rules(name)
+    return (
+        Rules()
+        if no_filter
+        else Rules(
+            max_body_chars or usual.max_body_chars,
+            max_recipients or usual.max_recipients,
+            usual.any_id,
+        )
+    )
+
+
 def _owner_of(account: Account) -> str | None:
     """The mail address that the account's user name is."""
     return account.user.lower() if _ADDRESS.fullmatch(account.user) else None
@@ -212,50 +218,46 @@ def read_sources(
     append: bool = False,
     limit: int | None = None,
 ) -> tuple[IngestReport, Path | None]:
-    """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
+    """Ingest with a progress bar; the report, and the file of a synthetic world's questions.
+
+    `limits` replace the default rules where they set something; `Rules()` is no rule at all.
+    """
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
-    named = list(zip(sources, formats, strict=True))
     meter = Meter()
-    opened = [Source(open_source(source, name, meter), rules(name)) for source, name in named]
-    worlds = [source for source, name in named if name == "synthetic"]
+    opened = [
+        Source(open_source(source, name, meter), rules(name))
+        for source, name in zip(sources, formats, strict=True)
+    ]
+    worlds = [each for each, name in zip(sources, formats, strict=True) if name == "synthetic"]
     total, in_bytes = limit, False
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
     elif limit is None and "imap" not in formats and all(Path(each).exists() for each in sources):
         total, in_bytes = sum(size_of(Path(each)) for each in sources), True
-    read = size = 0
+    infers = owner is not None or {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
     with progress("mails", total, in_bytes=in_bytes) as advance:
 
-        def on_progress(so_far: int) -> None:
-            nonlocal read, size
+        def on_progress(count: int) -> None:
             output.check()
-            advance(so_far - read, meter.done - size)
-            read, size = so_far, meter.done
-
-        personal = {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
-
-        def choose_owner(candidates: list[LikelyOwner]) -> str | None:
-            return _owner(owner, candidates) if owner is not None or personal else None
+            advance(count, meter.take())
 
         report = run_ingest(
             opened,
             path,
-            choose_owner=choose_owner,
+            choose_owner=partial(_owner, owner) if infers else lambda _: None,
             append=append,
             limit=limit,
             on_progress=on_progress,
         )
-    if not worlds:
-        return report, None
-    if limit is not None:
+    if worlds and limit is not None:
         note("no questions are written: with --limit, mail that they ask about may be missing")
+    if not worlds or limit is not None:
         return report, None
     file = path.with_name(f"{path.stem}.questions.jsonl")
     old = file.read_text("utf-8").splitlines() if append and file.exists() else []
     rows = {json.loads(line)["id"]: line for line in old}
-    for world in worlds:
-        for each in questions_of(world):
-            rows[each.id] = json.dumps(each.to_row(), ensure_ascii=False)
+    for question in itertools.chain.from_iterable(map(questions_of, worlds)):
+        rows[question.id] = json.dumps(question.to_row(), ensure_ascii=False)
     write_whole(file, "".join(f"{row}\n" for row in rows.values()))
     return report, file
 

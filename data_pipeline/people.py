@@ -5,7 +5,6 @@ anew.
 """
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.storage import locked, partial_of
-from data_pipeline.ingest.build import lock_of, put_in_place
+from data_pipeline.ingest.build import lock_of, put_in_place, target_of
 
 app = typer.Typer(
     rich_markup_mode=None, add_completion=False, no_args_is_help=True,
@@ -37,42 +36,46 @@ def likely_others(file: InboxFile, address: str) -> list[tuple[str, int]]:
     rows = file.execute(
         "SELECT address, names, emails FROM addresses ORDER BY emails DESC, address"
     ).fetchall()
-    known = {each: _names(each, names) for each, names, _ in rows}
-    same = {each for listed in file.people().values() if address in listed for each in listed}
-    own: set[frozenset[str]] = set().union(*(known.get(each, ()) for each in same | {address}))
+    names = {other: _names(other, spelled) for other, spelled, _ in rows}
+    same = {address}.union(*(listed for listed in file.people().values() if address in listed))
+    own = set[frozenset[str]]().union(*(names.get(each, ()) for each in same))
     return [
-        (each, emails)
-        for each, _, emails in rows
-        if each not in same | {address} and not own.isdisjoint(known[each])
+        (other, emails)
+        for other, _, emails in rows
+        if other not in same and not own.isdisjoint(names[other])
     ]
 
 
 def _names(address: str, names: str) -> set[frozenset[str]]:
     """The names of an address, each as the set of its words; initials say nothing."""
     spelled = [*names.split(" | "), address.partition("@")[0].replace("_", " ")]
-    found = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
-    return {name for name in found if len(name) > 1}
+    word_sets = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
+    return {name for name in word_sets if len(name) > 1}
 
 
 def say_likely_others(path: Path, db: Path | None) -> None:
     """Note which addresses may be further ones of the file's owners."""
     with InboxFile(path) as file:
         for owner in file.owners():
-            if others := [each for each, emails in likely_others(file, owner) if emails]:
-                named = " ".join([owner, *others[:5]])
-                note(
-                    f"{owner} may have more addresses: art-e people merge {named}{db_argument(db)}"
-                )
+            if others := [other for other, emails in likely_others(file, owner) if emails]:
+                merge = " ".join(["art-e people merge", owner, *others[:5]])
+                note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
 
-def _change(path: Path, edit: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
-    """Edit a copy of the file and put it in place, so that who reads the file is not disturbed."""
+def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
+    """Merge the addresses into `person`, or split them, in a copy that replaces the file."""
     with locked(lock_of(path), f"an ingest is writing {path}; wait for it to end"):
         copy = partial_of(path)
         try:
             shutil.copyfile(path, copy)
             with duckdb.connect(str(copy)) as connection:
-                edit(connection)
+                connection.execute(
+                    "DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses]
+                )
+                connection.execute(
+                    "INSERT INTO people SELECT unnest(?), ? WHERE ?",
+                    [addresses, person or "", person is not None],
+                )
             put_in_place(copy, path)
         finally:
             copy.unlink(missing_ok=True)
@@ -89,8 +92,8 @@ def show(
     """List people with several addresses, and addresses that may be further ones."""
     with InboxFile(chosen_db(db)) as file:
         people = file.people()
-        asked = [chosen_address(file, inbox, db)] if inbox is not None else file.owners()
-        likely = {each: likely_others(file, each) for each in asked}
+        owners = file.owners() if inbox is None else [chosen_address(file, inbox, db)]
+        likely = {each: likely_others(file, each) for each in owners}
     if as_json:
         print_json({"people": people, "likely": {k: [a for a, _ in v] for k, v in likely.items()}})
         return
@@ -107,7 +110,7 @@ def show(
 @app.command(epilog=example("art-e people merge ann@x.example ann@old.example"))
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Open one inbox for all these addresses; the first stands for all."""
-    path = chosen_db(db)
+    path = target_of(chosen_db(db))
     named = list(dict.fromkeys(each.strip().lower() for each in addresses))
     if len(named) < 2:
         raise UserError(
@@ -119,14 +122,7 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
         # Who is merged already brings the addresses merged with.
         known = {each: listed for listed in file.people().values() for each in listed}
     everyone = list(dict.fromkeys(each for one in named for each in [one, *known.get(one, ())]))
-
-    def edit(connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [everyone])
-        connection.executemany(
-            "INSERT INTO people VALUES (?, ?)", [[e, named[0]] for e in everyone]
-        )
-
-    _change(path, edit)
+    _set_person(path, everyone, named[0])
     with InboxFile(path) as file:
         emails = len(file.open_inbox(named[0]))
     if as_json:
@@ -142,20 +138,13 @@ def split(
     as_json: JsonOption = False,
 ) -> None:
     """Give each address that was merged with this one an inbox of its own again."""
-    path, wanted = chosen_db(db), address.strip().lower()
+    path, name = target_of(chosen_db(db)), address.strip().lower()
     with InboxFile(path) as file:
-        listed = next((each for each in file.people().values() if wanted in each), None)
+        listed = next((each for each in file.people().values() if name in each), None)
     if listed is None:
-        raise UserError(
-            f"{wanted!r} is merged with no other address; art-e people list shows who is"
-        )
-    gone = listed
-
-    def edit(connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [gone])
-
-    _change(path, edit)
+        raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
+    _set_person(path, listed, None)
     if as_json:
-        print_json({"addresses": gone})
+        print_json({"addresses": listed})
     else:
-        print_line(f"split: {', '.join(gone)}")
+        print_line(f"split: {', '.join(listed)}")

@@ -24,7 +24,7 @@ def tables_sql() -> str:
 
 
 def macros_sql() -> str:
-    """The statements that create `search_inbox`, `read_inbox`, `stems_of`, `address_matches`."""
+    """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     return Template(_read("macros.sql")).substitute(
         stop_words=f"[{quoted}]",

@@ -30,29 +30,22 @@ class Vocabulary:
 
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self._lock = threading.Lock()
         self._look_ups = 0
         self._ids: dict[str, int] | None = None
 
     def term_ids(self, stems: Iterable[str]) -> dict[str, int]:
         """The numbers of those stems that occur in the file, in the order given."""
-        wanted = list(stems)
+        listed = list(stems)
         ids = self._ids
         if ids is None:
             self._look_ups += 1
-            ids = self._all() if self._look_ups > LOOK_UPS_IN_SQL else self._some(wanted)
-        return {stem: ids[stem] for stem in wanted if stem in ids}
-
-    def _some(self, wanted: list[str]) -> dict[str, int]:
-        sql = "SELECT DISTINCT stem, term_id FROM terms WHERE stem IN (SELECT unnest(?))"
-        return dict(self._execute(sql, [wanted]).fetchall()) if wanted else {}
-
-    def _all(self) -> dict[str, int]:
-        with self._lock:
-            if self._ids is None:
-                rows = self._execute("SELECT DISTINCT stem, term_id FROM terms", None).fetchall()
-                self._ids = dict(rows)
-            return self._ids
+            sql = "SELECT DISTINCT stem, term_id FROM terms"
+            if self._look_ups > LOOK_UPS_IN_SQL:
+                ids = self._ids = dict(self._execute(sql, None).fetchall())
+            else:
+                only = f"{sql} WHERE stem IN (SELECT unnest(?::VARCHAR[]))"
+                ids = dict(self._execute(only, [listed]).fetchall())
+        return {stem: ids[stem] for stem in listed if stem in ids}
 
 
 # `Slice.sent` of a mail without a known date; it sorts last.
@@ -83,6 +76,14 @@ class Named(NamedTuple):
 class Postings(NamedTuple):
     """Where a term occurs: positions, ascending, and how often in each."""
 
+    positions: Numbers
+    frequency: Reals
+
+
+class _Index(NamedTuple):
+    """The postings of several terms, in the order of their numbers."""
+
+    term_ids: Numbers
     positions: Numbers
     frequency: Reals
 
@@ -173,8 +174,7 @@ class Slice:
         self._rows: list[Row] | None = None
         # `searchable` of the bodies where it takes long to make, by position.
         self.folded: dict[int, str] = {}
-        self._terms: Numbers = np.empty(0, dtype=np.int64)
-        self._all: Postings = Postings(self._terms, np.empty(0))
+        self._index: _Index | None = None
         self._by_message_id: dict[str, list[Named]] = {}
         self._parties: _Parties | None = None
 
@@ -237,11 +237,14 @@ class Slice:
 
     def postings(self, term_ids: list[int]) -> list[Postings]:
         """Where each term occurs in this slice."""
-        if self._rows is None:
-            return self._postings_by_sql(term_ids)
-        edges = self._terms.searchsorted([edge for each in term_ids for edge in (each, each + 1)])
+        index = self._index
+        if index is None:
+            index = self._read_index(f"term_id IN ({', '.join(map(str, term_ids)) or 'NULL'})")
+        edges = index.term_ids.searchsorted(
+            [edge for each in term_ids for edge in (each, each + 1)]
+        )
         return [
-            Postings(self._all.positions[start:end], self._all.frequency[start:end])
+            Postings(index.positions[start:end], index.frequency[start:end])
             for start, end in edges.reshape(-1, 2).tolist()
         ]
 
@@ -249,70 +252,57 @@ class Slice:
         """The mails at these positions, in their order."""
         if self._rows is not None:
             return [self._rows[position] for position in positions]
-        if not positions:
-            return []
-        ids = self.ids[positions].tolist()
-        by_id: dict[int, Row] = {
-            row[0]: row[1:]
-            for row in self._execute(
-                f"SELECT email_id, {_ROW} FROM emails"
-                f" WHERE email_id IN ({', '.join(map(str, ids))})",
-                None,
-            ).fetchall()
-        }
-        found = [by_id[each] for each in ids]
-        return [
-            (self.name_at(position, row[0]), *row[1:])
-            for position, row in zip(positions, found, strict=True)
-        ]
+        in_order = sorted(set(positions))
+        listed = ", ".join(map(str, self.ids[in_order].tolist())) or "NULL"
+        rows = self._read_rows(in_order, f"email_id IN ({listed})")
+        by_position = dict(zip(in_order, rows, strict=True))
+        return [by_position[position] for position in positions]
 
     def name_at(self, position: int, message_id: str) -> str:
         """The id by which this slice knows the mail there; `message_id` is the one it came with."""
         return self._renamed.get(position, message_id)
 
-    def _postings_by_sql(self, term_ids: list[int]) -> list[Postings]:
-        if not term_ids:
-            return []
-        found = self._execute(
+    def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:
+        """The mails at ascending `positions`, which the condition holds for."""
+        rows = self._execute(
+            f"SELECT {_ROW} FROM emails WHERE {condition} ORDER BY email_id", None
+        ).fetchall()
+        return [
+            (self._renamed[position], *row[1:]) if position in self._renamed else row
+            for position, row in zip(positions, rows, strict=True)
+        ]
+
+    def _read_index(self, condition: str) -> _Index:
+        """The postings in this slice that the condition holds for."""
+        read = self._execute(
             "SELECT term_id, email_id, frequency FROM postings"
-            f" WHERE term_id IN ({', '.join(str(int(each)) for each in term_ids)})"
-            " ORDER BY email_id",
+            f" WHERE {condition} ORDER BY term_id, email_id",
             None,
         ).fetchnumpy()
-        terms, emails = np.asarray(found["term_id"]), np.asarray(found["email_id"])
-        frequency = np.asarray(found["frequency"], dtype=np.float64)
-        positions = np.searchsorted(self.ids, emails)
+        emails = np.asarray(read["email_id"])
+        positions = self.ids.searchsorted(emails)
         inside = positions < len(self.ids)
         inside[inside] = self.ids[positions[inside]] == emails[inside]
-        chosen = [inside & (terms == term_id) for term_id in term_ids]
-        return [Postings(positions[each], frequency[each]) for each in chosen]
+        return _Index(
+            np.asarray(read["term_id"], dtype=np.int64)[inside],
+            positions[inside],
+            np.asarray(read["frequency"], dtype=np.float64)[inside],
+        )
 
     def _read_all(self) -> None:
         with self._lock:
             if self._rows is not None:
                 return
-            found = self._execute(
-                "SELECT term_id, email_id, frequency FROM postings"
-                f" WHERE {self._mine} ORDER BY term_id, email_id",
-                None,
-            ).fetchnumpy()
-            positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
-            self._terms = np.asarray(found["term_id"], dtype=np.int64)
-            self._all = Postings(positions, np.asarray(found["frequency"], dtype=np.float64))
-            rows = self._execute(
-                f"SELECT {_ROW} FROM emails WHERE {self._mine} ORDER BY email_id", None
-            ).fetchall()
-            for position, name in self._renamed.items():
-                rows[position] = (name, *rows[position][1:])
+            self._index = self._read_index(self._mine)
+            rows = self._read_rows(range(len(self.ids)), self._mine)
             self._by_message_id = self._named("true", [])
-            self.nbytes += 3 * self._terms.nbytes + sum(
-                len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows
-            )
             self.folded = {
                 position: searchable(row[-1])
                 for position, row in enumerate(rows)
                 if not row[-1].isascii()
             }
+            self.nbytes += 3 * self._index.positions.nbytes
+            self.nbytes += sum(len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows)
             self.nbytes += 2 * sum(map(len, self.folded.values()))
             self._rows = rows  # last, as the mark that all is read
 
@@ -360,7 +350,18 @@ class Slice:
                 None,
             ).fetchall()
             named = {address: _Person(address, []) for (address,) in addresses}
-            for address, name, first in self._names():
+            # Each name that this slice's mail gives an address, and the first such mail. The names
+            # in the table `addresses` would reveal other inboxes.
+            names = self._execute(
+                "SELECT address, folded(name) AS name, min(email_id) FROM ("
+                f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
+                f" WHERE {self._mine} UNION ALL"
+                " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
+                " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
+                f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL",
+                None,
+            )
+            for address, name, first in names.fetchall():
                 if address in named:
                     named[address].names.append((int(np.searchsorted(self.ids, first)), name))
             people = list(named.values())
@@ -375,18 +376,3 @@ class Slice:
                 starts=list(itertools.accumulate(map(len, lines), initial=0)),
             )
         return self._parties
-
-    def _names(self) -> list[tuple[str, str, int]]:
-        """Each address, each name that this slice's mail gives it, and the first such mail.
-
-        The names in the file's table `addresses` would reveal other inboxes.
-        """
-        return self._execute(
-            "SELECT address, folded(name) AS name, min(email_id) FROM ("
-            f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
-            f" WHERE {self._mine} UNION ALL"
-            " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
-            " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
-            f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL",
-            None,
-        ).fetchall()

@@ -1,12 +1,10 @@
-"""The pieces of a mail that show why it was found, or hold given words."""
+"""The piece of a mail that shows why it was found."""
 
-import itertools
 import re
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems, words
+from art_e.inbox.tokenizer import fold, is_cjk, stems
 
 SNIPPET_CHARS = 200
 
@@ -15,11 +13,6 @@ SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
-
-# A line, or a part of a long one.
-PIECE = re.compile(r"[^\n]{1,300}(?:\s|\Z)|[^\n]{1,300}|\n")
-# Pieces shown before and after one with a word that was looked for.
-_AROUND = 2
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -59,29 +52,6 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
         end = space
     shown = " ".join(body[start:end].split())
     return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
-
-
-def find_passages(pages: Sequence[str], wanted: str) -> dict[int, str]:
-    """By page from 1, the lines of a text around the words, or the quoted phrase, in `wanted`."""
-    folded = "".join(map(searchable, pages))
-    if wanted.startswith('"'):
-        phrase = r"[\W_]+".join(words(wanted)) or "(?!)"
-        # CJK writes no spaces around a phrase.
-        spans = [each.span() for each in re.finditer(rf"(?<![a-z\d]){phrase}(?![a-z\d])", folded)]
-    else:
-        sought = stems(search_words([wanted]))
-        spans = [(at, at + len(stem)) for stem in sought for at in _occurrences(folded, stem)]
-    pieces = [(place, each) for place, page in enumerate(pages, 1) for each in PIECE.findall(page)]
-    ends = list(itertools.accumulate(len(piece) for _, piece in pieces))
-    shown: set[int] = set()
-    for start, end in spans:
-        shown.update(range(bisect(ends, start) - _AROUND, bisect(ends, end - 1) + _AROUND + 1))
-    passages: dict[int, str] = {}
-    for place, (number, piece) in enumerate(pieces):
-        if place in shown:
-            gap = "[...]\n" if number in passages and place - 1 not in shown else ""
-            passages[number] = passages.get(number, "") + gap + piece
-    return passages
 
 
 def _best_start(text: str, wanted: Sequence[str]) -> int:

@@ -27,10 +27,15 @@ def printable(name: str) -> str:
 
 
 class Meter:
-    """Opens files; `done` is the number of bytes read of them."""
+    """Opens files; `done` is the number of bytes read of them since the last `take`."""
 
     def __init__(self) -> None:
         self.done = 0
+
+    def take(self) -> int:
+        """The bytes read since the last call."""
+        done, self.done = self.done, 0
+        return done
 
     def open(self, path: Path) -> BinaryIO:
         """The bytes of a file, as they are."""

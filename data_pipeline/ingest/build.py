@@ -90,7 +90,7 @@ def ingest(
 
     `choose_owner` gets the addresses that the new mail is likely to belong to, the likeliest first,
     and gives the one whose inbox holds all of it, besides those of its parties. `on_progress` gets
-    the number of messages read so far. Raises `UserError` where a source can't
+    the number of messages read since the last call. Raises `UserError` where a source can't
     be read, no message was found, or another ingest is writing the same file.
     """
     started = time.perf_counter()
@@ -108,8 +108,9 @@ def ingest(
             build.carry_over(old.path)
         for job, batch in processed(jobs):
             build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
-            read += sum(not isinstance(item, StoredMail) for item in job.items)
-            on_progress(read)
+            new = sum(not isinstance(item, StoredMail) for item in job.items)
+            read += new
+            on_progress(new)
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
         if (owner := choose_owner(build.candidates())) is not None:
@@ -131,6 +132,11 @@ def made_up_file(key: str, mails: Callable[[], Iterable[RawMessage]]) -> Path:
         if not path.exists():
             ingest([Source(mails(), Rules())], path)
     return path
+
+
+def target_of(path: Path) -> Path:
+    """The file at `path`: of a link what it names, which is replaced, and not the link."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def lock_of(db: Path) -> Path:

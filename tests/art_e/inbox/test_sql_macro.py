@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import duckdb
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email, Mailbox, in_zone
 from art_e.question import load_questions
 from data_pipeline.ingest import batch
 from tests.builders import (
@@ -51,33 +49,6 @@ def test_search_is_the_same_in_sql(
     query = random_query(data.draw(st.randoms(use_true_random=False)), made_of)
     hits = run_query(world.open_inbox(address, as_of), query)
     assert [as_row(hit) for hit in hits] == run_sql(shell, address, as_of, query)
-
-
-def as_email(row: tuple[Any, ...]) -> Email:
-    """A row of `read_inbox` in the form of `Inbox.read`."""
-    to, cc, bcc = (
-        tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-        for recipients in row[5:8]
-    )
-    sender = Mailbox(row[3], row[4])
-    return Email(row[0], in_zone(row[1], row[2]), sender, to, cc, bcc, row[8], row[9])
-
-
-@settings(max_examples=30)
-@given(data=st.data())
-def test_read_is_the_same_in_sql(
-    world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject
-) -> None:
-    address = data.draw(st.sampled_from(made_of.addresses))
-    as_of = data.draw(st.none() | st.sampled_from(made_of.days))
-    own = [hit.message_id for hit in world.open_inbox(address).search([], max_results=1000)]
-    message_id = data.draw(st.sampled_from([*own[:20], "<none@test>", ""]))
-    wanted = data.draw(st.sampled_from([message_id, message_id.strip("<>"), f" {message_id} "]))
-    rows = shell.execute(
-        "SELECT * FROM read_inbox(?, ?, as_of := ?)", [address, wanted, as_of]
-    ).fetchall()
-    read = world.open_inbox(address, as_of).read(wanted)
-    assert [as_email(row) for row in rows] == ([] if read is None else [read])
 
 
 def test_a_word_of_every_mail_still_finds_a_very_long_one(
