@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from string import Template
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
@@ -17,6 +20,7 @@ from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_j
 from art_e.question import Question
 from art_e.text import digest
 from art_e.tools import (
+    MAX_RESULTS,
     WHOLE_VIEW,
     CallError,
     ReadEmail,
@@ -31,6 +35,42 @@ from art_e.tools import (
 DEFAULT_MAX_TURNS = 10
 # Messages in a row without a right call, after which the episode is lost.
 MAX_WRONG_MESSAGES = 3
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+class EpisodeForm(BaseModel):
+    """The form of an episode: turns, system prompt (None: the default), what the tools show.
+
+    A recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
+    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_turns: _Count = DEFAULT_MAX_TURNS
+    prompt: str | None = None
+    handles: bool = True
+    hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
+    snippet_chars: _Count | None = None
+    addresses: bool = True
+    spaced: bool = False
+    read_chars: _Count | None = None
+    turn_tokens: _Count = 2_048
+    episode_tokens: _Count = 8_000
+
+    @property
+    def view(self) -> View:
+        """What the tools show. Models of the spaced form learned dates in UTC."""
+        return View(
+            handles=self.handles,
+            hits=self.hits,
+            snippet_chars=self.snippet_chars,
+            addresses=self.addresses,
+            spaced=self.spaced,
+            utc=self.spaced,
+            read_chars=self.read_chars,
+        )
 
 
 @dataclass(slots=True)

@@ -170,7 +170,8 @@ class View:
     only mail that has every word. `calls` are run of each message. With `read_chars` a mail that is
     read shows that many characters: the sentences that fit the question, best first. With
     `closed_book` the only tool is that for the answer. With `utc` dates are shown in UTC, else in
-    the mail's own zone.
+    the mail's own zone. With `spaced` each text begins with a space: to a byte-level tokenizer a
+    word behind a space is another token, and a tiny model copies tokens.
     """
 
     handles: bool = True
@@ -181,16 +182,13 @@ class View:
     calls: int = MAX_CALLS
     closed_book: bool = False
     utc: bool = False
+    spaced: bool = False
     read_chars: int | None = None
 
     @property
     def offered(self) -> tuple[str, ...]:
         """The names of the tools that may be called."""
         return ("return_final_answer",) if self.closed_book else tuple(ARGUMENTS)
-
-    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a mail or hit as the model sees them."""
-        return fields
 
 
 WHOLE_VIEW = View()
@@ -289,8 +287,12 @@ class Tools:
         return format_date(date and date.astimezone(dt.UTC) if self.view.utc else date)
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields without empty lists, as the view shows them."""
-        return self.view.shown({key: value for key, value in fields.items() if value != []})
+        """Return the fields as the view shows them, without empty lists."""
+        return {
+            name: _spaced(value) if self.view.spaced and name not in _UNSPACED else value
+            for name, value in fields.items()
+            if value != []
+        }
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         most = MAX_RECIPIENTS if self.view.read_chars is None else FEW_RECIPIENTS
@@ -301,6 +303,13 @@ class Tools:
 
     def _person(self, mailbox: Mailbox) -> str:
         return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
+
+
+_UNSPACED = ("message_id", "date")
+
+
+def _spaced(value: str | list[str]) -> str | list[str]:
+    return f" {value}" if isinstance(value, str) else [f" {line}" for line in value]
 
 
 def _shorter(snippet: str, most: int | None) -> str:

@@ -22,8 +22,8 @@ from art_e.cli.model_options import (
     chosen_form,
     default_concurrency,
     model_options,
-    of_recipe,
     ready_policy,
+    turn_tokens,
 )
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
 from art_e.cli.output import (
@@ -224,8 +224,8 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools of its training: --recipe gives these to all
-    models of the run. Without --questions, they are asked the test questions of the recipe.
+    A small model knows only the prompt and the tools of its training: all models of the run are
+    asked in that form. --recipe gives another.
 
     --preset published-100 asks the first 100 questions with one source, one call a turn, searches
     that need every word, temperature 1, and gemini-2.0-flash as judge of "semantically similar".
@@ -255,12 +255,8 @@ def run(
     deciding = [
         choose_judge(name, max_cost_usd=max_cost, published=preset is not None) for name in judges
     ]
-    if recipe is not None and questions is None and db is None:
-        source = f"{of_split or 'test'} of {recipe}"
-        kept, path = of_recipe(recipe, of_split or "test")
-    else:
-        source = _questions(questions)
-        kept, path = _loaded(source, of_split, db)
+    source = _questions(questions)
+    kept, path = _loaded(source, of_split, db)
     asked = benchmark.drawn(kept, limit) if preset is None else benchmark.published_100(kept)
     with InboxFile(path) as inbox_file:
         benchmark.check_questions(asked, inbox_file)
@@ -302,7 +298,7 @@ def run(
                 None if max_cost is None else max(0.0, max_cost - spent),
                 tool_calls,
                 at_once[name],
-                form.turn_tokens_of(name),
+                turn_tokens(form, name),
             )
             policy = ready_policy(Model(name), options)
             return benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)

@@ -36,7 +36,7 @@ from training.planning import (
 )
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
-from training.recipe import Recipe, Setting, load_recipe, named_recipe
+from training.recipe import Recipe, Setting, load_recipe, run_recipe
 from training.run import TrainingRun, opened
 
 app = typer.Typer(
@@ -104,7 +104,7 @@ def plan(
     elif recipe is not None or changes:
         raise UserError("--against plans the run's own recipe: leave out --recipe and --set")
     else:
-        chosen = named_recipe(str(run.folder))
+        chosen = run_recipe(run.folder)
     planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
     beside = [] if run is None else compared(planned, run)
     if json_output:
@@ -352,8 +352,8 @@ def _train(
         note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
     else:
         note(f"done: {folder}")
-        if best := metrics["best_checkpoint"]:
-            note(f"  art-e ask --model local:{folder}/{best} --recipe {folder} QUESTION")
+        if metrics["best_checkpoint"]:
+            note(f"  art-e ask --model local:{folder} QUESTION")
         note(f"  art-e eval report {folder}")
 
 
@@ -442,7 +442,4 @@ def merge(
             f"rounding leaves {kept:.0%} of what the adapter changes: to keep it all, serve it"
             " beside its base (art-e serve BASE --adapter DIR)"
         )
-    note(
-        f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} --recipe NAME,"
-        " the recipe that it was trained by"
-    )
+    note(f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} QUESTION")

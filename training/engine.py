@@ -26,12 +26,13 @@ from trl.generation import vllm_generation
 from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.models.checkpoint import gguf_file, room_for
 from art_e.models.smol import Llama, lacking_runtime, merge
 from art_e.text import digest, printable
 from training.processes import sharded
-from training.recipe import BATCH, EpisodeForm, Vllm
+from training.recipe import BATCH, Vllm
 from training.rollout import ChatTokens, Follow, Generate, Turn, in_rounds, side_by_side
 
 # vLLM's server loads a large model for minutes.

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from art_e.episode import Episode
+from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
@@ -24,7 +24,7 @@ from art_e.storage import runs_folder
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
 from evals.scored import HELD_OUT, Scored, load_run
-from training.recipe import EpisodeForm, Noise, Part, Recipe
+from training.recipe import Noise, Part, Recipe
 from training.rollout import ChatTokens, Material
 
 # TRL's and transformers' mark of a token without loss.

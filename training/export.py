@@ -12,6 +12,7 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import (
     ADAPTER_CONFIG,
     CONFIG,
+    EPISODE,
     TOKENIZER,
     base_of,
     checkpoint_folder,
@@ -120,9 +121,9 @@ def merge(checkpoint: Path, out: Path) -> float:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
         model.save_pretrained(partial)
-        for name in TOKENIZER_FILES:
-            if (own / name).is_file():
-                shutil.copyfile(own / name, partial / name)
+        for file in [*(own / name for name in TOKENIZER_FILES), chosen / EPISODE]:
+            if file.is_file():
+                shutil.copyfile(file, partial / file.name)
         partial.replace(out)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)

@@ -2,27 +2,23 @@
 
     art-e train grpo --recipe nano --set grpo.steps=20
 
-A run's `config.json` holds its recipe whole, so that a model can be asked and measured in the
-form of episode that it was trained in (`named_recipe`).
+A run's `config.json` holds its recipe whole (`run_recipe`).
 """
 
-import contextlib
 import itertools
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from art_e.episode import DEFAULT_MAX_TURNS
+from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.question import Kind, Split
 from art_e.storage import default_db
-from art_e.tools import MAX_RESULTS, View
 from training.reward import RewardWeights
 
 Count = Annotated[int, Field(ge=1)]
@@ -167,49 +163,6 @@ class Data(RecipeTable):
     def has_questions(self, split: Split) -> bool:
         """Whether questions of the split come from a golden set."""
         return not self.has_worlds(split) or self.both
-
-
-@dataclass(frozen=True, slots=True)
-class SpacedView(View):
-    """A view whose texts begin with a space: to a byte-level tokenizer a word behind a space is
-    another token, and a tiny model copies tokens."""
-
-    spaced: bool = True
-    # The tiny models learned dates without zones, which are fewer tokens.
-    utc: bool = True
-
-    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields, all but ids and dates with a space in front."""
-
-        def spaced(value: str | list[str]) -> str | list[str]:
-            return f" {value}" if isinstance(value, str) else [f" {each}" for each in value]
-
-        kept = ("message_id", "date")
-        return {name: each if name in kept else spaced(each) for name, each in fields.items()}
-
-
-class EpisodeForm(RecipeTable):
-    """Turns, system prompt (None: the default), what the tools show (`art_e.tools.View`), and the
-    limits in tokens: `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt."""
-
-    max_turns: Count = DEFAULT_MAX_TURNS
-    prompt: str | None = None
-    handles: bool = True
-    hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
-    snippet_chars: Count | None = None
-    addresses: bool = True
-    spaced: bool = False
-    read_chars: Count | None = None
-    turn_tokens: Count = 2_048
-    episode_tokens: Count = 8_000
-
-    @property
-    def view(self) -> View:
-        """What the tools show."""
-        kind = SpacedView if self.spaced else View
-        return kind(
-            self.handles, self.hits, self.snippet_chars, self.addresses, read_chars=self.read_chars
-        )
 
 
 class Noise(RecipeTable):
@@ -538,37 +491,19 @@ def _change(content: dict[str, Any], change: str) -> None:
 
 # ---- The recipe that a model was trained by.
 
-# In a checkpoint, whose config.json is the model's.
-RECIPE = "recipe.json"
 
-
-def named_recipe(name: str) -> Recipe:
-    """The recipe of the folder of a training run or of a checkpoint; of that name; or of a TOML
-    file. Raises `UserError` for anything else."""
-    path = Path(name).expanduser()
-    if not path.is_dir():
-        return load_recipe(name)
-    row = _recipe_row(path / RECIPE) or _recipe_row(path / "config.json")
-    if row is None and name in recipe_names():
-        return load_recipe(name)
-    if row is None:
-        raise UserError(
-            f"{name} is no training run's or checkpoint's folder: it has no recipe; name the one"
-            f" that the model was trained by ({', '.join(recipe_names())} or a TOML file)"
-        )
+def run_recipe(folder: Path) -> Recipe:
+    """The recipe of a training run. Raises `UserError` if its folder has none of this version."""
     try:
+        row = json.loads((folder / "config.json").read_text("utf-8"))["recipe"]
         return Recipe.model_validate(row)
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"])) or "it"
+        fault = fault_of(error, "the recipe")
         raise UserError(
-            f"the recipe in the config.json of {name} can't be read: {where} does not fit this"
-            " version; name the recipe or a TOML file"
+            f"the config.json of {folder} does not fit this version: {fault}; name the recipe"
+            " with --recipe"
         ) from None
-
-
-def _recipe_row(file: Path) -> dict[str, Any] | None:
-    """The recipe in a run's configuration; None if the file has none."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        row = json.loads(file.read_text("utf-8"))["recipe"]
-        return row if isinstance(row, dict) else None
-    return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{folder} is not a training run's folder: its config.json has no recipe"
+        ) from None

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from art_e.episode import Episode
+from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import call_form
 from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, parse_reply
 from art_e.question import Question
-from training.recipe import EpisodeForm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -21,7 +21,7 @@ from rich.text import Text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
-from art_e.models.checkpoint import CHECKPOINTS, METRICS
+from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
 from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
@@ -33,7 +33,7 @@ from training.export import write_card
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.ranking import Ranker
-from training.recipe import RECIPE, Setting
+from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
@@ -265,8 +265,7 @@ class TrainingRun:
         if not self.processes.leads:
             return
         checkpoint = Run(checkpoint_of(self.run.folder, step))
-        # So that a copy of the checkpoint can be asked in the form that it was trained in.
-        checkpoint.write_json(RECIPE, {"recipe": self.setting.recipe.to_row()})
+        checkpoint.write_json(EPISODE, self.setting.recipe.episode.model_dump())
         checkpoint.write_json(STATE, {**self.metrics, "over": over})
         best = self.best
         kept = {step} if best is None else {step, best.step}

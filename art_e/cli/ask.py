@@ -18,7 +18,6 @@ from art_e.agent import run_episode
 from art_e.cli.model_options import (
     DEFAULT_FORM,
     EffortOption,
-    Form,
     MaxCostOption,
     RecipeOption,
     TemperatureOption,
@@ -26,6 +25,7 @@ from art_e.cli.model_options import (
     chosen_form,
     model_options,
     ready_policy,
+    turn_tokens,
 )
 from art_e.cli.options import (
     AllOption,
@@ -50,7 +50,7 @@ from art_e.cli.output import (
     text,
 )
 from art_e.cli.trace import shown_turn
-from art_e.episode import DEFAULT_MAX_TURNS, Episode
+from art_e.episode import DEFAULT_MAX_TURNS, Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -198,7 +198,6 @@ def ask(
     today = parse_day(as_of, "--as-of")
     is_default, model = model is None, model or default_model()
     form = chosen_form(recipe, max_turns, [model])
-    turn_tokens = form.turn_tokens_of(model)
     # The trace says itself what happens.
     with nullcontext(lambda _: None) if trace else status() as say:
         say(f"loading what calls {model}")
@@ -208,7 +207,7 @@ def ask(
             max_cost,
             tool_calls,
             1,
-            turn_tokens,
+            turn_tokens(form, model),
             lambda number, most: say(f"{model}: trying again, {number} of {most}"),
             lambda answer: say(f"answers: {answer}"),
         )
@@ -297,7 +296,7 @@ def answer_question(
     question: Question,
     policy: Policy,
     run: Run,
-    form: Form = DEFAULT_FORM,
+    form: EpisodeForm = DEFAULT_FORM,
     screen: "Console | None" = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Answered:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from typer import Option
 
 from art_e.cli.ask import Answered, answer_question, begin_run, talk_after, what_it_took, with_talk
-from art_e.cli.model_options import model_options, own_form, ready_policy
+from art_e.cli.model_options import model_options, own_form, ready_policy, turn_tokens
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -92,7 +92,8 @@ def policy_of(
     def retried(number: int, most: int) -> None:
         say(f"{model}: trying again, {number} of {most}")
 
-    options = model_options(None, None, max_cost, "auto", 1, on_retry=retried, on_answer=on_answer)
+    limit = turn_tokens(own_form([model]), model)
+    options = model_options(None, None, max_cost, "auto", 1, limit, retried, on_answer)
     return ready_policy(Model(model), options)
 
 

@@ -1,23 +1,22 @@
-"""Options on the model that is asked: how it is called, and the form of its episodes (`--recipe`).
+"""Options on the model that is asked: how it is called, and the form of its episodes."""
 
-Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
-"""
-
+import json
+import tomllib
 from collections.abc import Callable, Collection
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
+from pydantic import ValidationError
 from typer import Option
 
-from art_e.episode import DEFAULT_MAX_TURNS
-from art_e.errors import UserError
+from art_e.episode import EpisodeForm
+from art_e.errors import UserError, fault_of
 from art_e.models import smol
 from art_e.models.base import SMOL, ModelOptions, Policy
+from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model
 from art_e.models.providers import warm_up
-from art_e.question import Question, Split
-from art_e.tools import WHOLE_VIEW, View
+from art_e.storage import expanded
 
 # ---- How it is called.
 
@@ -89,32 +88,37 @@ RecipeOption = Annotated[
     Option(
         "--recipe",
         metavar="RECIPE",
-        help="Turns with their length, prompt and tools as in training: a recipe's name or file,"
-        " or the folder of a training run or checkpoint.",
+        help="Form of the episodes, in place of the one that a local model was trained in: a TOML"
+        " file with a table [episode], or the folder of a training run or checkpoint.",
     ),
 ]
+DEFAULT_FORM = EpisodeForm()
 
 
-class Form(NamedTuple):
-    """The form of an episode; `turn_tokens` limits the turns of a self-hosted model."""
-
-    max_turns: int = DEFAULT_MAX_TURNS
-    prompt: str | None = None
-    view: View = WHOLE_VIEW
-    turn_tokens: int | None = None
-
-    def turn_tokens_of(self, model: str) -> int | None:
-        """The limit for a model; hosted ones may think first, and have none."""
-        return self.turn_tokens if self.turn_tokens and Model(model).self_hosted else None
+def turn_tokens(form: EpisodeForm, model: str) -> int | None:
+    """The limit of a turn, if the form sets one; hosted models may think first, and have none."""
+    limited = "turn_tokens" in form.model_fields_set and Model(model).self_hosted
+    return form.turn_tokens if limited else None
 
 
-DEFAULT_FORM = Form()
+def own_form(models: Collection[str]) -> EpisodeForm:
+    """The form of episode that the models were trained in, else the default one.
+
+    Raises `UserError` if two were trained in different forms.
+    """
+    trained = {name: _trained_form(name) for name in models}
+    forms = list(dict.fromkeys(form for form in trained.values() if form is not None))
+    if len(forms) > 1:
+        names = " and ".join(name for name, form in trained.items() if form is not None)
+        raise UserError(f"{names} were trained in different forms: choose one with --recipe")
+    return forms[0] if forms else DEFAULT_FORM
 
 
-def own_form(models: Collection[str]) -> Form:
-    """The form of the episodes that smol was trained in, if it is one of the models, else the
-    default one."""
-    return _form_of(str(smol.ADAPTER)) if SMOL in models and smol.shipped() else DEFAULT_FORM
+def _trained_form(model: str) -> EpisodeForm | None:
+    if model == SMOL:
+        row = json.loads((smol.ADAPTER / smol.RECIPE).read_text("utf-8")) if smol.shipped() else {}
+        return EpisodeForm.model_validate(row["recipe"]["episode"]) if row else None
+    return episode_form(model) if Model(model).kind == "local" else None
 
 
 def chosen_form(
@@ -123,37 +127,38 @@ def chosen_form(
     models: Collection[str] = (),
     *,
     other_prompt: bool = False,
-) -> Form:
+) -> EpisodeForm:
     """The form of `--recipe`, else that of the models with the turns of `--max-turns`.
 
-    Raises `UserError` for an unknown recipe, and for one beside options that it sets itself:
-    `--max-turns`, or `--prompt` (`other_prompt`).
+    Raises `UserError` for a recipe that can't be read, and for one beside options that it sets
+    itself: `--max-turns`, or `--prompt` (`other_prompt`).
     """
     if recipe is None:
         form = own_form(models)
-        turns = form.max_turns if max_turns is None else max_turns
-        return form._replace(max_turns=turns, prompt=None if other_prompt else form.prompt)
+        changes = {} if max_turns is None else {"max_turns": max_turns}
+        return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
     given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
     if given:
         raise UserError(f"--recipe decides {' and '.join(given)} too; leave one of them out")
-    return _form_of(recipe)
+    path = expanded(recipe)
+    overriding = episode_form(recipe) if path.is_dir() else _form_in(path)
+    if overriding is None:
+        raise UserError(f"--recipe {recipe} {_NO_FORM}")
+    return overriding
 
 
-def _form_of(recipe: str) -> Form:
-    form = _training("recipe").named_recipe(recipe).episode
-    return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
+_NO_FORM = (
+    "has no form of episode: name a TOML file with a table [episode], or the folder of a training"
+    " run or checkpoint"
+)
 
 
-def of_recipe(recipe: str, split: Split) -> tuple[list[Question], Path]:
-    """The questions of a split, as many as the recipe asks of it, and their inbox file."""
-    chosen = _training("recipe").named_recipe(recipe)
-    material = _training("material").load_material(chosen.data, split)
-    judging = chosen.judging
-    limits = {"validation": judging.questions, "test": judging.test_questions}
-    number = limits.get(split, len(material.questions))
-    asked = material.held_out(number)
-    return asked, material.file_of[asked[0].id].path
-
-
-def _training(module: str) -> Any:
-    return import_module(f"training.{module}")
+def _form_in(file: Path) -> EpisodeForm | None:
+    """The form in a TOML file's table [episode]; None without one."""
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+        return EpisodeForm.model_validate(table["episode"])
+    except ValidationError as error:
+        raise UserError(f"--recipe {file}: episode.{fault_of(error, 'episode')}") from None
+    except (OSError, ValueError, KeyError):
+        return None

@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from art_e.errors import UserError
+from pydantic import ValidationError
+
+from art_e.episode import EpisodeForm
+from art_e.errors import UserError, fault_of
+from art_e.models.base import LOCAL_PREFIX
 from art_e.models.tool_formats import NOT_THINKING, CallForm, form_of, probe_conversation
 from art_e.storage import expanded, home, locked
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
 GGUF = ".gguf"
+# In a checkpoint: the form of episode that it was trained in.
+EPISODE = "episode.json"
 # In the folder of a training run.
 CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
 INSTALL_EXTRA = "pip install 'art-e[train]'"
@@ -86,6 +92,30 @@ def best_checkpoint(run_folder: Path) -> Path:
             f" {run_folder / CHECKPOINTS}"
         )
     return folder
+
+
+def episode_form(model: str) -> EpisodeForm | None:
+    """Return the form of episode that a model was trained in; None if nothing says which.
+
+    `model` is local:PATH-or-hub-id[+ADAPTER], or the folder of a run, a checkpoint or an adapter.
+    Raises `UserError` if the model does not exist, or its form is of another version.
+    """
+    base, adapter = split_adapter(model.removeprefix(LOCAL_PREFIX))
+    folder = expanded(adapter or base)
+    if folder.is_dir():
+        folder = meant_checkpoint(folder)
+    elif model.startswith(LOCAL_PREFIX):
+        folder = checkpoint_folder(base) if adapter is None else adapter_folder(adapter)
+    file = folder / EPISODE
+    if not file.is_file():
+        return None
+    try:
+        return EpisodeForm.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        fault = fault_of(error, "the form")
+        raise UserError(
+            f"{file} does not fit this version: {fault}; name a form with --recipe FILE.toml"
+        ) from None
 
 
 def base_of(checkpoint: Path) -> str | None:

@@ -26,7 +26,6 @@ from art_e.tools import (
 )
 from tests import builders as episodes
 from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, make_inbox, raw, read, run, search
-from training.recipe import SpacedView
 
 
 def searched(tools: Tools, *keywords: str, **filters: Any) -> dict[str, Any]:
@@ -263,7 +262,7 @@ def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
     inbox_file: InboxFile,
 ) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
-    views = [Tools(inbox), Tools(inbox, SpacedView())]
+    views = [Tools(inbox), Tools(inbox, View(spaced=True, utc=True))]
     hits = [searched(each, keywords=["lease zebra"])["hits"][0] for each in views]
     mails = [read_mail(each, "m1") for each in views]
     for plain, spaced in (hits, mails):

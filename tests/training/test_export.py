@@ -20,18 +20,20 @@ from transformers import AutoModelForCausalLM
 from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import (
     best_checkpoint,
+    episode_form,
     load_checkpoint,
     load_tokenizer,
     reloads_the_same,
 )
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
+from art_e.trajectory import read_trajectories
 from tests import tiny_qwen
 from tests.builders import files_of, message, search, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training.conftest import Begin
 from training.export import card, kept_of, merge
-from training.recipe import Recipe, Setting, named_recipe
+from training.recipe import Recipe, Setting, run_recipe
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -83,7 +85,9 @@ def test_what_is_merged_says_what_model_and_adapter_say(
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
     (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
+    write(adapter / "episode.json", {"max_turns": 3})
     merge(run, out)
+    assert files_of(out)["episode.json"] == files_of(adapter)["episode.json"]
     assert sorted(out.parent.iterdir()) == [out]
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
     with torch.inference_mode():
@@ -155,15 +159,21 @@ def test_what_can_not_be_merged(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
 
 
-def test_a_copied_checkpoint_is_asked_by_its_own_recipe(
+def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
     art_e: Run, trained: Path, db: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "shared"
     shutil.copytree(best_checkpoint(trained), out)
-    assert named_recipe(str(out)) == named_recipe(str(trained))
+    form = run_recipe(trained).episode
+    assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
+    assert form.view.spaced
     command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")
-    answered = json_of(art_e(*command, "--model", f"local:{out}", "--recipe", out))
+    answered = json_of(art_e(*command, "--model", f"local:{out}"))
     assert answered["usage"]["completion_tokens"] > 0
+    [trajectory] = read_trajectories(Path(answered["trajectory"]))
+    assert trajectory.messages[0]["content"] == form.prompt
+    assert trajectory.rubric["max_turns"] == form.max_turns
+    assert trajectory.policy["max_output_tokens"] == form.turn_tokens
 
 
 # ---- The model card: no more than the metrics say, and no text becomes markup.
@@ -228,13 +238,13 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
             "Time: 1.50 hours.",
             "generated: 1,234,567.",
             "1.50 USD.",
-            "--model local:RUN/checkpoints/checkpoint-40 --recipe RUN",
+            "--model local:RUN\n",
         ], []),
         # An adapter is merged before it is used.
         (made(LORA, "sft"), [
             "LoRA adapter of rank 8",
             "art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED",
-            "--model local:MERGED --recipe RUN\n",
+            "--model local:MERGED\n",
         ], ["secret", "--init"]),
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",

@@ -10,7 +10,7 @@ from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
-from training.recipe import load_recipe, named_recipe, recipe_names
+from training.recipe import load_recipe, recipe_names, run_recipe
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
 
@@ -103,8 +103,8 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", '{"recipe": "nano"}'])
 def test_a_config_without_a_recipe_is_no_run(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UserError, match="no training run"):
-        named_recipe(str(tmp_path))
+    with pytest.raises(UserError, match="not a training run"):
+        run_recipe(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_recipe_of_another_version_is_refused_by_its_field(
     row[table][field] = value
     (tmp_path / "config.json").write_text(json.dumps({"recipe": row}), encoding="utf-8")
     with pytest.raises(
-        UserError, match=rf"{table}\.{field} does not fit.*; name the recipe"
+        UserError, match=rf"not fit this version: {table}\.{field}: .*; name the recipe"
     ) as raised:
-        named_recipe(str(tmp_path))
+        run_recipe(tmp_path)
     assert "\n" not in str(raised.value)
 
 
@@ -128,7 +128,7 @@ def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
 ) -> None:
     (tmp_path / "deep" / "er" / "nano").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep" / "er")
-    assert named_recipe("nano") == load_recipe("nano")
+    assert load_recipe("nano").name == "nano"
 
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.
@@ -168,11 +168,12 @@ def recipe(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trained(recipe: Path, tmp_path: Path) -> Path:
-    """A training run's folder, as far as it is asked for its recipe."""
+    """A training run's folder, as far as it is asked for its form of episode."""
     folder = tmp_path / "trained"
-    folder.mkdir()
-    row = load_recipe(str(recipe)).to_row()
-    (folder / "config.json").write_text(json.dumps({"name": "sft", "recipe": row}))
+    best = folder / "checkpoints" / "checkpoint-1"
+    best.mkdir(parents=True)
+    (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-1"}')
+    (best / "episode.json").write_text(load_recipe(str(recipe)).episode.model_dump_json())
     return folder
 
 
@@ -231,15 +232,22 @@ def test_a_recipe_excludes_the_options_that_it_decides(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("options", [[], ["--split", "validation"]])
-def test_the_questions_of_a_recipe_by_split(art_e: Run, recipe: Path, options: list[str]) -> None:
-    command = ("eval", "run", "-m", "offline", "--recipe", recipe, "--limit", 3)
-    run = Path(json_of(art_e(*command, *options, "--json"))["run"])
-    split = options[-1] if options else "test"
-    config = json.loads((run / "config.json").read_text("utf-8"))
-    assert config["questions"] == f"{split} of {recipe}"
-    rows = read_trajectories(run / "trajectories.jsonl")
-    assert {(each.question or {})["split"] for each in rows} == {split}
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "name a TOML file"),
+        ("[model]", "has no form of episode"),
+        ("[episode", "has no form of episode"),
+        ("[episode]\nmax_turns = 0", "episode.max_turns: Input should be greater"),
+    ],
+)
+def test_a_file_without_a_form_is_refused(
+    art_e: Run, db: Path, tmp_path: Path, content: str | None, words: str
+) -> None:
+    file = tmp_path / "form.toml"
+    if content is not None:
+        file.write_text(content)
+    assert words in the_error(art_e("ask", "When?", "--db", db, "--recipe", file))
 
 
 def test_one_question_in_the_form_of_a_recipe(art_e: Run, db: Path, trained: Path) -> None:

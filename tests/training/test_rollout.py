@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2Tokenizer
 
+from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.tools import schemas
 from tests.builders import CREW, LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
-from training.recipe import EpisodeForm
 from training.rollout import ChatTokens, Follow, Turn, in_rounds, roll_out, side_by_side
 
 

@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from art_e import __version__
 from art_e.cli.output import tolerate_any_character
 from art_e.errors import UserError
+from art_e.models.checkpoint import EPISODE
 from art_e.models.model import full_name
 from art_e.parent import ends_with_parent
 from art_e.question import Split
@@ -41,7 +42,7 @@ from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
 from training.cli import run_grpo, run_sft
-from training.recipe import RECIPE, Recipe, Setting
+from training.recipe import Recipe, Setting
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
 from training.run import opened
@@ -221,7 +222,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             "evaluation",
             name,
             f"serve the {name} model of seed {best}, and ask it the test questions, {judges}",
-            partial(evaluate, profile, runs[best], checkpoint, f"{profile.name}-{name}"),
+            partial(evaluate, profile, about, runs[best], checkpoint, f"{profile.name}-{name}"),
             *(best, profile.judges, profile.evaluation, *made),
             asks=profile.judges,
         )
@@ -304,8 +305,8 @@ def make_golden(profile: Profile, mail: Step, folder: Path) -> None:
 
 def ask_baseline(profile: Profile, recipe: Recipe, model: str, folder: Path) -> None:
     """Ask a prompted model the questions of the recipe's test, in the recipe's form."""
-    Run(folder).write_json(RECIPE, {"recipe": recipe.to_row()})
-    _ask(profile, model, folder, folder, max_cost=profile.baselines.max_cost_usd)
+    Run(folder).write_json(EPISODE, recipe.episode.model_dump())
+    _ask(profile, model, recipe, folder, folder, max_cost=profile.baselines.max_cost_usd)
 
 
 def train(setting: Setting, folder: Path) -> None:
@@ -317,20 +318,31 @@ def train(setting: Setting, folder: Path) -> None:
         (run_sft if setting.kind == "sft" else run_grpo)(training, checkpoint)
 
 
-def evaluate(profile: Profile, recipe: Path, checkpoint: str, name: str, folder: Path) -> None:
+def evaluate(
+    profile: Profile, recipe: Recipe, form: Path, checkpoint: str, name: str, folder: Path
+) -> None:
     """Serve a checkpoint, and ask it the questions of the test."""
     evaluation = profile.evaluation
     with _served(checkpoint, name, evaluation.server) as address:
         os.environ["HOSTED_VLLM_API_BASE"] = address
         more = {"concurrency": evaluation.concurrency, "gpu_usd_per_hour": evaluation.usd_per_hour}
-        _ask(profile, f"hosted_vllm/{name}", recipe, folder, **more)
+        _ask(profile, f"hosted_vllm/{name}", recipe, form, folder, **more)
 
 
-def _ask(profile: Profile, model: str, recipe: Path, folder: Path, **options: Any) -> None:
+def _ask(
+    profile: Profile, model: str, recipe: Recipe, form: Path, folder: Path, **options: Any
+) -> None:
+    """Ask the test questions in the form of episode that the folder `form` holds."""
     run, judge = Run(folder / RUN), list(profile.judges)
+    questions: dict[str, Any] = {
+        "questions": recipe.data.questions,
+        "split": "test",
+        "limit": recipe.judging.test_questions,
+        "db": recipe.data.inbox_file,
+    }
     if not run.complete:
         options |= {"judge": judge, "out": run.folder, "resume": run.begun}
-        eval_commands.run([model], recipe=str(recipe), **options)
+        eval_commands.run([model], recipe=str(form), **questions, **options)
     if not run.complete:
         # A share of the questions would give another figure.
         raise UserError(
