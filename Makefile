@@ -22,7 +22,7 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
-pytest: $(VENV)/dev.installed $(VENV)/interop.installed $(VENV)/smol.installed
+pytest: $(VENV)/dev.installed $(VENV)/smol.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
@@ -33,8 +33,8 @@ lint: $(VENV)/dev.installed
 bench: $(VENV)/dev.installed
 	$(BIN)/python -m bench
 
-fire: $(VENV)/dev.installed
-	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m fire -o faulthandler_timeout=7200
+fire: $(VENV)/dev.installed $(VENV)/interop.installed
+	FIRE=1 $(BIN)/pytest -n auto --dist worksteal -m "fire or long" -o faulthandler_timeout=7200
 
 # A tool, in an environment of its own: its packages are none of ours.
 audit: $(VENV)/audit.installed

@@ -31,9 +31,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first, and so on one worker, what takes minutes: side by side the tests of smol spin for
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests but under `make fire`.
+
+    Put first, and so on one worker, what takes minutes: side by side the tests of smol spin for
     each other, and idle workers steal tests from the end, each with a fixture of its own."""
+    if not os.environ.get("FIRE"):
+        left_out = [each for each in items if each.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [each for each in items if each not in left_out]
     long = ("test_smol", "test_reproduce_talk")
     items.sort(key=lambda each: not any(name in each.nodeid for name in long))
 

@@ -107,7 +107,7 @@ def check_module(arguments: list[str]) -> None:
         check_art_e(rest)
         return
     assert importlib.util.find_spec(module) is not None, module
-    assert module.partition(".")[0] in ("tests", "training", "evals", "data_pipeline")
+    assert module.partition(".")[0] in ("bench", "tests", "training", "evals", "data_pipeline")
     if not rest:
         return
     # argparse checks what stands before `--help`, and runs nothing.

@@ -17,6 +17,9 @@ Runs = tuple[dict[str, Any], dict[str, dict[str, Scored]], Logs]
 OPTIONS = {"questions": "golden.jsonl", "db": "inbox.duckdb"}
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The metrics and episodes of `eval run`, and Inspect's logs, by model."""

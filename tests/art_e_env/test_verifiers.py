@@ -27,6 +27,9 @@ def answers(request: Request) -> Reply:
     return says(said.content, *said.tool_calls)
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The episodes of `eval run` and those of verifiers, by model and question."""
