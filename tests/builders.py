@@ -119,7 +119,10 @@ def make_inbox(
 def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Every table of an inbox file, with its rows in stored order."""
     with InboxFile(path) as file:
-        tables = [name for (name,) in file.execute("SHOW TABLES").fetchall()]
+        rows = file.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox' ORDER BY ALL"
+        )
+        tables = [name for (name,) in rows.fetchall()]
         return {name: file.execute(f"FROM {name}").fetchall() for name in tables}
 
 
