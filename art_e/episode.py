@@ -55,7 +55,6 @@ class EpisodeForm(BaseModel):
     snippet_chars: _Count | None = None
     addresses: bool = True
     spaced: bool = False
-    read_chars: _Count | None = None
     turn_tokens: _Count = 2_048
     episode_tokens: _Count = 8_000
 
@@ -69,7 +68,6 @@ class EpisodeForm(BaseModel):
             addresses=self.addresses,
             spaced=self.spaced,
             utc=self.spaced,
-            read_chars=self.read_chars,
         )
 
 
@@ -125,7 +123,7 @@ class Episode:
         today: dt.date | None = None,
     ) -> None:
         self.question = question
-        self.tools = Tools(inbox, view, question.question)
+        self.tools = Tools(inbox, view)
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False

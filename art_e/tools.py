@@ -18,7 +18,6 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
 from art_e.message import ToolCall, compact_json, observation_json
-from art_e.models.fit import ReadMail, best_sentences
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -27,7 +26,6 @@ MAX_CALLS = 4
 # A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
-FEW_RECIPIENTS = 3  # where mails are cut to sentences
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
 # Further words of a search are ignored, because each takes time and memory.
@@ -167,11 +165,10 @@ class View:
     With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
     `addresses` people with a name are shown by their name alone. With `all_words` a search finds
-    only mail that has every word. `calls` are run of each message. With `read_chars` a mail that is
-    read shows that many characters: the sentences that fit the question, best first. With
-    `closed_book` the only tool is that for the answer. With `utc` dates are shown in UTC, else in
-    the mail's own zone. With `spaced` each text begins with a space: to a byte-level tokenizer a
-    word behind a space is another token, and a tiny model copies tokens.
+    only mail that has every word. `calls` are run of each message. With `closed_book` the only tool
+    is that for the answer. With `utc` dates are shown in UTC, else in the mail's own zone. With
+    `spaced` each text begins with a space: to a byte-level tokenizer a word behind a space is
+    another token, and a tiny model copies tokens.
     """
 
     handles: bool = True
@@ -183,7 +180,6 @@ class View:
     closed_book: bool = False
     utc: bool = False
     spaced: bool = False
-    read_chars: int | None = None
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -195,12 +191,11 @@ WHOLE_VIEW = View()
 
 
 class Tools:
-    """The tools over one opened inbox; `question` is that of the episode."""
+    """The tools over one opened inbox."""
 
-    def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW, question: str = "") -> None:
+    def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
         self.inbox = inbox
         self.view = view
-        self._question = question
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
@@ -264,16 +259,13 @@ class Tools:
         return self._shown(shown)
 
     def _email(self, email: Email) -> dict[str, Any]:
-        body, date = email.body, self._date(email.date)
-        if self.view.read_chars is not None:
-            date = date[:10]
-            body = best_sentences(self._question, ReadMail.alone(email), self.view.read_chars)
-        elif len(body) > MAX_BODY_CHARS:
+        body = email.body
+        if len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
             "message_id": self._name(email.message_id),
-            "date": date,
+            "date": self._date(email.date),
             "from": self._person(email.sender),
             "to": self._listed(email.to),
             "cc": self._listed(email.cc),
@@ -295,10 +287,9 @@ class Tools:
         }
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
-        most = MAX_RECIPIENTS if self.view.read_chars is None else FEW_RECIPIENTS
-        shown = [self._person(mailbox) for mailbox in recipients[:most]]
-        if len(recipients) > most:
-            shown.append(f"and {len(recipients) - most} more")
+        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+        if len(recipients) > MAX_RECIPIENTS:
+            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
         return shown
 
     def _person(self, mailbox: Mailbox) -> str:

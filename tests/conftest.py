@@ -34,13 +34,13 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests but under `make fire`.
 
-    Put first, and so on one worker, what takes minutes: side by side the tests of smol spin for
-    each other, and idle workers steal tests from the end, each with a fixture of its own."""
+    Put first, and so on one worker, what takes minutes: idle workers steal tests from the end, each
+    with a fixture of its own."""
     if not os.environ.get("FIRE"):
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in left_out]
-    long = ("test_smol", "test_reproduce_talk")
+    long = ("test_reproduce_talk",)
     items.sort(key=lambda each: not any(name in each.nodeid for name in long))
 
 
@@ -51,14 +51,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("untimed")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def without_smol() -> Iterator[None]:
-    """Prints the same wherever smol is installed; tests that need its adapter name its folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("art_e.models.smol.ADAPTER", Path("no-adapter"))
-        yield
 
 
 class RealInbox(NamedTuple):

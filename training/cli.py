@@ -48,7 +48,7 @@ RecipeOption = Annotated[
     Option(
         "--recipe",
         metavar="NAME|FILE",
-        help="nano, smol, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file.",
+        help="nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file.",
     ),
 ]
 SetOption = Annotated[

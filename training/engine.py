@@ -8,7 +8,6 @@ sends it new weights, or a new adapter, once a step.
 
 import contextlib
 import importlib.util
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,14 +25,12 @@ from trl.generation import vllm_generation
 from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from art_e.episode import EpisodeForm
 from art_e.errors import UserError
-from art_e.models.checkpoint import gguf_file, room_for
-from art_e.models.smol import Llama, lacking_runtime, merge
+from art_e.models.checkpoint import room_for
 from art_e.text import digest, printable
 from training.processes import sharded
 from training.recipe import BATCH, Vllm
-from training.rollout import ChatTokens, Follow, Generate, Turn, in_rounds, side_by_side
+from training.rollout import Follow, Generate, Turn, in_rounds, side_by_side
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
@@ -317,66 +314,6 @@ def taking_adapters(rank: int | None) -> Iterator[None]:
         yield
     finally:
         module.LLM, client.init_communicator = usual, join
-
-
-class LlamaCpp:
-    """Generates by llama.cpp, with weights of 8 bits, for `slots` prompts at a time, whose
-    conversations it keeps over their turns. Call it inside `awake`.
-
-    The same `seed` gives the same turns but for rounding, which depends on what else is generated
-    at the time. Raises `UserError` without llama.cpp or the weights.
-    """
-
-    def __init__(
-        self, base: str, model: Any, tokens: ChatTokens, form: EpisodeForm, seed: int, slots: int
-    ) -> None:
-        if (lack := lacking_runtime()) is not None:
-            raise UserError(f"the recipe generates with llama.cpp, {lack.what}: {lack.fix}")
-        self._base, self._model, self._tokens, self._form = gguf_file(base), model, tokens, form
-        self._seed, self._slots = seed, slots
-        self._temperature = 1.0
-        self._llama: Llama | None = None
-
-    def at(self, temperature: float) -> "LlamaCpp":
-        """The same from now on at that temperature (0: greedily)."""
-        self._temperature = temperature
-        return self
-
-    @contextlib.contextmanager
-    def awake(self) -> Iterator[None]:
-        """Hold the newest weights, for the turns of many episodes."""
-        with tempfile.TemporaryDirectory() as folder:
-            merged = Path(folder, "merged.gguf")
-            # Else peft asks the hub about the base.
-            self._model.save_pretrained(folder, save_embedding_layers=False)
-            try:
-                merge(self._base, Path(folder), merged)
-            except (ValueError, KeyError, TypeError):
-                raise UserError(
-                    "llama.cpp generates for SmolLM2-135M with a plain adapter only; let"
-                    " transformers do it: --set model.llama_cpp=false"
-                ) from None
-            self._llama = Llama(merged, self._form.episode_tokens, self._slots)
-            try:
-                yield
-            finally:
-                self._llama = None
-
-    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        """Generate the turns of all episodes."""
-        side_by_side(self._turn, prompts, follow, slots=self._slots)
-
-    def _turn(self, place: int, ids: list[int]) -> Turn:
-        assert self._llama is not None
-        seed = _seed_of(self._seed, place, ids)
-        made = self._llama.turn(
-            ids, self._form.turn_tokens, self._temperature, goes_on=True, seed=seed
-        )
-        if made.ids:
-            return Turn(made.ids, made.logprobs if self._temperature == 1 else None)
-        # Sure of each, as far as the trainer knows: that bounds what they weigh.
-        likely = self._tokens.ids_of(made.text)
-        return Turn(likely, [0.0] * len(likely) if self._temperature == 1 else None)
 
 
 def _seed_of(seed: int, place: int, ids: Sequence[int]) -> int:

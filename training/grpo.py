@@ -19,7 +19,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from training.engine import SERVER_TIMEOUT_S, Dispatch, LlamaCpp, check_generation, taking_adapters
+from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.optimizer import (
     logit_scale_optimizer,
     own_tokens_scored,
@@ -37,7 +37,6 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
-    by_llama_cpp,
     by_transformers,
     carry_out,
     trainer_arguments,
@@ -126,7 +125,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
     class AgentTrainer(GRPOTrainer):
         """Pads its batches less, and may scale logits and credit turns."""
 
-        dispatch: Dispatch | LlamaCpp
+        dispatch: Dispatch
         batch: Mapping[str, Any]
 
         def create_optimizer(self, model: Any = None) -> Optimizer:
@@ -140,10 +139,6 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             scored = super()._generate_and_score_completions(inputs)
-            if table.vllm is None and "sampling_per_token_logps" in scored:
-                # llama.cpp's weights of 8 bits are a slightly different policy. TRL corrects for
-                # vLLM alone, with another forward pass; PPO's ratio does it without.
-                scored["old_per_token_logps"] = scored["sampling_per_token_logps"]
             if (ratios := scored.get("importance_sampling_ratio")) is not None:
                 masks = scored["completion_mask"] * scored.get("tool_mask", 1)
                 self._note_ratios(ratios.expand_as(masks)[masks.bool()])
@@ -238,9 +233,7 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             peft_config=adapter_config(setting.recipe.model, start),
         )
     keep_exact(trainer.model)
-    trainer.dispatch = by_llama_cpp(training, start, trainer.model) or Dispatch(
-        trainer, form.turn_tokens, setting.seed, batch=table.generate_batch
-    )
+    trainer.dispatch = Dispatch(trainer, form.turn_tokens, setting.seed, batch=table.generate_batch)
     return trainer
 
 

@@ -143,7 +143,6 @@ PUBLISHED = {
     "7B": Shape(28, 3_584, 18_944, 28, 4, 152_064, tied=False),
     "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
     "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
-    "135M": Shape(30, 576, 1_536, 9, 3, 49_152, tied=True),
     "Qwen3-4B": Shape(36, 2_560, 9_728, 32, 8, 151_936, tied=True, head=128),
     "Qwen3-14B": Shape(40, 5_120, 17_408, 40, 8, 151_936, tied=False, head=128),
 }
@@ -151,12 +150,12 @@ PUBLISHED = {
 
 def shape_of(model: ModelTable) -> Shape:
     """The shape of a recipe's model, of a `base` by the size in its name. Raises `UserError` if it
-    is no Qwen2.5, Qwen3 or SmolLM2 of a known size."""
+    is no Qwen2.5 or Qwen3 of a known size."""
     form = model.scratch
     if form is not None:
         inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
         return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
-    name = re.search(r"(Qwen2\.5|Qwen3|SmolLM2)-(\d+(?:\.\d+)?[BM])", model.base or "")
+    name = re.search(r"(Qwen2\.5|Qwen3)-(\d+(?:\.\d+)?[BM])", model.base or "")
     size = "" if name is None else name[0] if name[1] == "Qwen3" else name[2]
     if size not in PUBLISHED:
         known = ", ".join(each for each in PUBLISHED if "-" not in each)
@@ -207,8 +206,8 @@ MEASURED = (
 ASSUMED = (
     f"{SEARCHES:g} searches and {READS:g} reads an episode, if the mail is not synthetic",
     f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
-    f"other models and cards are as fast, but for weights of 4 bits ({TRAIN_SHARE_4BIT:.0%}); smol"
-    f" was slower (6%); prompts are read at {READ_SHARE:.0%}",
+    f"other models and cards are as fast, but for weights of 4 bits ({TRAIN_SHARE_4BIT:.0%});"
+    f" prompts are read at {READ_SHARE:.0%}",
     f"vLLM, never run on a GPU here, generates at {DECODE_SHARE:.0%} of the bandwidth, a token in"
     f" {VLLM_STEP_S * 1e3:g} ms at least",
     f"the longest episode of a step takes {LONGEST:g} times the mean's turns, and all wait for it",

@@ -40,8 +40,8 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
+    by_transformers,
     carry_out,
-    generated_by,
     steps_of,
     trainer_arguments,
 )
@@ -199,7 +199,7 @@ def train_preference(
             _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)
-        generate_at, awake = generated_by(training, start, trainer.model)
+        generate_at = by_transformers(training, start)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
         callback = RunCallback(
@@ -207,7 +207,6 @@ def train_preference(
             generate_at(1.0),
             steps_of(training, of_steps),
             validate_every=table.validate_every,
-            awake=awake,
         )
         return carry_out(trainer, callback, checkpoint, generate_at)
 

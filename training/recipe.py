@@ -65,12 +65,8 @@ class Lora(RecipeTable):
 
 
 class ModelTable(RecipeTable):
-    """The model: a checkpoint `base` (folder, hub id, GGUF file as FILE or PACKAGE/FILE), or else a
-    new one from `scratch`. `template` takes the place of the base's own chat template: "smol" is
-    ours, "qwen3" TRL's, which does not write earlier messages anew. `autocast`
-    trains in bfloat16 on a CPU too, where that has instructions for it; else it is slower.
-    `llama_cpp` generates with llama.cpp, which does so several times as fast as transformers on a
-    CPU, for SmolLM2-135M as a GGUF file with an adapter.
+    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`. The
+    `template` "qwen3" replaces the base's own by TRL's, which keeps earlier messages as they were.
 
     `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
     NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
@@ -78,12 +74,10 @@ class ModelTable(RecipeTable):
 
     base: str | None = None
     scratch: Scratch | None = None
-    template: Literal["smol", "qwen3"] | None = None
+    template: Literal["qwen3"] | None = None
     lora: Lora | None = None
     bits: Literal[4, 16] = 16
     checkpointing: bool = False
-    autocast: bool = False
-    llama_cpp: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -98,8 +92,6 @@ class ModelTable(RecipeTable):
             raise ValueError("give base or a table [model.scratch]")
         if self.bits == 4 and (self.lora is None or self.base is None):
             raise ValueError("weights of 4 bits can't be trained: give base and [model.lora] too")
-        if self.llama_cpp and not (self.lora and self.base and self.base.endswith(".gguf")):
-            raise ValueError("llama_cpp needs a base in a GGUF file and [model.lora]")
         return self
 
 

@@ -22,7 +22,7 @@ from art_e.storage import write_whole
 from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
-from training.engine import Dispatch, LlamaCpp
+from training.engine import Dispatch
 from training.optimizer import FLAT
 from training.processes import gpu_memory_used
 from training.progress import mean_of
@@ -121,7 +121,7 @@ class Roller:
         self.generated = self.training.tokens
 
     def __call__(
-        self, questions: Sequence[Question], step: int, dispatch: Dispatch | LlamaCpp
+        self, questions: Sequence[Question], step: int, dispatch: Dispatch
     ) -> dict[str, Any]:
         """The rollouts of this process's `questions`, a group for each, as TRL's `rollout_func`
         returns them."""
@@ -150,7 +150,7 @@ class Roller:
         self.credits = [each for group in groups for each in turn_credits(group)]
         return _for_trl(groups, own, self.tokens.end_id)
 
-    def asked_at(self, step: int, dispatch: Dispatch | LlamaCpp) -> Sequence[Question]:
+    def asked_at(self, step: int, dispatch: Dispatch) -> Sequence[Question]:
         """This process's questions of a step. Before the first one the start is asked, if the
         recipe has a curriculum."""
         processes, size = self.training.processes, self.table.questions
@@ -164,7 +164,7 @@ class Roller:
         first = (step - 1) // self.table.minibatches * size
         return processes.share(self._order[first : first + size])
 
-    def _rates(self, curriculum: Curriculum, dispatch: Dispatch | LlamaCpp) -> dict[str, float]:
+    def _rates(self, curriculum: Curriculum, dispatch: Dispatch) -> dict[str, float]:
         """How often the start handles each candidate right, by its id; asked once in a run."""
         training = self.training
         file = training.run.folder / RATES

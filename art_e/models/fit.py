@@ -8,9 +8,9 @@ import datetime as dt
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
-from art_e.inbox.mail import Email, format_date
+from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 
 Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
@@ -180,11 +180,6 @@ class ReadMail(NamedTuple):
     body: str
     rank: int
 
-    @classmethod
-    def alone(cls, email: Email) -> Self:
-        """A mail beside no others."""
-        return cls("", format_date(email.date), email.subject, str(email.sender), email.body, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerCandidate:
@@ -255,19 +250,6 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
             score = sum(WEIGHTS[name] * size for name, size in measured.items())
             found.append(AnswerCandidate(score, sentence.text, mail.handle, measured))
     return found
-
-
-def best_sentences(question: str, mail: ReadMail, most: int) -> str:
-    """At most `most` characters of a mail: its sentences, a line each, those first that fit the
-    question best."""
-    ranked = sorted(candidates(question, [mail]), key=lambda each: -each.score)
-    lines: list[str] = []
-    left = most
-    for text in dict.fromkeys(each.text for each in ranked):
-        if len(text) <= left:
-            lines.append(text)
-            left -= len(text) + 1
-    return "\n".join(lines) if lines else mail.body[:most]
 
 
 def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:

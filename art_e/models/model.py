@@ -1,7 +1,6 @@
 """What a `--model` name stands for, and the policy that it gives.
 
 offline                          no model
-smol                             the small model that comes with ART-E, in this process
 local:PATH-or-hub-id[+ADAPTER]   transformers in this process
 o3, qwen2.5-14b, ...             a short name of `SHORT_NAMES`
 anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
@@ -12,12 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from art_e.config import setting
-from art_e.models.base import LOCAL_PREFIX, OFFLINE, SMOL, ModelOptions, Policy, kind_of
+from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
-from art_e.models.smol import SmolPolicy
 from art_e.privacy import load_env
 
 # The baselines that results are compared with.
@@ -37,8 +35,7 @@ def full_name(name: str) -> str:
 
 
 def default_model() -> str:
-    """The model of commands that name none: that of `art-e config`, else offline. smol has to be
-    named: it is wrong more often than the baseline (docs/models.md)."""
+    """The model of commands that name none: that of `art-e config`, else offline."""
     return setting("model") or OFFLINE
 
 
@@ -103,8 +100,6 @@ class Model:
         chosen = options or ModelOptions()
         if self.kind == "offline":
             return OfflinePolicy()
-        if self.name == SMOL:
-            return SmolPolicy(chosen)
         if self.kind == "local":
             return LocalPolicy(self.path, chosen)
         load_env()

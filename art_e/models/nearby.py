@@ -45,8 +45,7 @@ class Near(NamedTuple):
 
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
-    """The models at hand, those that keep mail on this machine first. smol is not among them: it is
-    wrong more often than the baseline."""
+    """The models at hand, those that keep mail on this machine first."""
     found = [near for server in servers for near in _served(server)]
     for model, variables in BY_KEY.items():
         if name := next((each for each in variables if os.environ.get(each)), None):

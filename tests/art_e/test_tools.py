@@ -221,26 +221,6 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
     )
 
 
-def test_a_mail_is_cut_to_the_sentences_that_fit_the_question(tmp_path: Path) -> None:
-    filler = [f"Item {n} of the long list is about nothing much." for n in range(60)]
-    told = "The warehouse lease ends on March 31."
-    body = "\n\n".join([*filler[:40], told, *filler[40:]])
-    to = ", ".join([episodes.BOB, *(f"guest{n}@test.example" for n in range(20))])
-    make_inbox(tmp_path / "i.duckdb", [raw("<1@x>", body=body, to=to)])
-    with InboxFile(tmp_path / "i.duckdb") as file:
-        tools = Tools(
-            file.open_inbox(episodes.BOB),
-            View(read_chars=300),
-            "When does the warehouse lease end?",
-        )
-        shown = read_mail(tools, "<1@x>")
-    lines = shown["body"].split("\n")
-    # The best first, then its neighbours.
-    assert lines[:3] == [told, *filler[39:41]] and set(lines[3:]) < set(filler)
-    assert len(lines) > 3 and len(shown["body"]) <= 300
-    assert shown["to"][-1] == "and 18 more"
-
-
 def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(
     inbox_file: InboxFile,
 ) -> None:

@@ -210,25 +210,6 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     assert plays(0) == alone
 
 
-def test_what_a_read_mail_leaves_out_is_not_learnt_as_an_answer(material: Material) -> None:
-    of_id = planted_in(tiny.recipe().data)
-    planted = [of_id[each.id] for each in material.questions]
-    chosen = [each for each in planted if len(each.evidence) == 1][:30]
-    counts = {}
-    for chars in (60, 2_000):
-        form = tiny.recipe().episode.model_copy(update={"read_chars": chars})
-        played = expert_conversations(
-            [(material.file_of[each.question.id].path, each) for each in chosen], form, PERFECT, 0
-        )
-        counts[chars] = len(played)
-        for messages in played:
-            bodies = " ".join(str(each["content"]) for each in messages if each["role"] == "tool")
-            [last] = [each for each in messages if each["role"] == "assistant"][-1]["tool_calls"]
-            given = json.loads(last["function"]["arguments"])["answer"]
-            assert given == NOTHING or given.strip() in " ".join(bodies.replace("\\n", " ").split())
-    assert 0 < counts[60] < counts[2_000]
-
-
 def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
     with pytest.raises(UserError, match="knows synthetic questions"):
         conversations_of(tiny.recipe(), material, {}, 0)

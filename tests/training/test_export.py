@@ -238,7 +238,7 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
             "Time: 1.50 hours.",
             "generated: 1,234,567.",
             "1.50 USD.",
-            "--model local:RUN\n",
+            "--model local:RUN/checkpoints/checkpoint-40\n",
         ], []),
         # An adapter is merged before it is used.
         (made(LORA, "sft"), [

@@ -148,14 +148,7 @@ addresses = false
 spaced = true
 """
 SHOWN = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
-VIEW = {
-    **SHOWN,
-    "all_words": False,
-    "calls": 4,
-    "closed_book": False,
-    "utc": True,
-    "read_chars": None,
-}
+VIEW = {**SHOWN, "all_words": False, "calls": 4, "closed_book": False, "utc": True}
 ASKED = questions(WorldConfig(size=1000))[:4]
 
 

