@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from art_e.episode import Episode
-from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy, PolicyError, Usage
 from art_e.tools import schemas
-from art_e.trajectory import Trajectory
+from art_e.trajectory import Exchange, Trajectory
 
-# Called after each turn with the model's message and what the tools answered.
-OnTurn = Callable[[AssistantMessage, list[ChatMessage]], None]
+# Called after each turn.
+OnTurn = Callable[[Exchange], None]
 
 
 async def run_episode(
@@ -50,10 +49,10 @@ async def run_episode(
         cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
         episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
         before = time.perf_counter()
-        observations = episode.step(step.message)
+        episode.step(step.message)
         tools_seconds += time.perf_counter() - before
         if on_turn is not None:
-            on_turn(step.message, observations)
+            on_turn(episode.exchanges[-1])
     trajectory = episode_record(episode, run_id, policy.model, policy.settings)
     return dataclasses.replace(
         trajectory,
@@ -95,4 +94,5 @@ def episode_record(
         cost_usd=None,
         seconds={"total": 0.0, "model": 0.0, "tools": 0.0},
         started_at=dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+        events=episode.events,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
-from art_e.text import digest
+from art_e.text import digest, encodable
 from art_e.tools import (
     MAX_RESULTS,
     WHOLE_VIEW,
@@ -31,6 +31,7 @@ from art_e.tools import (
     not_found,
     parse_call,
 )
+from art_e.trajectory import AnsweredCall, Exchange
 
 DEFAULT_MAX_TURNS = 10
 # Messages in a row without a right call, after which the episode is lost.
@@ -71,6 +72,14 @@ class EpisodeForm(BaseModel):
         )
 
 
+class _Outcome(NamedTuple):
+    """The result of a call, what its event says beside its arguments, and the final answer."""
+
+    result: dict[str, Any]
+    facts: dict[str, Any]
+    answer: ReturnFinalAnswer | None = None
+
+
 @dataclass(slots=True)
 class Rubric:
     """The facts of one episode; facts about gold mails are None if the question has none.
@@ -109,7 +118,8 @@ class Episode:
 
     `system_prompt` is a template with `$inbox_address`, `$today`, `$max_turns` and `$max_calls`;
     `view` sets which tools there are and how much they show. `today` is the day in the prompt of an
-    inbox opened without a date; later mail is still shown, as clocks may be wrong.
+    inbox opened without a date; later mail is still shown, as clocks may be wrong. `exchanges` and
+    `events` grow with each step; a trajectory keeps the events.
     """
 
     def __init__(
@@ -127,6 +137,8 @@ class Episode:
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False
+        self.exchanges: list[Exchange] = []
+        self.events: list[dict[str, Any]] = []
         self.rubric = Rubric(max_turns=max_turns, answerable=question.answerable)
         self._gold = self._canonical_gold()
         if question.answerable:
@@ -162,27 +174,38 @@ class Episode:
         rubric.tool_calls += len(message.tool_calls)
         rubric.effort += max(1, len(message.tool_calls))
         self.messages.append(message.to_chat())
-        observations: list[ChatMessage] = []
+        answered: list[AnsweredCall] = []
+        facts: list[dict[str, Any]] = []
         any_right = False
         answer: ReturnFinalAnswer | None = None
         for number, call in enumerate(message.tool_calls):
             try:
-                text, given = self._run(call, number, answer)
-                any_right, answer = True, given or answer
+                outcome = self._run(call, number, answer)
+                any_right, answer = True, outcome.answer or answer
             except CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
-                text = observation_json({"error": str(error)})
-            observations.append({"role": "tool", "tool_call_id": call.id, "content": text})
+                outcome = _Outcome({"error": str(error)}, {})
+            answered.append(AnsweredCall(encodable(call.name), call.parsed, [outcome.result]))
+            facts.append(outcome.facts)
         if not message.tool_calls:
             rubric.unparseable_calls += 1
-            text = observation_json({"error": "no tool was called; every message calls a tool"})
-            observations.append({"role": "user", "content": text})
+            result = {"error": "no tool was called; every message calls a tool"}
+            answered.append(AnsweredCall("", {}, [result]))
+            facts.append({})
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
         self._end(answer)
         if not self.done and rubric.turns == rubric.max_turns - 1:
-            note = "\n" + observation_json({"note": "one turn left: call return_final_answer now"})
-            observations[-1]["content"] += note
+            answered[-1].results.append({"note": "one turn left: call return_final_answer now"})
+        self.events += map(self._event, answered, facts)
+        calls = answered if message.tool_calls else []
+        replies = [] if message.tool_calls else answered[0].results
+        self.exchanges.append(Exchange(encodable(message.content or ""), calls, replies))
+        texts = ["\n".join(map(observation_json, each.results)) for each in answered]
+        observations: list[ChatMessage] = [
+            {"role": "tool", "tool_call_id": call.id, "content": text}
+            for call, text in zip(message.tool_calls, texts, strict=False)
+        ] or [{"role": "user", "content": texts[0]}]
         self.messages.extend(observations)
         return observations
 
@@ -201,10 +224,7 @@ class Episode:
         self.rubric.prompt_tokens += prompt
         self.rubric.completion_tokens += completion
 
-    def _run(
-        self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None
-    ) -> tuple[str, ReturnFinalAnswer | None]:
-        """The observation of one call, and the final answer if the call gives it."""
+    def _run(self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None) -> _Outcome:
         view = self.tools.view
         arguments = parse_call(call, view.offered)
         if number >= view.calls:
@@ -214,18 +234,31 @@ class Episode:
             observation = self.tools.search(arguments)
             self._found.update(observation.message_ids)
             self._note_gold()
-            return observation.text, None
+            return _Outcome(observation.content, {"found": list(observation.message_ids)})
         if isinstance(arguments, ReadEmail):
             read = self.tools.read(arguments)
             if read is None:
                 self.rubric.invalid_reads += 1
-                return observation_json({"error": not_found(arguments.message_id)}), None
+                return _Outcome({"error": not_found(arguments.message_id)}, {})
             self._read.update(read.message_ids)
             self._note_gold()
-            return read.text, None
+            return _Outcome(read.content, {"read": read.message_ids[0]})
         if answer is not None:
             raise CallError("refused", "the final answer was given already")
-        return observation_json({"done": True}), arguments
+        return _Outcome({"done": True}, {"cited": arguments.sources}, arguments)
+
+    def _event(self, call: AnsweredCall, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return the event of a call, as `Trajectory` describes it."""
+        event: dict[str, Any] = {"turn": self.rubric.turns, "tool": call.tool}
+        if "error" in call.results[0]:
+            event["error"] = call.results[0]["error"]
+        else:
+            event |= {"arguments": call.arguments, **facts}
+        if "cited" in facts:
+            # A handle may come from a call that followed in the same message.
+            event["cited"] = [self.tools.resolve(source) for source in facts["cited"]]
+        notes = [result["note"] for result in call.results if "note" in result]
+        return event | ({"notes": notes} if notes else {})
 
     def _end(self, answer: ReturnFinalAnswer | None) -> None:
         rubric = self.rubric

@@ -22,6 +22,16 @@ class ToolCall:
     name: str
     arguments: str
 
+    @property
+    def parsed(self) -> dict[str, Any] | str:
+        """The arguments as a JSON object; the text as written if it is not one."""
+        written = encodable(self.arguments)
+        try:
+            value = json.loads(written)
+        except (ValueError, RecursionError):
+            return written
+        return value if isinstance(value, dict) else written
+
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:

@@ -94,10 +94,15 @@ class CallError(Exception):
 
 
 class Observation(NamedTuple):
-    """A tool's answer: its text, and the ids of the mails in it."""
+    """A tool's answer, and the ids of the mails in it."""
 
-    text: str
+    content: dict[str, Any]
     message_ids: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The answer as a model reads it."""
+        return observation_json(self.content)
 
 
 def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
@@ -225,14 +230,14 @@ class Tools:
             notes.append("no mail matches; try other words or fewer filters")
         if notes:
             observation["note"] = ". ".join(notes)
-        return Observation(observation_json(observation), tuple(hit.message_id for hit in hits))
+        return Observation(observation, tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
         """Read one mail; None if this inbox does not hold it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
         if email is None:
             return None
-        return Observation(observation_json(self._email(email)), (email.message_id,))
+        return Observation(self._email(email), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:
         """The message id that a handle stands for; anything else stays as it is."""

@@ -1,17 +1,16 @@
 """What happened in an episode, as data: one JSON line each.
 
-`exchanges` is the one reader of conversations: it pairs each tool call with the observation that
-answered it. `Trajectory.events` keeps the facts of the calls beside the messages.
+An episode appends its exchanges and events while it runs. `exchanges` reads a stored conversation.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from art_e.message import ChatMessage, compact_json
+from art_e.message import ChatMessage, ToolCall, compact_json
 from art_e.storage import whole_lines
 
 SCHEMA = "art-e/trajectory/1"
@@ -38,13 +37,18 @@ class Exchange(NamedTuple):
 
 
 def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
-    """The model's messages of a conversation, each with what came back."""
+    """Return the model's messages of a stored conversation, each with what came back."""
     found: list[Exchange] = []
     waiting: list[AnsweredCall] = []
     for message in messages:
         content = str(message.get("content") or "")
         if message.get("role") == "assistant":
-            waiting = [_call(each) for each in message.get("tool_calls") or ()]
+            functions = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+            calls = (
+                ToolCall("", str(each.get("name")), str(each.get("arguments") or ""))
+                for each in functions
+            )
+            waiting = [AnsweredCall(call.name, call.parsed, []) for call in calls]
             found.append(Exchange(content, list(waiting), []))
         elif found:
             # The episode answers the calls of a message in their order.
@@ -52,17 +56,6 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
             results = waiting.pop(0).results if is_answer else found[-1].replies
             results.extend(_objects(content))
     return found
-
-
-def _call(call: Mapping[str, Any]) -> AnsweredCall:
-    function = call.get("function") or {}
-    written = str(function.get("arguments") or "")
-    try:
-        arguments = json.loads(written)
-    except (ValueError, RecursionError):
-        arguments = None
-    is_object = isinstance(arguments, dict)
-    return AnsweredCall(str(function.get("name")), arguments if is_object else written, [])
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
@@ -80,35 +73,7 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
         content = content[end:].strip()
 
 
-def _events(messages: Sequence[ChatMessage], handles: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The events of a conversation, as `Trajectory` describes them."""
-
-    def stored(name: object) -> str:
-        return handles.get(str(name).strip(), str(name).strip())
-
-    events: list[dict[str, Any]] = []
-    for turn, exchange in enumerate(exchanges(messages), start=1):
-        for call in exchange.calls or [AnsweredCall("", {}, exchange.replies)]:
-            event: dict[str, Any] = {"turn": turn, "tool": call.tool}
-            result = call.results[0] if call.results else {}
-            if "error" in result:
-                event["error"] = str(result["error"])
-            elif isinstance(call.arguments, dict):
-                event["arguments"] = call.arguments
-                hits, sources = result.get("hits"), call.arguments.get("sources")
-                if isinstance(hits, list):
-                    named = [each for each in hits if isinstance(each, dict)]
-                    event["found"] = [stored(each.get("message_id")) for each in named]
-                if call.tool == "read_email" and "message_id" in result:
-                    event["read"] = stored(result["message_id"])
-                if "done" in result and isinstance(sources, list):
-                    event["cited"] = [stored(each) for each in sources]
-            notes = [str(each["note"]) for each in call.results if "note" in each]
-            events.append(event | ({"notes": notes} if notes else {}))
-    return events
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """One episode. `sources` are stored message ids; `handles` maps m1, m2, ... to such ids.
 
@@ -123,7 +88,7 @@ class Trajectory:
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
     arguments with what it found, read or cited (stored message ids), and its notes. A message
-    without a call is an event of tool "". Older files have no events; they follow from `messages`.
+    without a call is an event of tool "".
     """
 
     run_id: str
@@ -151,12 +116,8 @@ class Trajectory:
     repeat: int = 0
     question: dict[str, Any] | None = None
     score: float | None = None
-    events: list[dict[str, Any]] = field(default=None)  # type: ignore[arg-type]
+    events: list[dict[str, Any]]
     schema: str = SCHEMA
-
-    def __post_init__(self) -> None:
-        if self.events is None:
-            object.__setattr__(self, "events", _events(self.messages, self.handles))
 
     @property
     def mails_read(self) -> list[str]:

@@ -246,6 +246,7 @@ def trajectory(text: str = TEXT, **fields: Any) -> Trajectory:
         "cost_usd": None,
         "seconds": {"total": 0.25, "model": 0.125, "tools": 0.0},
         "started_at": "2020-01-01T00:00:00.000+00:00",
+        "events": [],
     }
     return Trajectory(**{**made, **fields})
 

@@ -55,7 +55,6 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import OFFLINE, Policy
 from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
@@ -63,7 +62,7 @@ from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.runs import Run, runs_of, start_run
 from art_e.storage import runs_folder
-from art_e.trajectory import AnsweredCall, Trajectory, exchanges, read_trajectories
+from art_e.trajectory import AnsweredCall, Exchange, Trajectory, read_trajectories
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -311,8 +310,7 @@ def answer_question(
         today=dt.date.today(),
     )
 
-    def show(message: AssistantMessage, observations: list[ChatMessage]) -> None:
-        [exchange] = exchanges([message.to_chat(), *observations])
+    def show(exchange: Exchange) -> None:
         if screen is not None:
             screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
         if episode.done:
@@ -334,7 +332,10 @@ def answer_question(
         return answered
     # The question alone first: what was said before finds the passages of then.
     bare = dataclasses.replace(question, question=run.config["question"])
-    passages = best_passages(opened, bare) or best_passages(opened, question)
+    ran = episode if policy.model == OFFLINE and bare == question else None
+    passages = best_passages(ran or _offline_episode(opened, bare))
+    if not passages and bare != question:
+        passages = best_passages(_offline_episode(opened, question))
     return answered._replace(passages=passages)
 
 
@@ -351,18 +352,20 @@ def _in_words(call: AnsweredCall) -> str:
     return call.tool
 
 
-def best_passages(opened: Inbox, question: Question) -> tuple[Passage, ...]:
-    """The sentences of the inbox that fit the question best, one from each mail.
-
-    The offline policy finds them, without a call to a model.
-    """
+def _offline_episode(opened: Inbox, question: Question) -> Episode:
+    """Return an episode of the offline policy, run without a call to a model."""
     episode = Episode(opened, question)
     asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
+    return episode
+
+
+def best_passages(episode: Episode) -> tuple[Passage, ...]:
+    """Return the sentences that fit the question best, one from each mail that was read."""
     found: dict[str, Passage] = {}
     for each in sorted(all_candidates(episode.messages), key=lambda each: -each.score):
         if len(found) == PASSAGES:
             break
-        email = opened.read(episode.tools.resolve(each.handle))
+        email = episode.tools.inbox.read(episode.tools.resolve(each.handle))
         if email is not None:
             found.setdefault(email.message_id, Passage(each.text, email))
     return tuple(found.values())
