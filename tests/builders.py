@@ -1,15 +1,11 @@
 """Mails, inboxes, tool calls, trajectories, policies and searches as the tests make them."""
 
 import asyncio
-import contextlib
 import datetime as dt
 import email.utils
 import json
 import os
-import select
-import termios
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
@@ -34,6 +30,9 @@ from art_e.trajectory import Trajectory
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import RawMessage
+
+# Seconds before a test gives up waiting.
+WAIT_S = 60.0
 
 # ---- Observations, each checked.
 
@@ -412,39 +411,3 @@ def as_row(hit: Hit) -> tuple[Any, ...]:
     """A hit in the form of the macro's rows."""
     sender, missing, date = hit.sender, sorted(hit.missing), str(hit.date)
     return hit.message_id, date, sender.address, sender.name, hit.subject, hit.score, missing
-
-
-# ---- A person at a terminal.
-
-WAIT_S = 60.0
-
-
-def sent(terminal: int) -> Iterator[bytes]:
-    """The output of processes to a terminal, until the last one closes it."""
-    # Linux raises EIO at the end.
-    with contextlib.suppress(OSError):
-        while select.select([terminal], [], [], WAIT_S)[0] and (data := os.read(terminal, 65_536)):
-            yield data
-
-
-def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) -> bytes:
-    """Press one of `keys` at each prompt, until the output holds `until`; the output."""
-    left = iter(keys)
-    printed, answered = b"", 0
-    for data in sent(terminal):
-        printed += data
-        if until.encode() in printed:
-            break
-        while printed.count(prompt.encode()) > answered:
-            answered += 1
-            _press(terminal, next(left))
-    return printed
-
-
-def _press(terminal: int, key: bytes) -> None:
-    # The command throws away what is typed before it reads single keys.
-    ends = time.monotonic() + WAIT_S
-    while termios.tcgetattr(terminal)[3] & termios.ICANON:
-        assert time.monotonic() < ends
-        time.sleep(0.005)
-    os.write(terminal, key)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy, Retries
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import QUICK, Make, make_inbox, raw
-from tests.processes import write_vllm
+from tests.processes import start, write_vllm
 from tests.provider import Provider
 
 Run = Callable[..., Result]
@@ -93,18 +92,7 @@ def art_e(home: Path) -> Run:
 def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
     """Starts a command line as a process, in a new process group."""
 
-    def start(*args: object, **options: Any) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "art_e", *map(str, args)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "ART_E_HOME": str(home)},
-            start_new_session=True,
-            **options,
-        )
-
-    return start
+    return lambda *args, **options: start(args, {"ART_E_HOME": str(home)}, **options)
 
 
 @pytest.fixture

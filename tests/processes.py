@@ -1,23 +1,49 @@
-"""`art-e` as processes: killed ones, on a terminal, `art-e serve`, and a stand-in for vLLM."""
+"""Run `art-e` as a process: to its end, at a terminal, or until a kill; a stand-in for vLLM."""
 
+import contextlib
 import functools
 import itertools
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.builders import WAIT_S, sent
+from tests.builders import WAIT_S
 from tests.provider import Reply, Request, cut
+
+
+def start(
+    arguments: Sequence[object], environment: Mapping[str, str] | None = None, **options: Any
+) -> "subprocess.Popen[str]":
+    """Start `art-e` in a process group of its own, with pipes for its output."""
+    defaults = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    command = [sys.executable, "-m", "art_e", *map(str, arguments)]
+    env = {**os.environ, **(environment or {})}
+    return subprocess.Popen(command, text=True, **{"env": env, **defaults, **options})
+
+
+# ---- Killed.
+
+
+def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]") -> bool:
+    """Wait until the condition holds; False if the process ends before, with exit code 0."""
+    while not condition():
+        if process.poll() is not None:
+            assert process.returncode == 0, process.communicate()[1]
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class Killing:
@@ -32,30 +58,23 @@ class Killing:
     ) -> None:
         self._rule, self._kill_at = rule, kill_at
         self._signal = signal.SIGINT if interrupts else signal.SIGKILL
-        self._requests = 0
+        self._requests = itertools.count()
         self._process: subprocess.Popen[str] | None = None
         self._started = threading.Event()
 
     def __call__(self, request: Request) -> Reply:
-        self._requests += 1
-        if self._requests - 1 != self._kill_at:
+        if next(self._requests) != self._kill_at:
             return self._rule(request)
         assert self._started.wait(WAIT_S)
         assert self._process is not None
         self._process.send_signal(self._signal)
         return cut(-1)
 
-    def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    def run(self, arguments: Sequence[object], environment: Mapping[str, str]) -> str:
         """Run `art-e` with these arguments until it is killed; what it wrote to stderr."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "art_e", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
+        self._process = start(arguments, environment, stdout=subprocess.DEVNULL)
         self._started.set()
-        _, stderr = self._process.communicate(timeout=120)
+        _, stderr = self._process.communicate()
         ended = 130 if self._signal == signal.SIGINT else -signal.SIGKILL
         assert self._process.returncode == ended, stderr
         return stderr
@@ -75,38 +94,85 @@ def die_at(moment: Moment) -> None:
     place: Any = import_module(module)
     place = getattr(place, owner) if owner else place
     function: Callable[..., Any] = getattr(place, moment.name)
-    calls = 0
+    calls = itertools.count(1)
 
     @functools.wraps(function)
     def dying(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == moment.nth:
+        if next(calls) == moment.nth:
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **options)
 
     setattr(place, moment.name, dying)
 
 
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody asked about does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+# ---- At a terminal.
+
+COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS".split()
+
+
+@contextmanager
+def at_terminal(
+    arguments: Sequence[object], environment: Mapping[str, str], columns: int = 200, **options: Any
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """Start `art-e` at a terminal (a pty); the process, and our end of the terminal."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (50, columns))
+    # Only the terminal decides about colours.
+    kept = {name: value for name, value in os.environ.items() if name not in COLOURS}
+    env = {**kept, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
+    options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": env, **options}
+    with start(arguments, **options) as process:
+        os.close(theirs)
+        try:
+            yield process, ours
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def sent(terminal: int) -> Iterator[bytes]:
+    """The output of processes to a terminal, until the last one closes it."""
+    # Linux raises EIO at the end.
+    with contextlib.suppress(OSError):
+        while select.select([terminal], [], [], WAIT_S)[0] and (data := os.read(terminal, 65_536)):
+            yield data
+
+
+def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) -> bytes:
+    """Press one of `keys` at each prompt, until the output holds `until`; the output."""
+    left = iter(keys)
+    printed, answered = b"", 0
+    for data in sent(terminal):
+        printed += data
+        if until.encode() in printed:
+            break
+        while printed.count(prompt.encode()) > answered:
+            answered += 1
+            # The command throws away what is typed before it reads single keys.
+            while termios.tcgetattr(terminal)[3] & termios.ICANON:
+                time.sleep(0.005)
+            os.write(terminal, next(left))
+    return printed
+
+
 def on_terminal(
     arguments: Sequence[object], environment: Mapping[str, str], columns: int = 100, **options: Any
 ) -> str:
-    """What `art-e` writes to a terminal (a pty) of so many columns."""
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (50, columns))
-    command = [sys.executable, "-m", "art_e", *map(str, arguments)]
-    options |= {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
-    # Only the terminal decides about colours.
-    kept = {name: value for name, value in os.environ.items() if name not in COLOURS}
-    terminal = {"TERM": "xterm-256color", "PYTHONUTF8": "1"}
-    with subprocess.Popen(command, env={**kept, **terminal, **environment}, **options):
-        os.close(theirs)
-        printed = b"".join(sent(ours))
-        os.close(ours)
-    return printed.decode().replace("\r\n", "\n")
+    """What `art-e` writes to a terminal of so many columns."""
+    with at_terminal(arguments, environment, columns, **options) as (_, terminal):
+        return b"".join(sent(terminal)).decode().replace("\r\n", "\n")
 
 
-COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS".split()
+# ---- Serving.
 
 # What the server prints when it is ready.
 TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")
@@ -205,12 +271,3 @@ def serving(
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
-
-
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and that nobody asked about does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"

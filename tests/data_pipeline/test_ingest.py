@@ -39,7 +39,7 @@ from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
-from tests.processes import Moment
+from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)
 
@@ -481,10 +481,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:4000", "--db", db, "--replace")
-    deadline = time.monotonic() + WAIT_S
-    while not list(db.parent.glob(".*.partial/*")):
-        assert time.monotonic() < deadline and started.poll() is None
-        time.sleep(0.01)
+    assert wait_until(lambda: list(db.parent.glob(".*.partial/*")), started)
     if how == signal.SIGINT:
         # As a terminal does it: to the whole group.
         os.killpg(started.pid, how)

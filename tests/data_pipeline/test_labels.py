@@ -1,9 +1,6 @@
 """Labels: read where the mailbox keeps them, seen by its owner alone; spam, trash and drafts are
 stored, counted, and in nobody's inbox unless they are asked for. Whose mail it is, is inferred."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,10 @@ from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.labels import of_file, of_maildir
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
-from tests.builders import WAIT_S, press_keys
+from tests.builders import WAIT_S
 from tests.command_line import Run, json_of, the_error
 from tests.formats import parsed, write_mbox
+from tests.processes import at_terminal, press_keys
 
 ME = "me@home.example"
 
@@ -216,22 +214,10 @@ def test_at_a_terminal_a_person_confirms(
     key: bytes, until: str, owners: list[str] | None, takeout: Path, tmp_path: Path
 ) -> None:
     db = tmp_path / "mine.duckdb"
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "art_e", "ingest", takeout, "--db", db],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
-        start_new_session=True,
-    ) as process:
-        try:
-            press_keys(ours, [key], "[y]es [n]o", until)
-            assert process.wait(WAIT_S) == (0 if owners is not None else 130)
-        finally:
-            process.kill()
-            os.close(theirs)
-            os.close(ours)
+    command = ("ingest", takeout, "--db", db)
+    with at_terminal(command, {"TERM": "dumb"}) as (process, terminal):
+        press_keys(terminal, [key], "[y]es [n]o", until)
+        assert process.wait(WAIT_S) == (0 if owners is not None else 130)
     assert db.exists() is (owners is not None)
     if owners is not None:
         with InboxFile(db) as file:

@@ -18,8 +18,9 @@ from art_e.cli.trace import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import exchanges, read_trajectories
-from tests.builders import WAIT_S, ScriptedPolicy, answer, call, message, read, search, sent
+from tests.builders import WAIT_S, ScriptedPolicy, answer, call, message, read, search
 from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.processes import at_terminal, sent
 from tests.provider import Provider, Reply, Request, rate_limited, says
 
 QUESTION = "When does the warehouse lease end?"
@@ -345,22 +346,14 @@ def test_a_terminal_shows_each_step_while_a_model_works(
         time.sleep(0.3)
         return next(replies)
 
-    ours, theirs = os.openpty()
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     with Provider(slowly) as provider:
         provider.stand_in_for_openai(monkeypatch, KEY)
-        with subprocess.Popen(
-            [sys.executable, "-m", "art_e", *map(str, asking(db))],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            env=os.environ | {"ART_E_HOME": str(home), "TERM": "xterm", "COLUMNS": "200"},
-        ) as process:
-            os.close(theirs)
-            printed = b"".join(sent(ours)).decode()
+        with at_terminal(asking(db), {"ART_E_HOME": str(home)}, **pipes) as (process, terminal):
+            printed = b"".join(sent(terminal)).decode()
             assert process.wait(WAIT_S) == 0
             assert process.stdout is not None
-            answered = process.stdout.read().decode()
-    os.close(ours)
+            answered = process.stdout.read()
     for step in (
         "loading what calls openai/o3",
         "waiting for openai/o3",

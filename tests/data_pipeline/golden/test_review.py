@@ -2,10 +2,6 @@
 
 import dataclasses
 import datetime as dt
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,8 +26,8 @@ from data_pipeline.golden.review import (
     row_digest,
     write_review,
 )
-from tests.builders import WAIT_S, press_keys
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
+from tests.processes import at_terminal, press_keys
 
 RunReview = Callable[..., Result]
 
@@ -187,24 +183,10 @@ def test_what_is_decided_is_applied_again_without_a_person(
 def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
     untouched = (folder / "questions.jsonl").read_bytes()
     order = shown(folder)
-    ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "dumb"},
-        start_new_session=True,
-    )
-    try:
-        press_keys(ours, [b"d", b"k"], KEYS, until="3 of 6")
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(WAIT_S) == -signal.SIGKILL
-    finally:
+    command = ("golden", "review", folder, "--db", db)
+    with at_terminal(command, {"TERM": "dumb"}) as (process, terminal):
+        press_keys(terminal, [b"d", b"k"], KEYS, until="3 of 6")
         process.kill()
-        process.wait()
-        os.close(theirs)
-        os.close(ours)
     assert [each.said for each in read_reviews(folder)] == ["drop", "keep"]
     # Not applied yet; going on does it, with the third row.
     assert (folder / "questions.jsonl").read_bytes() == untouched
