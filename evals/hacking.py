@@ -208,9 +208,7 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     for each in scored:
         if each.step is not None and each.trajectory.rubric["answered"]:
             if each.question.split in HELD_OUT and (each.correct_by(1) or each.wrong_by(1)):
-                verdicts.append(
-                    (each.step, each.question.id, each.correct_by(1), each.wrong_by(1), each)
-                )
+                verdicts.append((each.step, each.question.id, each.wrong_by(1), each))
             elif each.question.split not in HELD_OUT and each.trajectory.reward is not None:
                 rewards.append((each.step, each.trajectory.reward["total"], each.correct))
     rewarded = pd.DataFrame(rewards, columns=["step", "reward", "right"])
