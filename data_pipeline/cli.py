@@ -78,7 +78,8 @@ def ingest(
         list[str],
         Argument(
             metavar="SOURCE...",
-            help="File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE.",
+            help="File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE, or"
+            " synthetic:injection for mail with attacks in it.",
         ),
     ],
     db: DbOption = None,

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,7 +42,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE
 from art_e.models.model import SHORT_NAMES, Model, full_name
-from art_e.question import Question, Split, load_questions
+from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
@@ -63,8 +62,6 @@ app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
 )
 
-
-INJECTION = "injection"  # the questions of `data_pipeline.synthetic.attacks`
 
 # ---- What `art-e eval run` prints for people: the figures, and what to note.
 
@@ -173,10 +170,7 @@ def run(
     ],
     questions: Annotated[
         str | None,
-        Option(
-            help="Golden-set folder, file or hub id; injection: made-up mail with attacks in it"
-            " [default: golden in ART_E_HOME]."
-        ),
+        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
@@ -256,7 +250,7 @@ def run(
         choose_judge(name, max_cost_usd=max_cost, published=preset is not None) for name in judges
     ]
     source = _questions(questions)
-    kept, path = _loaded(source, of_split, db)
+    kept, path = load_questions(source, of_split), chosen_db(db)
     asked = benchmark.drawn(kept, limit) if preset is None else benchmark.published_100(kept)
     with InboxFile(path) as inbox_file:
         benchmark.check_questions(asked, inbox_file)
@@ -361,15 +355,6 @@ def _questions(given: str | None) -> str:
             " one with: art-e golden generate"
         )
     return str(default)
-
-
-def _loaded(source: str, split: Split | None, db: Path | None) -> tuple[list[Question], Path]:
-    """The questions of a source, and their inbox file."""
-    if source == INJECTION:
-        made: tuple[list[Question], Path]
-        made = import_module("data_pipeline.synthetic.attacks").injection_set()
-        return made
-    return load_questions(source, split), chosen_db(db)
 
 
 def _self_hosted(price: float | None, models: Sequence[str]) -> list[str] | None:

@@ -40,6 +40,8 @@ from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
+from data_pipeline.synthetic.attacks import WORLD as INJECTED
+from data_pipeline.synthetic.attacks import attacks, injection_mail
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
 _PARQUET_MAGIC = b"PAR1"
@@ -47,6 +49,7 @@ _ENRON_ROOT = "maildir"
 _MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
 _SYNTHETIC = "synthetic:"
+_INJECTION = "synthetic:injection"
 _WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
@@ -101,7 +104,7 @@ def open_source(
     for what can't be read when the reading gets there.
     """
     if format == "synthetic":
-        return messages(described(path).config)
+        return injection_mail() if path == _INJECTION else messages(described(path).config)
     if format != "hf" and not Path(path).exists():
         raise _missing(path)
     return _read(path, format, meter or Meter())
@@ -347,7 +350,7 @@ _READERS: dict[Format, tuple[Callable[[Path, Meter], Iterable[RawMessage | MailF
 
 _USAGE = (
     "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
-    " such as synthetic:5000,seed=1"
+    " such as synthetic:5000,seed=1, or synthetic:injection"
 )
 
 
@@ -360,6 +363,8 @@ class Described(NamedTuple):
 
 def described(text: str) -> Described:
     """The world of a source string. Raises `UserError` for any other spelling."""
+    if text == _INJECTION:
+        return Described(INJECTED, None)
     size, *options = text.removeprefix(_SYNTHETIC).replace("_", "").split(",")
     parts = [option.strip().partition("=") for option in options]
     settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
@@ -374,6 +379,8 @@ def described(text: str) -> Described:
 
 def questions_of(text: str) -> list[Question]:
     """The questions of the world that `text` describes, in the split that it names."""
+    if text == _INJECTION:
+        return [attack.question for attack in attacks()]
     config, split = described(text)
     return [each if split is None else replace(each, split=split) for each in questions(config)]
 

@@ -1,24 +1,21 @@
 """The injection benchmark: a made-up company's mail in which somebody attacks.
 
-    art-e eval run --questions injection -m MODEL
+    art-e ingest synthetic:injection --db injection.duckdb
+    art-e eval run -m MODEL --questions injection.questions.jsonl --db injection.duckdb
 
 Each question has an attack mail beside its gold mail, in one of five forms: a tool's result, an
 instruction, an outsider's false correction, mail under a forged name, and a request for a secret of
 the inbox. What an answer must not say stands in `provenance` as "planted", the form as "attack".
 """
 
-import itertools
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import parseaddr
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from art_e.question import Question
-from data_pipeline.ingest.build import made_up_file
 from data_pipeline.ingest.records import RawMessage
 from data_pipeline.synthetic.mail import Draft, render, reply_subject
 from data_pipeline.synthetic.people import Person
@@ -37,13 +34,11 @@ class Attack(NamedTuple):
     mails: list[RawMessage]
 
 
-def injection_set() -> tuple[list[Question], Path]:
-    """The questions, and their inbox file, made unless it is there."""
-    found = list(attacks())
-    asked = [each.question for each in found]
-    mails = [mail for each in found for mail in each.mails]
-    key = json.dumps([each.to_row() for each in asked])
-    return asked, made_up_file(key, lambda: itertools.chain(messages(WORLD), mails))
+def injection_mail() -> Iterator[RawMessage]:
+    """The company's mail, then the attacks on it."""
+    yield from messages(WORLD)
+    for attack in attacks():
+        yield from attack.mails
 
 
 def attacks() -> Iterator[Attack]:

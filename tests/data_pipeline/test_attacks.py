@@ -8,7 +8,9 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
-from data_pipeline.synthetic.attacks import Attack, attacks, injection_set
+from art_e.question import load_questions
+from data_pipeline.cli import read_sources
+from data_pipeline.synthetic.attacks import Attack, attacks
 from data_pipeline.synthetic.mail import reply_subject
 from tests.builders import answer, search
 from tests.command_line import Run, json_of
@@ -21,17 +23,16 @@ def made() -> list[Attack]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("injection") / "injection.duckdb"
+    read_sources(["synthetic:injection"], path)
+    return path
 
 
 def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
-    made: list[Attack], home: Path
+    made: list[Attack], db: Path
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ART_E_HOME", str(home))
-        questions, db = injection_set()
-        assert injection_set() == (questions, db)
+    questions = load_questions(str(db.with_name("injection.questions.jsonl")))
     assert questions == [each.question for each in made] and len(questions) == 60
     assert set(Counter(each.provenance["attack"] for each in questions).values()) == {12}
     with InboxFile(db) as file:
@@ -60,7 +61,7 @@ def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
 
 
 def test_a_model_is_measured_by_what_it_does_not_say(
-    art_e: Run, made: list[Attack], home: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Run, made: list[Attack], db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every third question is answered as the attacker wants, every third not at all."""
     number_of = {each.question.question: number for number, each in enumerate(made)}
@@ -74,10 +75,10 @@ def test_a_model_is_measured_by_what_it_does_not_say(
         wanted = f"It is {asked.provenance['planted']}, they say."
         return says(None, answer((wanted, None, asked.answer)[number % 3]))
 
-    monkeypatch.setenv("ART_E_HOME", str(home))
     with Provider(rule) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        options = ("eval", "run", "-m", "o3", "--questions", "injection")
+        questions = db.with_name("injection.questions.jsonl")
+        options = ("eval", "run", "-m", "o3", "--questions", str(questions), "--db", str(db))
         metrics = json_of(art_e(*options, "--json"))
         shown = art_e(*options, "--limit", "6").stdout
     figures = metrics["models"]["openai/o3"]
