@@ -1,13 +1,12 @@
-"""`art-e train`: what a recipe takes, a warm start, rewards and preferences, merge."""
+"""`art-e train`: plan a recipe, write its questions, train by it, merge an adapter."""
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shutil
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from typer import Argument, Option
@@ -15,28 +14,18 @@ from typer import Argument, Option
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import example, note, plural, print_json, print_lines, print_table
 from art_e.errors import UserError
-from art_e.models.checkpoint import require_train_extra
-from art_e.runs import find_run
-from art_e.storage import runs_folder
+from art_e.message import compact_json
+from art_e.models.checkpoint import EPISODE, require_train_extra
+from art_e.question import Split
+from art_e.storage import runs_folder, write_whole
 from training.expert import best_conversations, conversations_of
 from training.export import merge as merge_adapter
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
-from training.planning import (
-    ASSUMED,
-    DEFAULT_GPU,
-    GPUS,
-    MEASURED,
-    StagePlan,
-    TrainingPlan,
-    compared,
-    count_of,
-    expected_episode,
-    gpu_of,
-)
+from training.planning import ASSUMED, GPUS, MEASURED, NOT_COUNTED, expected_episode
 from training.planning import plan as make_plan
-from training.processes import ALONE, LostError, Processes, joined, launched
-from training.recipe import Recipe, Setting, load_recipe, run_recipe
+from training.processes import LostError, joined, launched
+from training.recipe import Setting, load_recipe
 from training.run import TrainingRun, opened
 
 app = typer.Typer(
@@ -68,7 +57,7 @@ MinutesOption = Annotated[
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
 
-# ---- `art-e train plan`.
+# ---- Before a run: what it takes, and its questions.
 
 
 @app.command(
@@ -76,140 +65,118 @@ ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run 
         "art-e train plan --recipe talk",
         "art-e train plan --recipe talk-24gb --gpu rtx4090-24gb --usd-per-hour 0.35",
         "art-e train plan --recipe talk-multi --gpus 4",
-        "art-e train plan --against trained",
     )
 )
 def plan(
-    recipe: Annotated[
-        str | None,
-        Option(metavar="NAME|FILE", help="A recipe's name or a TOML file [default: nano]."),
-    ] = None,
+    recipe: RecipeOption = "nano",
     changes: SetOption = None,
-    gpu: Annotated[str, Option(metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
+    gpu: Annotated[str, Option(metavar="NAME", help=", ".join(GPUS))] = "h100-80gb",
     gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
         float | None, Option(metavar="USD", min=0, help="Price of one GPU [default: typical].")
     ] = None,
-    against: Annotated[
-        str | None, Option(metavar="RUN", help="Compare that run's report with its recipe's plan.")
-    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
-    run = None if against is None else find_run(against, runs_folder())
-    if run is None:
-        chosen = load_recipe(recipe or "nano", changes or ())
-    elif run.config.get("kind") not in {"sft", "grpo"}:
-        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
-    elif recipe is not None or changes:
-        raise UserError("--against plans the run's own recipe: leave out --recipe and --set")
-    else:
-        chosen = run_recipe(run.folder)
-    planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
-    beside = [] if run is None else compared(planned, run)
+    """Calculate what GRPO by a recipe takes: memory, hours, money. Nothing is run."""
+    chosen = load_recipe(recipe, changes or ())
+    planned = make_plan(chosen, gpu, gpus, usd_per_hour)
     if json_output:
-        print_json({**planned.row(), "compared": beside})
+        print_json(dataclasses.asdict(planned))
         return
-    _print_plan(planned, chosen.episode.episode_tokens)
-    if run is not None:
-        rows = [
-            (each["what"], *map(_figure, (each["planned"], each["reported"]))) for each in beside
-        ]
-        print_table(("", "planned", "reported"), rows, title=f"beside {run.folder}")
-
-
-def _print_plan(plan: TrainingPlan, longest: int) -> None:
-    adapter, episode, gpus = plan.lora_parameters, plan.episode, plan.gpus
-    server = f" and {gpus['serve']} for vLLM's server" if gpus["serve"] else ""
-    trained = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
     print_lines(
-        f"{plan.recipe} on {gpus['train']} x {plan.gpu}{server}: {plan.model},"
-        f" {count_of(plan.parameters)} weights, {trained} trained"
+        f"{planned.recipe} on {gpus} x {gpu}: {rough(planned.parameters / 1e9)} billion weights,"
+        f" {rough(planned.trained_parameters / 1e6)} million trained"
     )
-    for stage in plan.stages:
-        _print_stage(stage, plan.memory_bytes, longest)
-    print_lines(
-        f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
-        f" {episode.own_tokens:,.0f} of them the model's own"
-    )
-    print_lines(
-        f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"
-        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}"
-    )
-    for fee in plan.judges:
-        print_lines(_fee(fee))
-    for line in MEASURED:
-        print_lines(f"measured: {line}")
-    for line in ASSUMED:
-        print_lines(line if line.startswith("not counted") else f"assumed: {line}")
-    for fault in plan.faults:
-        print_lines(f"it does not fit: {fault}")
-    print_lines(
-        "it fits"
-        if not plan.faults
-        else "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
-        " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or a"
-        f" larger --gpu ({', '.join(GPUS)})"
-    )
-
-
-def _print_stage(stage: StagePlan, memory: int, longest: int) -> None:
-    for phase in stage.memory:
-        parts = [(each.what, each.size, each.how) for each in phase.lines]
-        parts.append(("total", phase.bytes, f"of {memory / 1e9:,.2f} GB (10^9 bytes)"))
-        left = "left" if phase.left >= 0 else "too much"
-        parts.append((left, abs(phase.left), f"{abs(phase.left) / memory:.0%} of the GPU"))
-        rows = [(what, f"{size / 1e9:,.2f}", how) for what, size, how in parts]
-        title = f"{stage.stage}: {phase.phase}, each GPU"
-        print_table(("", "GB", "how it is counted"), rows, title=title, left=(0, 2))
-    print_lines(
-        f"{stage.stage}: keys and values of {stage.kv_tokens:,} tokens have room:"
-        f" {plural(stage.kv_tokens // longest, 'episode')} of {longest:,} tokens;"
-        f" {stage.under_way:,} are under way at a time"
-    )
-    tokens = ", ".join(
-        f"{each:,.0f} {what.replace('_', ' ')}" for what, each in stage.tokens_per_step.items()
-    )
-    print_lines(f"{stage.stage}: tokens a step: {tokens}")
-    times = [
-        (what, f"{each:,.2f}", duration(each * stage.steps / 3600))
-        for what, each in stage.seconds_per_step.items()
-        if each
+    phases = [{**sizes, "total": sum(sizes.values())} for sizes in planned.memory.values()]
+    rows = [
+        (part, *(rough(sizes[part] / 1e9) if part in sizes else "" for sizes in phases))
+        for part in sorted(set().union(*phases), key=[*phases[1], *phases[0]].index)
     ]
-    total = sum(stage.seconds_per_step.values())
-    times.append(("total", f"{total:,.2f}", duration(stage.hours)))
-    print_table(("", "s a step", f"{stage.steps:,} steps"), times, title=f"{stage.stage}: time")
+    print_table((f"GB of {rough(GPUS[gpu].gib * 2**30 / 1e9)}", *planned.memory), rows)
+    tokens = f"whole episodes of {chosen.episode.episode_tokens:,} tokens"
+    hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
+    print_lines(
+        f"keys and values of {rough(int(planned.room))} {tokens} have room",
+        f"hours: {', '.join(hours)}; ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
+        *map(_fee, planned.judges),
+        f"measured: {MEASURED}",
+        f"assumed: {ASSUMED}",
+        f"not counted: {NOT_COUNTED}",
+        *(f"it does not fit: {fault}" for fault in planned.faults),
+        "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
+        " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or --gpu"
+        if planned.faults
+        else "it fits",
+    )
 
 
-def duration(hours: float) -> str:
-    """Hours, minutes or seconds, whichever reads best."""
-    if hours >= 1:
-        return f"{hours:,.1f} h"
-    return f"{60 * hours:,.1f} min" if 60 * hours >= 1 else f"{3600 * hours:,.1f} s"
+def rough(value: float) -> str:
+    """Return the number with two significant digits: 24, 0.28, 1,600."""
+    digits = f"{value:.1e}"
+    return f"{float(digits):,.{max(0, 1 - int(digits.partition('e')[2]))}f}"
 
 
 def _fee(fee: JudgeFee) -> str:
-    usd = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+    usd = "cost unknown" if fee.usd is None else f"about ${rough(fee.usd)}"
     return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
 
 
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+@app.command(epilog=example("art-e train questions --recipe nano --split test --out held-out"))
+def questions(
+    recipe: RecipeOption,
+    split: Annotated[Split, Option(help="train, validation or test.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder for the files.")],
+    changes: SetOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a recipe's questions, to ask other models what it trains or measures on.
+
+    DIR gets questions.jsonl, episode.json (the form, for --recipe DIR), and of synthetic companies
+    their mail, inbox.duckdb.
+    """
+    chosen = load_recipe(recipe, changes or ())
+    material = load_material(chosen.data, split)
+    limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
+    kept = material.held_out(limits[split]) if split in limits else material.questions
+    [db, *others] = {material.file_of[each.id].path for each in kept}
+    if others:
+        raise UserError("the questions are about two inbox files: --set data.both=false")
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "questions.jsonl"
+    if chosen.data.has_worlds(split):
+        db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
+    write_whole(out / EPISODE, chosen.episode.model_dump_json())
+    write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))
+    if json_output:
+        print_json({"questions": str(file), "db": str(db), "n": len(kept)})
+    else:
+        print_lines(f"{plural(len(kept), 'question')}: --questions {file} --db {db} --recipe {out}")
 
 
-# ---- `art-e train sft`, `grpo`, `dpo` and `kto`.
+# ---- Training runs.
 
 
 @app.command(
+    "sft",
+    help="Imitate the scripted expert, or with --from the best of stored episodes.",
     epilog=example(
         "art-e train sft --recipe nano --out start",
-        "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
         "art-e train sft --recipe nano --init trained --from explored --out again",
-    )
+    ),
 )
-def sft(
+@app.command(
+    "dpo",
+    help="Learn from pairs of stored episodes, a better and a worse one of a question.",
+    epilog=example("art-e train dpo --recipe nano --init start --from trained --out preferred"),
+)
+@app.command(
+    "kto",
+    help="Learn from stored episodes that are good or bad, or with --set preference.ratings=true"
+    " from your own ratings (art-e rate) too.",
+    epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
+)
+def from_episodes(
+    context: typer.Context,
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
@@ -220,9 +187,15 @@ def sft(
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Imitate the scripted expert, or with --from the best of stored episodes."""
-    setting = _learning("sft", recipe, changes, init, runs, seed)
-    _train(setting, out, resume, minutes, run_sft, ALONE, json_output)
+    """Learn from the scripted expert's episodes, or from stored ones."""
+    kind = cast(Literal["sft", "dpo", "kto"], context.info_name)
+    require_train_extra()
+    if launched().count > 1:
+        raise UserError(f"art-e train {kind} is one process: run it without a launcher")
+    table = "sft" if kind == "sft" else "preference"
+    named = [f"{table}.runs={json.dumps(runs)}"] if runs else []
+    chosen = load_recipe(recipe, [*(changes or ()), *named])
+    _train(Setting(kind, chosen, seed, init), out, resume, minutes, json_output)
 
 
 @app.command(
@@ -257,74 +230,13 @@ def grpo(
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     chosen = load_recipe(recipe, changes or ())
-    with _together() as processes:
-        if processes.leads:
-            _tell_fees(chosen, max_cost)
-        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to)
-        setting = Setting("grpo", chosen, seed, init)
-        _train(setting, out, resume, minutes, run, processes, json_output)
-
-
-@app.command(
-    epilog=example("art-e train dpo --recipe nano --init start --from trained --out preferred")
-)
-def dpo(
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
-    init: InitOption = None,
-    runs: FromOption = None,
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Learn from pairs of stored episodes, a better and a worse one of a question."""
-    setting = _learning("dpo", recipe, changes, init, runs, seed)
-    _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
-
-
-@app.command(
-    epilog=example(
-        "art-e train kto --recipe nano --init start --from trained --out preferred",
-        "art-e train kto --recipe mine.toml --init start --ratings --out rated",
-    )
-)
-def kto(
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
-    init: InitOption = None,
-    runs: FromOption = None,
-    ratings: Annotated[
-        bool, Option("--ratings", help="Learn from your own ratings (art-e rate), too.")
-    ] = False,
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Learn from stored episodes that are good or bad."""
-    more = [*(changes or ()), *(["preference.ratings=true"] if ratings else [])]
-    setting = _learning("kto", recipe, more, init, runs, seed)
-    _train(setting, out, resume, minutes, run_preference, ALONE, json_output)
-
-
-def _learning(
-    kind: Literal["sft", "dpo", "kto"],
-    recipe: str,
-    changes: list[str] | None,
-    init: str | None,
-    runs: list[str] | None,
-    seed: int,
-) -> Setting:
-    """The settings of a run in one process, which may learn from the episodes of other runs."""
-    require_train_extra()
-    if launched().count > 1:
-        raise UserError(f"art-e train {kind} is one process: run it without a launcher")
-    table = "sft" if kind == "sft" else "preference"
-    named = [f"{table}.runs={json.dumps(runs)}"] if runs else []
-    return Setting(kind, load_recipe(recipe, [*(changes or ()), *named]), seed, init)
+    limit = chosen.judging.max_cost_usd if max_cost is None else max_cost
+    capped = "no limit: --max-cost sets one" if limit is None else f"${limit:,.2f} at most"
+    alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
+    for fee in judge_fees(alone, reads) if launched().leads else ():
+        note(f"{_fee(fee)}; {capped}")
+    setting = Setting("grpo", chosen, seed, init)
+    _train(setting, out, resume, minutes, json_output, max_cost=max_cost, report_to=report_to)
 
 
 def _train(
@@ -332,17 +244,18 @@ def _train(
     out: Path | None,
     resume: bool,
     minutes: float | None,
-    run: Callable[[TrainingRun, Path | None], dict[str, Any]],
-    processes: Processes,
     json_output: bool,
+    **options: Any,
 ) -> None:
-    """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    parent = runs_folder()
-    with opened(setting, out, parent, resume=resume, processes=processes, minutes=minutes) as (
-        training,
-        checkpoint,
-    ):
-        metrics = run(training, checkpoint)
+    """Carry a run out in its folder; the leading process shows it and says how it ended."""
+    try:
+        with joined() as processes:
+            opening = opened(setting, out, runs_folder(), resume, processes, minutes)
+            with opening as (training, checkpoint):
+                metrics = carry_out(training, checkpoint, **options)
+    except LostError as error:
+        note(f"Error: {error}")
+        raise typer.Exit(1) from None
     folder = training.run.folder
     if not processes.leads:
         return
@@ -357,71 +270,38 @@ def _train(
         note(f"  art-e eval report {folder}")
 
 
-def run_sft(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
-    """Carry a warm start out with its questions and judges; its metrics."""
-    recipe, seed = training.setting.recipe, training.setting.seed
-    if recipe.sft is None:
-        raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
-    if recipe.sft.runs:
-        conversations = [best_conversations(recipe.sft.runs, seed)] * len(recipe.sft.stages)
-    else:
-        material = load_material(recipe.data, "train")
-        conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
-    load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
-    train = import_module("training.sft").train_sft
-    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges)
-    return metrics
-
-
-def run_grpo(
+def carry_out(
     training: TrainingRun,
     checkpoint: Path | None = None,
-    *,
-    max_cost_usd: float | None = None,
-    **options: Any,
+    max_cost: float | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """Carry GRPO out with its questions and judges; its metrics. `max_cost_usd` limits the judges'
-    fees over the whole run (None: as the recipe says)."""
-    recipe, count, spent = training.setting.recipe, training.processes.count, training.cost_before
-    limit = recipe.judging.max_cost_usd if max_cost_usd is None else max_cost_usd
-    judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
-    train, load = import_module("training.grpo").train_grpo, partial(load_material, recipe.data)
-    metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
-    return metrics
+    """Carry a run out with its recipe's questions and judges, and return its metrics. `max_cost`
+    limits the fees of GRPO's judges over the whole run (None: as the recipe says)."""
+    setting, spent, count = training.setting, training.cost_before, training.processes.count
+    recipe, load = setting.recipe, partial(load_material, setting.recipe.data)
+    if not setting.steps:
+        raise UserError(f"the recipe {recipe.name} has no table for {setting.kind}; use another")
+    if setting.kind == "grpo":
+        from training.grpo import train_grpo
 
+        limit = recipe.judging.max_cost_usd if max_cost is None else max_cost
+        judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
+        return train_grpo(training, checkpoint, load, judges, **more)
+    judges = judges_of(recipe.judging)
+    if setting.kind != "sft":
+        from training.preference import train_preference
 
-def run_preference(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
-    """Carry DPO or KTO out with its questions and judges; its metrics."""
-    recipe = training.setting.recipe
-    if recipe.preference is None:
-        raise UserError(f"the recipe {recipe.name} has no table [preference]; use another")
-    load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
-    train = import_module("training.preference").train_preference
-    metrics: dict[str, Any] = train(training, checkpoint, load, judges)
-    return metrics
+        return train_preference(training, checkpoint, load, judges)
+    from training.sft import train_sft
 
-
-@contextmanager
-def _together() -> Iterator[Processes]:
-    """The processes that a launcher started; one line says so if one of them is lost."""
-    try:
-        with joined() as processes:
-            yield processes
-    except LostError as error:
-        note(f"Error: {error}")
-        raise typer.Exit(1) from None
-
-
-def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
-    """Say before the first call what the judges may cost."""
-    most = recipe.judging.max_cost_usd if max_cost is None else max_cost
-    capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
-    reads = expected_episode(recipe).reads
-    for fee in judge_fees(recipe.model_copy(update={"sft": None}), reads):
-        note(f"{_fee(fee)}; {capped}")
-
-
-# ---- A checkpoint with an adapter.
+    assert recipe.sft is not None
+    if runs := recipe.sft.runs:
+        conversations = [best_conversations(runs, setting.seed)] * len(recipe.sft.stages)
+    else:
+        planted = planted_in(recipe.data)
+        conversations = conversations_of(recipe, load("train"), planted, setting.seed)
+    return train_sft(training, checkpoint, conversations, load, judges)
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))

@@ -312,7 +312,6 @@ def opened(
     setting: Setting,
     out: Path | None,
     parent: Path,
-    *,
     resume: bool = False,
     processes: Processes = ALONE,
     minutes: float | None = None,

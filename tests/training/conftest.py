@@ -18,7 +18,7 @@ from tests.builders import QUESTION
 from tests.conftest import once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
-from training.cli import run_grpo, run_sft
+from training.cli import carry_out
 from training.material import load_material
 from training.recipe import Setting
 from training.rollout import ChatTokens, Material
@@ -96,7 +96,7 @@ def warm(training_home: Path) -> Path:
     def make(folder: Path) -> None:
         setting = Setting("sft", tiny.recipe(), 0)
         with tiny.at(training_home), tiny.begun(setting, folder) as training:
-            run_sft(training, None)
+            carry_out(training, None)
 
     return once(training_home / "warm", make)
 
@@ -108,7 +108,7 @@ def trained(warm: Path, training_home: Path) -> Path:
     def make(folder: Path) -> None:
         setting = Setting("grpo", tiny.recipe(), 0, str(warm))
         with tiny.at(training_home), tiny.begun(setting, folder) as training:
-            run_grpo(training, None)
+            carry_out(training, None)
 
     return once(training_home / "trained", make)
 

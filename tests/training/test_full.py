@@ -25,7 +25,7 @@ from tests import fake_vllm
 from tests.provider import Provider, refuses
 from tests.training import full, tiny
 from training import grpo
-from training.cli import run_grpo
+from training.cli import carry_out
 from training.progress import read_steps
 from training.recipe import Setting, load_recipe
 from training.run import TrainingRun
@@ -43,7 +43,7 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = run_grpo(training, None)
+        metrics = carry_out(training, None)
     return metrics, training
 
 

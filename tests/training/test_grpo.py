@@ -20,7 +20,7 @@ from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Script
 from training import grpo
 from training import roller as roller_module
-from training.cli import run_grpo
+from training.cli import carry_out
 from training.material import load_material
 from training.optimizer import packed
 from training.progress import read_steps
@@ -94,7 +94,7 @@ def scripted(
         monkeypatch.setattr(Cycling, "replies", tuple(replies))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
-            metrics = run_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
+            metrics = carry_out(training, None, max_cost=max_cost_usd, report_to="none")
             return metrics, training
 
     yield train
@@ -317,8 +317,8 @@ def test_judges_are_paid_up_to_the_limit_together(
         with tiny.begun(training.setting, training.run.folder, resume=True) as again:
             newest = newest_checkpoint(training.run.folder)
             with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
-                run_grpo(again, newest, max_cost_usd=0.01, report_to="none")
-            resumed = run_grpo(again, newest, max_cost_usd=50.0, report_to="none")
+                carry_out(again, newest, max_cost=0.01, report_to="none")
+            resumed = carry_out(again, newest, max_cost=50.0, report_to="none")
         assert [each.step for each in again.steps] == [1, 2, 3]
         assert again.steps[-1].unjudged == 0
         assert resumed["cost_usd"] > metrics["cost_usd"]
@@ -336,4 +336,4 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
             pytest.raises(UserError, match=words),
             tiny.begun(setting, tmp_path / "run") as training,
         ):
-            run_grpo(training, None)
+            carry_out(training, None)

@@ -20,7 +20,7 @@ from tests.command_line import the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
-from training.cli import run_preference
+from training.cli import carry_out
 from training.expert import best_conversations, marked_tokens, stored_episodes
 from training.preference import (
     OwnLabelled,
@@ -147,7 +147,7 @@ def preferred(
     table = f"preference={{runs={json.dumps([str(told)])}, steps=8, batch=4, rate=3e-4}}"
     setting = Setting(kind, tiny.recipe(*SHORT, table, *changes), 0, str(warm))
     with tiny.begun(setting, out) as training:
-        return run_preference(training), training
+        return carry_out(training), training
 
 
 @pytest.mark.parametrize("kind", ["dpo", "kto"])

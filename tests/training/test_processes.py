@@ -29,7 +29,7 @@ from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.launched import art_e_with_vllm, preloaded
-from training.cli import run_grpo
+from training.cli import carry_out
 from training.processes import Processes
 from training.progress import read_steps
 from training.recipe import Setting
@@ -131,7 +131,7 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
     with tiny.begun(
         Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
     ) as training:
-        run_grpo(training, None)
+        carry_out(training, None)
     by_count = {}
     for processes in (1, 2):
         out = tmp_path / str(processes)

@@ -41,8 +41,13 @@ from art_e.storage import expanded
 from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
+<<<<<<< HEAD
 from training.cli import run_grpo, run_sft
 from training.recipe import Recipe, Setting
+=======
+from training.cli import carry_out
+from training.recipe import RECIPE, Recipe, Setting
+>>>>>>> 328a256 (A plan takes 250 lines: one formula for activations, two significant digits; train questions writes a recipe's questions; one function carries a run out)
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
 from training.run import opened
@@ -314,8 +319,8 @@ def train(setting: Setting, folder: Path) -> None:
     run = Run(folder / RUN)
     if run.complete:
         return
-    with opened(setting, run.folder, folder, resume=run.begun) as (training, checkpoint):
-        (run_sft if setting.kind == "sft" else run_grpo)(training, checkpoint)
+    with opened(setting, run.folder, folder, run.begun) as (training, checkpoint):
+        carry_out(training, checkpoint)
 
 
 def evaluate(

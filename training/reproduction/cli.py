@@ -14,9 +14,9 @@ from art_e.models.checkpoint import best_device, require_train_extra
 from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
-from training.cli import SetOption, duration
+from training.cli import SetOption, rough
 from training.judging import is_paid
-from training.planning import gpu_of, plan
+from training.planning import plan
 from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
 from training.reproduction.profile import Profile, load_profile
@@ -123,10 +123,10 @@ def _training(profile: Profile, planned: Sequence[Step]) -> dict[str, Any] | Non
     gpu = profile.training.gpu
     if gpu is None or all(each.stage != "grpo" for each in planned):
         return None
-    takes = plan(profile.recipe, gpu_of(gpu))
+    takes = plan(profile.recipe, gpu)
     fees = [each.usd for each in takes.judges if each.usd is not None]
     usd = takes.gpu_usd + sum(fees) if len(fees) == len(takes.judges) else None
-    return {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
+    return {"gpu": takes.gpu, "hours": takes.hours["total"], "usd": usd, "faults": takes.faults}
 
 
 def _print_plan(row: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def _print_plan(row: dict[str, Any]) -> None:
             print_line(f"    {one_line(step[name])}")
     if (takes := row["training"]) is not None:
         usd = "at an unknown price" if takes["usd"] is None else f"${takes['usd']:,.2f} with judges"
-        print_line(f"training on {takes['gpu']}: {duration(takes['hours'])}, {usd}")
+        print_line(f"training on {takes['gpu']}: {rough(takes["hours"])} h, {usd}")
         for fault in takes["faults"]:
             print_line(f"training does not fit: {one_line(fault)}")
     for reason in row["missing"]:
