@@ -41,13 +41,8 @@ from art_e.storage import expanded
 from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
-<<<<<<< HEAD
-from training.cli import run_grpo, run_sft
-from training.recipe import Recipe, Setting
-=======
 from training.cli import carry_out
-from training.recipe import RECIPE, Recipe, Setting
->>>>>>> 328a256 (A plan takes 250 lines: one formula for activations, two significant digits; train questions writes a recipe's questions; one function carries a run out)
+from training.recipe import Recipe, Setting
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
 from training.run import opened

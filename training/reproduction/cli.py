@@ -138,7 +138,7 @@ def _print_plan(row: dict[str, Any]) -> None:
             print_line(f"    {one_line(step[name])}")
     if (takes := row["training"]) is not None:
         usd = "at an unknown price" if takes["usd"] is None else f"${takes['usd']:,.2f} with judges"
-        print_line(f"training on {takes['gpu']}: {rough(takes["hours"])} h, {usd}")
+        print_line(f"training on {takes['gpu']}: {rough(takes['hours'])} h, {usd}")
         for fault in takes["faults"]:
             print_line(f"training does not fit: {one_line(fault)}")
     for reason in row["missing"]:
