@@ -20,7 +20,8 @@ from typer import Argument, Option
 
 from art_e import __version__
 from art_e.cli import output
-from art_e.cli.ask import OFFLINE_NOTE, answer_question, begin_run, exit_for, show_answer
+from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
+from art_e.cli.conversation import Conversation
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument
 from art_e.cli.output import (
     console,
@@ -34,7 +35,6 @@ from art_e.cli.output import (
     progress,
     text,
 )
-from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
@@ -363,8 +363,9 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
             screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
-        run = begin_run("demo", question, policy, db, DEFAULT_MAX_TURNS, out)
-        answered = answer_question(opened, question, policy, run, screen=screen)
+        conversation = Conversation(opened, db, policy)
+        conversation.begin(question, "demo", out)
+        answered = conversation.answer(screen=screen)
     if as_json:
         print_json({**answered.to_json(), "gold_answer": question.answer})
     else:

@@ -20,7 +20,6 @@ from art_e.cli.model_options import (
     ToolCallsOption,
     chosen_form,
     default_concurrency,
-    model_options,
     ready_policy,
     turn_tokens,
 )
@@ -40,7 +39,7 @@ from art_e.cli.output import (
 from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE
+from art_e.models.base import OFFLINE, ModelOptions
 from art_e.models.model import SHORT_NAMES, Model, full_name
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
@@ -286,13 +285,15 @@ def run(
             # What was cut short has cost something, too.
             said = (each for key, steps in turns.items() if key.model == name for each in steps)
             spent = sum(each.cost_usd or 0.0 for each in said)
-            options = model_options(
-                effort,
-                temperature if preset is None else benchmark.published_temperature(name),
-                None if max_cost is None else max(0.0, max_cost - spent),
-                tool_calls,
-                at_once[name],
-                turn_tokens(form, name),
+            options = ModelOptions(
+                temperature=temperature
+                if preset is None
+                else benchmark.published_temperature(name),
+                reasoning_effort=effort,
+                max_output_tokens=turn_tokens(form, name),
+                tool_calls=tool_calls,
+                concurrency=at_once[name],
+                max_cost_usd=None if max_cost is None else max(0.0, max_cost - spent),
             )
             policy = ready_policy(Model(name), options)
             return benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)

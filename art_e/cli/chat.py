@@ -6,12 +6,13 @@ What mail and models say is untrusted text.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Option
 
-from art_e.cli.ask import shown_source, why_no_answer
-from art_e.cli.conversation import COMPLETED, Talk, TalkModelOption, policy_of
+from art_e.cli.ask import shown_source
+from art_e.cli.conversation import Conversation, Options, failure_reason, ready_model
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import MaxCostOption
 from art_e.cli.options import (
@@ -34,6 +35,10 @@ from art_e.trajectory import exchanges
 if TYPE_CHECKING:
     from rich.live import Live
 
+ChatModelOption = Annotated[
+    str | None, Option("--model", metavar="MODEL", parser=full_name, help="As for art-e ask.")
+]
+COMPLETED = 500  # addresses that are suggested, the owners first
 HELP = (
     "a question      ask it; a follow-up knows what was said",
     "2, t2           open source 2, or its whole conversation",
@@ -48,15 +53,16 @@ HELP = (
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dataclass(kw_only=True)
-class Chat(Talk):
+@dataclass
+class Chat:
     """A conversation whose lines are questions, numbers of sources, and commands.
 
     `arriving` shows an answer while it arrives.
     """
 
+    file: InboxFile
+    talk: Conversation
     arriving: "Live"
-    max_cost: float | None = None
 
     def take(self, line: str) -> None:
         """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
@@ -71,7 +77,7 @@ class Chat(Talk):
                 "/bad": lambda right: self._rate("bad", right),
                 "/inbox": self._open,
                 "/model": self._choose,
-                "/new": lambda _: self.forget(),
+                "/new": lambda _: self.talk.forget(),
                 "/quit": lambda _: _quit(),
             }
             if name not in commands:
@@ -86,45 +92,44 @@ class Chat(Talk):
         screen = console()
         self.arriving.update("")
         with self.arriving:
-            answered = self.ask(line, say_step)
-        without = why_no_answer(answered.trajectory)
-        if without is not None:
-            screen.print(text(f"no answer: {without}"), soft_wrap=True)
-        else:
-            screen.print(text((answered.trajectory.final_answer or "", "bold")), soft_wrap=True)
-        said = {each.email.message_id: each.text for each in answered.passages}
-        for number, mail in enumerate(self.sources, start=1):
+            self.talk.begin(line)
+            answered = self.talk.answer(say_step)
+        without = failure_reason(answered.trajectory)
+        answer = text((answered.trajectory.final_answer or "", "bold"))
+        screen.print(text(f"no answer: {without}") if without else answer, soft_wrap=True)
+        for number, mail in enumerate(answered.mails, start=1):
             screen.print(text((f"{number}", "bold")), shown_source(mail), soft_wrap=True)
-            if mail.message_id in said and mail not in answered.sources:
-                screen.print(
-                    text((f"    {one_line(said[mail.message_id])}", "italic")), soft_wrap=True
-                )
-        screen.print(text((self.took, "dim")), soft_wrap=True)
+            quote = answered.quotes.get(mail.message_id)
+            if quote is not None and mail not in answered.sources:
+                screen.print(text((f"    {one_line(quote)}", "italic")), soft_wrap=True)
+        screen.print(text((answered.took, "dim")), soft_wrap=True)
 
     def _show(self, number: int, *, whole: bool) -> None:
-        if not 1 <= number <= len(self.sources):
-            raise UserError(f"there is no source {number}; the last answer has {len(self.sources)}")
-        mail = self.sources[number - 1]
-        for each in self.inbox.thread(mail.message_id) if whole else [mail]:
+        mails = self.talk.answered.mails if self.talk.answered else []
+        if not 1 <= number <= len(mails):
+            raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
+        mail = mails[number - 1]
+        for each in self.talk.inbox.thread(mail.message_id) if whole else [mail]:
             console().print(shown_email(each), soft_wrap=True)
 
     def _why(self) -> None:
-        _, answered = self.last()
-        for number, exchange in enumerate(exchanges(answered.trajectory.messages), start=1):
+        messages = self.talk.last().trajectory.messages
+        for number, exchange in enumerate(exchanges(messages), start=1):
             console().print(shown_turn(number, exchange), soft_wrap=True)
 
     def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
-        self.rate(rating, right)
+        self.talk.last().rate(rating, right)
         note(f"kept: {rating}{f', {one_line(right)} is right' if right else ''}")
 
     def _open(self, address: str) -> None:
-        self.inbox = self.file.open_inbox(address, self.today)
-        self.forget()
-        note(f"the inbox of {self.inbox.address}, {len(self.inbox):,} mails")
+        self.talk.inbox = self.file.open_inbox(address, self.talk.inbox.as_of)
+        self.talk.forget()
+        note(f"the inbox of {self.talk.inbox.address}, {len(self.talk.inbox):,} mails")
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        self.policy = policy_of(model, self.max_cost, say_step, shown_in(self.arriving))
+        ready = ready_model(model, self.talk.options, say_step, shown_in(self.arriving))
+        self.talk.policy, self.talk.form = ready
         note(Model(model).notice or f"{model} answers")
 
 
@@ -134,7 +139,7 @@ def say_step(step: str) -> None:
 
 
 def shown_in(arriving: "Live") -> Callable[[str], None]:
-    """Shows an answer as far as it has arrived; once it is whole it is printed below the steps."""
+    """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
     return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
 
 
@@ -145,7 +150,7 @@ def _quit() -> None:
 @app.command(epilog=example("art-e chat", "art-e chat --inbox me@example.com --model o3"))
 def chat(
     inbox: InboxOption = None,
-    model: TalkModelOption = None,
+    model: ChatModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,
@@ -159,17 +164,18 @@ def chat(
 
     today = parse_day(as_of, "--as-of")
     chosen = model or default_model()
-    kept = home() / "chat_history"
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    options = Options(max_cost=max_cost, junk=junk)
+    lines = home() / "chat_history"
+    lines.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         arriving = Live(console=console(), transient=True)
-        policy = policy_of(chosen, max_cost, say_step, shown_in(arriving))
-        state = Chat(file, opened, policy, today, arriving=arriving, max_cost=max_cost)
+        ready = ready_model(chosen, options, say_step, shown_in(arriving))
+        state = Chat(file, Conversation(opened, file.path, *ready, options), arriving)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(
-            history=history.FileHistory(str(kept)),
+            history=history.FileHistory(str(lines)),
             completer=completion.WordCompleter(words, sentence=False),
         )
         note(f"{opened.address}, {len(opened):,} mails, {chosen}; /help shows what there is")

@@ -1,106 +1,377 @@
-"""A conversation about one inbox, as `art-e chat` holds it in a terminal and `art-e web` on a page.
+"""A conversation about one inbox: `art-e ask`, `chat` and `web` put questions through it.
 
-Each question is a run of its own, as `art-e ask -c` makes it, so that runs can be listed, shown and
-rated.
+Each question is a run of its own, so that runs can be listed, shown and rated, and `art-e ask -c`
+goes on from the last one.
 """
 
+import asyncio
 import datetime as dt
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from typer import Option
-
-from art_e.cli.ask import Answered, answer_question, begin_run, talk_after, what_it_took, with_talk
-from art_e.cli.model_options import model_options, own_form, ready_policy, turn_tokens
+from art_e.agent import run_episode
+from art_e.cli.model_options import (
+    DEFAULT_FORM,
+    Effort,
+    ToolCalls,
+    chosen_form,
+    ready_policy,
+    turn_tokens,
+)
+from art_e.cli.output import plural
+from art_e.cli.trace import shown_turn
+from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
-from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.models.base import Policy
+from art_e.models.base import OFFLINE, ModelOptions, Policy
 from art_e.models.fit import ReadMail, candidates
-from art_e.models.model import Model, full_name
+from art_e.models.model import Model
+from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import add_rating, rated
-from art_e.runs import Run
+from art_e.runs import Run, start_run
+from art_e.storage import runs_folder
+from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
-TalkModelOption = Annotated[
-    str | None, Option(metavar="MODEL", parser=full_name, help="As for art-e ask.")
-]
-COMPLETED = 500  # addresses that are suggested, the owners first
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
+PASSAGES = 3  # best passages shown if no model answered
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a model's calls, its episodes, and the mail they reach."""
+
+    recipe: str | None = None
+    max_turns: int | None = None
+    effort: Effort | None = None
+    temperature: float | None = None
+    max_cost: float | None = None
+    tool_calls: ToolCalls = "auto"
+    junk: bool = False
+
+    def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
+        """Return these options, and of the `earlier` ones those that the command line leaves out.
+
+        Another model may not take all of them; a recipe and a number of turns exclude each other.
+        """
+        default = asdict(Options())
+        left_out = {name for name, value in default.items() if getattr(self, name) == value}
+        if not {"recipe", "max_turns"} <= left_out:
+            left_out -= {"recipe", "max_turns"}
+        if not same_model:
+            left_out -= {"recipe", "effort", "temperature", "tool_calls"}
+        return replace(self, **{name: earlier[name] for name in left_out & earlier.keys()})
+
+
+class ReadyModel(NamedTuple):
+    """A policy that can be called, and the form of its episodes."""
+
+    policy: Policy
+    form: EpisodeForm
+
+
+def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
+    """Load what calls a model, by its full name.
+
+    `say` gets each retry of a call, `on_answer` the answer as it arrives. Raises `UserError` for a
+    model that can't be used.
+    """
+    form = chosen_form(options.recipe, options.max_turns, [model])
+    called = ModelOptions(
+        temperature=options.temperature,
+        reasoning_effort=options.effort,
+        max_output_tokens=turn_tokens(form, model),
+        tool_calls=options.tool_calls,
+        concurrency=1,
+        max_cost_usd=options.max_cost,
+        on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
+        on_answer=on_answer,
+    )
+    return ReadyModel(ready_policy(Model(model), called), form)
+
+
+class Passage(NamedTuple):
+    """A sentence that fits the question, and the mail that it stands in."""
+
+    text: str
+    email: Email
+
+
+class Answered(NamedTuple):
+    """An episode that has ended, and its run.
+
+    `sources` are the mails that the answer cites, `passages` the best ones of the inbox, best
+    first, if no model answered. A person `waited` for that many seconds.
+    """
+
+    question: str
+    trajectory: Trajectory
+    run: Run
+    sources: list[Email]
+    passages: list[Passage]
+    waited: float
+
+    @property
+    def kind(self) -> Literal["answer", "passages", "none"]:
+        """What the episode gave; without a model it is a passage rather than an answer."""
+        if failure_reason(self.trajectory) is not None:
+            return "none"
+        return "passages" if self.trajectory.model == OFFLINE else "answer"
+
+    @property
+    def mails(self) -> list[Email]:
+        """The mails cited, then those of the passages."""
+        mails = [*self.sources, *(each.email for each in self.passages)]
+        return list({each.message_id: each for each in mails}.values())
+
+    @property
+    def quotes(self) -> dict[str, str]:
+        """The passage of each mail that has one, by message id."""
+        return {each.email.message_id: each.text for each in self.passages}
+
+    @property
+    def took(self) -> str:
+        """Turns, seconds, tokens and cost in one line."""
+        trajectory = self.trajectory
+        usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
+        parts = [plural(trajectory.rubric["turns"], "turn")]
+        if usage["prompt_tokens"] or trajectory.error:
+            of = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
+            cached = usage["cached_prompt_tokens"]
+            read = f"{usage['prompt_tokens']:,}" + (f" ({cached:,} cached)" if cached else "")
+            # All that a person waited for, also for what calls the model to load.
+            parts.append(f"{self.waited:.2f} s ({of})")
+            parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
+        else:
+            parts.append(f"{seconds['total']:.2f} s")
+        if trajectory.retries:
+            parts.append(f"{trajectory.retries} retried")
+        # A failed call may cost something, so a sum of 0 after an error is unknown.
+        if cost is None or (not cost and trajectory.error is not None):
+            parts.append("cost unknown")
+        else:
+            parts.append(f"${cost:.4f}" if cost else "no cost")
+        return ", ".join([*parts, trajectory.model])
+
+    def rate(self, rating: Literal["good", "bad"], right: str) -> None:
+        """Keep a rating of the answer; `right` may say what would be right."""
+        add_rating(rated(self.run, self.trajectory, rating, right or None, []))
+
+    def to_json(self) -> dict[str, Any]:
+        """The episode as `art-e ask --json` prints it.
+
+        `kind` says what `answer` is: an answer, without a model the best of the `passages`, or
+        nothing ("none"). `seconds` is wall time, `call_seconds` the time of each call to the
+        model.
+        """
+        trajectory = self.trajectory
+        seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
+        return {
+            "question": self.question,
+            "inbox_address": trajectory.inbox_address,
+            "as_of": trajectory.as_of,
+            "kind": self.kind,
+            "answer": trajectory.final_answer,
+            "abstained": trajectory.rubric["abstained"],
+            "sources": [_cited(email) for email in self.sources],
+            "passages": [{"text": each.text, **_cited(each.email)} for each in self.passages],
+            "turns": trajectory.rubric["turns"],
+            "seconds": seconds["total"],
+            "model_seconds": seconds["model"],
+            "tools_seconds": seconds["tools"],
+            "call_seconds": trajectory.call_seconds,
+            "usage": trajectory.usage,
+            "retries": trajectory.retries,
+            "cost_usd": trajectory.cost_usd,
+            "model": trajectory.model,
+            "trajectory": str(self.run.trajectories),
+        }
+
+
+def _cited(email: Email) -> dict[str, Any]:
+    return {
+        "message_id": email.message_id,
+        "date": format_date(email.date),
+        "from": str(email.sender),
+        "subject": email.subject,
+    }
 
 
 @dataclass
-class Talk:
-    """The open inbox, the model, what was said, and the last answer.
+class Conversation:
+    """An opened inbox of the file `db`, the model that answers, and what was said.
 
-    `talk` holds the last questions and answers. `sources` are the mails of the last answer: those
-    that it cites, then those of its passages.
+    `history` has the last questions and answers, which go along with the next question. `options`
+    are kept in each run for `art-e ask -c`.
     """
 
-    file: InboxFile
     inbox: Inbox
+    db: Path
     policy: Policy
-    today: dt.date | None
-    talk: list[list[str]] = field(default_factory=list)
-    run: Run | None = None
+    form: EpisodeForm = DEFAULT_FORM
+    options: Options = Options()
+    history: list[list[str]] = field(default_factory=list)
     answered: Answered | None = None
-    sources: list[Email] = field(default_factory=list)
-    took: str = ""
 
-    def ask(self, line: str, say: Callable[[str], None]) -> Answered:
-        """Ask a question, or a follow-up; `say` gets what happens at the moment."""
-        began = time.monotonic()
-        own = Question("ask", with_talk(line, self.talk), self.inbox.address, self.today)
-        talk = (line, self.talk)
-        path, form = self.file.path, own_form([self.policy.model])
-        self.run = begin_run("ask", own, self.policy, path, form.max_turns, None, None, talk)
-        self.answered = answer_question(self.inbox, own, self.policy, self.run, form, say=say)
-        trajectory, passages = self.answered.trajectory, self.answered.passages
-        self.took = what_it_took(trajectory, began)
-        mails = [*self.answered.sources, *(each.email for each in passages)]
-        self.sources = list({each.message_id: each for each in mails}.values())
-        self.talk = talk_after(self.talk, line, trajectory)
+    def begin(
+        self,
+        question: str | Question,
+        name: str = "ask",
+        out: Path | None = None,
+        began: float | None = None,
+    ) -> None:
+        """Make the folder of the question's run. Raises `UserError` if `out` is taken.
+
+        A person has waited since `began`, by default since now.
+        """
+        if isinstance(question, str):
+            question = Question("ask", question, self.inbox.address, self.inbox.as_of)
+        self._question, self._began = question, time.monotonic() if began is None else began
+        config = {
+            "question": question.question,
+            "talk": self.history,
+            "inbox_address": self.inbox.address,
+            "as_of": None if self.inbox.as_of is None else self.inbox.as_of.isoformat(),
+            "model": self.policy.model,
+            "policy": self.policy.settings,
+            "max_turns": self.form.max_turns,
+            "db": str(self.db),
+            "options": asdict(self.options),
+        }
+        self._run = start_run(name, config, runs_folder(), out)
+
+    def answer(self, say: Say = lambda _: None, screen: "Console | None" = None) -> Answered:
+        """Run the episode of the question, print its turns on `screen`, and complete the run.
+
+        `say` gets what happens at the moment.
+        """
+        question = replace(
+            self._question, question=with_history(self._question.question, self.history)
+        )
+        form, model = self.form, self.policy.model
+        episode = Episode(
+            self.inbox,
+            question,
+            max_turns=form.max_turns,
+            view=form.view,
+            system_prompt=form.prompt,
+            today=dt.date.today(),
+        )
+
+        def show(exchange: Exchange) -> None:
+            if screen is not None:
+                screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
+            if not episode.done:
+                done = "; ".join(_in_words(call) for call in exchange.calls)
+                say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
+
+        say(f"waiting for {model}")
+        trajectory = asyncio.run(run_episode(episode, self.policy, self._run.id, show))
+        with self._run.log() as log:
+            log.append(trajectory.to_line())
+        self._run.finish()
+        if screen is not None:
+            screen.print()
+        mails = (self.inbox.read(message_id) for message_id in trajectory.sources)
+        sources = [email for email in mails if email is not None]
+        passages: list[Passage] = []
+        if trajectory.error is None and (model == OFFLINE or failure_reason(trajectory)):
+            own = passages_of(episode) if model == OFFLINE and not self.history else []
+            # The bare question first: earlier questions would match old passages.
+            passages = own or best_passages(self.inbox, self._question)
+            passages = passages or best_passages(self.inbox, question)
+        line = self._question.question
+        waited = time.monotonic() - self._began
+        self.answered = Answered(line, trajectory, self._run, sources, passages, waited)
+        self.history = after(self.history, line, trajectory)
         return self.answered
 
-    def last(self) -> tuple[Run, Answered]:
-        """The last answer and its run. Raises `UserError` without one."""
-        if self.run is None or self.answered is None:
+    def last(self) -> Answered:
+        """The last answer. Raises `UserError` without one."""
+        if self.answered is None:
             raise UserError("nothing was asked yet")
-        return self.run, self.answered
-
-    def rate(self, rating: Literal["good", "bad"], right: str) -> None:
-        """Keep a rating of the last answer; `right` may say what would be right."""
-        run, answered = self.last()
-        add_rating(rated(run, answered.trajectory, rating, right or None, []))
+        return self.answered
 
     def forget(self) -> None:
         """Forget what was said."""
-        self.talk, self.run, self.answered, self.sources = [], None, None, []
+        self.history, self.answered = [], None
 
 
-def policy_of(
-    model: str, max_cost: float | None, say: Callable[[str], None], on_answer: Callable[[str], None]
-) -> Policy:
-    """The policy of a model's full name; `say` gets each retry of a call, `on_answer` the answer as
-    it arrives.
+def with_history(question: str, history: Sequence[Sequence[str]]) -> str:
+    """The question with what was asked and answered before."""
+    if not history:
+        return question
+    before = "\n".join(f"Question: {asked}\nAnswer: {answer}" for asked, answer in history)
+    return f"Earlier in this talk:\n{before}\n\nThe question now: {question}"
 
-    Raises `UserError` for a model that can't be used.
-    """
 
-    def retried(number: int, most: int) -> None:
-        say(f"{model}: trying again, {number} of {most}")
+def after(history: list[list[str]], question: str, trajectory: Trajectory) -> list[list[str]]:
+    """The questions and answers that go along with the next question."""
+    answer = trajectory.final_answer or "(no answer was found)"
+    return [*history, [question, answer]][-HISTORY:]
 
-    limit = turn_tokens(own_form([model]), model)
-    options = model_options(None, None, max_cost, "auto", 1, limit, retried, on_answer)
-    return ready_policy(Model(model), options)
+
+def failure_reason(trajectory: Trajectory) -> str | None:
+    """Why an episode ended without an answer; None if it has one."""
+    rubric = trajectory.rubric
+    if trajectory.error is not None:
+        return f"the model failed ({trajectory.error['kind']})"
+    if rubric["ran_out_of_turns"]:
+        return f"out of turns ({rubric['max_turns']}); --max-turns allows more"
+    if rubric["lost_to_format"]:
+        return "too many wrong calls in a row"
+    if rubric["abstained"]:
+        if trajectory.model == OFFLINE:
+            return "no passage fits well enough"
+        return "the model found none in this inbox"
+    return None
+
+
+def _in_words(call: AnsweredCall) -> str:
+    """What a call did, in a few words of untrusted text."""
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    result = next(iter(call.results), {})
+    if "body" in result:
+        return f"read {result.get('from')}: {result.get('subject')}"
+    if isinstance(hits := result.get("hits"), list):
+        words = arguments.get("keywords")
+        searched = " ".join(map(str, words)) if isinstance(words, list) else str(words)
+        return f'searched "{searched}", {plural(len(hits), "mail")}'
+    return call.tool
+
+
+def best_passages(inbox: Inbox, question: Question) -> list[Passage]:
+    """The passages that the offline policy finds, without a call to a model."""
+    episode = Episode(inbox, question)
+    asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
+    return passages_of(episode)
+
+
+def passages_of(episode: Episode) -> list[Passage]:
+    """The sentences that fit the question best, one from each mail that the episode read."""
+    passages: dict[str, Passage] = {}
+    for each in sorted(all_candidates(episode.messages), key=lambda each: -each.score):
+        if len(passages) == PASSAGES:
+            break
+        email = episode.tools.inbox.read(episode.tools.resolve(each.handle))
+        if email is not None:
+            passages.setdefault(email.message_id, Passage(each.text, email))
+    return list(passages.values())
 
 
 def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
     """The sentence of a mail that shares most words with the answer, then fits the question best.
 
-    None if none shares a word with it.
+    None if no sentence shares a word with the answer.
     """
     date, sender = format_date(email.date), str(email.sender)
     mail = [ReadMail(email.message_id, date, email.subject, sender, email.body, 0)]

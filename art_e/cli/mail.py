@@ -16,9 +16,9 @@ from art_e.cli.options import (
     DbOption,
     InboxOption,
     JsonOption,
-    chosen_address,
     chosen_db,
     db_argument,
+    opened_inbox,
     parse_day,
 )
 from art_e.cli.output import (
@@ -30,10 +30,12 @@ from art_e.cli.output import (
     plural,
     print_json,
     print_line,
+    print_table,
     text,
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems
@@ -68,16 +70,11 @@ def inboxes(
     if as_json:
         print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("address", overflow="fold")
-    for heading in ("emails", "sent", "received"):
-        table.add_column(heading, justify="right")
-    for each in listed:
-        counts = (f"{count:,}" for count in (each.emails, each.sent, each.received))
-        table.add_row(text(one_line(each.address)), *counts)
-    console().print(table)
+    rows = [
+        (each.address, f"{each.emails:,}", f"{each.sent:,}", f"{each.received:,}")
+        for each in listed
+    ]
+    print_table(("address", "emails", "sent", "received"), rows, lines=False)
     if total > len(listed):
         note(f"{total - len(listed):,} more; --limit {total} shows all")
 
@@ -116,19 +113,18 @@ def search(
 ) -> None:
     """Search one inbox, best match first; with a filter alone, newest first."""
     sent_after, sent_before = parse_day(after, "--after"), parse_day(before, "--before")
-    today = parse_day(as_of, "--as-of")
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
     given = words or []
     # Words that begin with "-" are part of the query.
     if unknown := [each for each in given if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
+    today = parse_day(as_of, "--as-of")
     query = searched_query(joined(given), today) if given else Query([], [])
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     searched = search_words(query.words)
-    with InboxFile(chosen_db(db), junk=junk or query.junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+    with opened_inbox(db, inbox, as_of, junk=junk or query.junk) as opened:
         hits = opened.search(
             query.words,
             from_addr=sender,
@@ -167,12 +163,10 @@ def read(
     as_json: JsonOption = False,
 ) -> None:
     """Show one mail of an inbox in full."""
-    today = parse_day(as_of, "--as-of")
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        address = chosen_address(file, inbox, db)
-        email = file.open_inbox(address, today).read(message_id)
+    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
+        email = opened.read(message_id)
     if email is None:
-        raise _no_mail(message_id, address, as_of, db)
+        raise _no_mail(message_id, opened, db)
     if as_json:
         print_json(email.to_json())
     else:
@@ -191,12 +185,10 @@ def thread(
     as_json: JsonOption = False,
 ) -> None:
     """Show the conversation that a mail belongs to, oldest mail first."""
-    today = parse_day(as_of, "--as-of")
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        address = chosen_address(file, inbox, db)
-        mails = file.open_inbox(address, today).thread(message_id)
+    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
+        mails = opened.thread(message_id)
     if not mails:
-        raise _no_mail(message_id, address, as_of, db)
+        raise _no_mail(message_id, opened, db)
     if as_json:
         print_json([email.to_json() for email in mails])
         return
@@ -228,12 +220,9 @@ def open_attachment(
     db: DbOption = None,
 ) -> None:
     """Open a file that is attached to a mail, or save it."""
-    today = parse_day(as_of, "--as-of")
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        address = chosen_address(file, inbox, db)
-        opened = file.open_inbox(address, today)
+    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
         if opened.canonical_id(message_id) is None:
-            raise _no_mail(message_id, address, as_of, db)
+            raise _no_mail(message_id, opened, db)
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
@@ -276,11 +265,11 @@ def searched_query(text: str, today: dt.date | None) -> Query:
     return query
 
 
-def _no_mail(message_id: str, address: str, as_of: str | None, db: Path | None) -> UserError:
-    until = "" if as_of is None else f" up to {as_of}"
+def _no_mail(message_id: str, inbox: Inbox, db: Path | None) -> UserError:
+    until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
     return UserError(
-        f"no mail {message_id} in the inbox of {address}{until};"
-        f" art-e search WORDS --inbox {address}{db_argument(db)} shows message ids"
+        f"no mail {message_id} in the inbox of {inbox.address}{until};"
+        f" art-e search WORDS --inbox {inbox.address}{db_argument(db)} shows message ids"
     )
 
 

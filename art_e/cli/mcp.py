@@ -21,17 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e import __version__
 from art_e.cli.mail import shown_email
-from art_e.cli.options import (
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    chosen_address,
-    chosen_db,
-    parse_day,
-)
+from art_e.cli.options import AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import cleaned, example, note, one_line, plural
 from art_e.errors import UserError, fault_of
-from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.threads import added_texts
 from art_e.message import observation_json
@@ -58,10 +50,8 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
 
     The client starts this command and talks to it over stdin and stdout.
     """
-    today = parse_day(as_of, "--as-of")
-    with InboxFile(chosen_db(db)) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        until = "" if today is None else f" up to {today}"
+    with opened_inbox(db, inbox, as_of) as opened:
+        until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
         run_server(opened)

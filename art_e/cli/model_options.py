@@ -1,7 +1,7 @@
 """Options on the model that is asked: how it is called, and the form of its episodes."""
 
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,29 +37,6 @@ MaxCostOption = Annotated[
 ToolCallsOption = Annotated[
     ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
 ]
-
-
-def model_options(
-    effort: Effort | None,
-    temperature: float | None,
-    max_cost: float | None,
-    tool_calls: ToolCalls,
-    concurrency: int,
-    turn_tokens: int | None = None,
-    on_retry: Callable[[int, int], None] = lambda _, __: None,
-    on_answer: Callable[[str], None] | None = None,
-) -> ModelOptions:
-    """How the command line has a model called; `turn_tokens` limits each message."""
-    return ModelOptions(
-        temperature=temperature,
-        reasoning_effort=effort,
-        max_output_tokens=turn_tokens,
-        tool_calls=tool_calls,
-        concurrency=concurrency,
-        max_cost_usd=max_cost,
-        on_retry=on_retry,
-        on_answer=on_answer,
-    )
 
 
 def default_concurrency(models: list[str]) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from typer import Option
 from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.question import SPLITS, Split
 from art_e.storage import default_db
 
@@ -76,6 +78,16 @@ def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
         f"whose inbox? the file has {has}: add --inbox ADDRESS"
         f" (art-e inboxes{db_argument(db)} lists them)"
     )
+
+
+@contextlib.contextmanager
+def opened_inbox(
+    db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
+) -> Iterator[Inbox]:
+    """Open the inbox of `--inbox` as of `--as-of`. Raises `UserError`."""
+    today = parse_day(as_of, "--as-of")
+    with InboxFile(chosen_db(db), junk=junk) as file:
+        yield file.open_inbox(chosen_address(file, inbox, db), today)
 
 
 def chosen_split(name: str | None) -> Split | None:

@@ -178,13 +178,23 @@ def print_table(
     title: str = "",
     caption: str = "",
     left: Sequence[int] = (0,),
+    lines: bool = True,
 ) -> None:
-    """Print a table of untrusted text; columns not in `left` are set to the right, as numbers."""
+    """Print a table of untrusted text; columns not in `left` are set to the right, as numbers.
+
+    Without `lines` it has no frame, and no cell is cut.
+    """
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
+    if not lines:
+        table.box, table.pad_edge, table.header_style = None, False, "bold"
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place in left else "right")
+        table.add_column(
+            heading,
+            justify="left" if place in left else "right",
+            overflow="ellipsis" if lines else "fold",
+        )
     for row in rows:
         table.add_row(*(text(one_line(cell)) for cell in row))
     console().print(table)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer import Argument, Option
 
-from art_e.cli.ask import why_no_answer
+from art_e.cli.conversation import failure_reason
 from art_e.cli.options import JsonOption
 from art_e.cli.output import (
     console,
@@ -21,6 +21,7 @@ from art_e.cli.output import (
     one_line,
     plural,
     print_json,
+    print_table,
     shown_usd,
     text,
     total_usd,
@@ -91,6 +92,15 @@ class Record(NamedTuple):
         """What the episodes cost; None if it is unknown."""
         return total_usd(each.cost_usd for each in self.trajectories)
 
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The run in a table of runs."""
+        accuracy = ", ".join(f"{share:.0%}" for share in self.accuracy.values())
+        figures = (f"{len(self.trajectories):,}", accuracy, shown_usd(self.cost_usd, 2))
+        return (
+            self.run.id, self.when, self.model, _cut(self.question), *figures, self.state
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """The run in a list of runs."""
         return {
@@ -122,20 +132,12 @@ def list_all(
     if not records:
         note(f"no runs in {runs_folder()} yet; art-e ask makes one")
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "when", "model", "question", "episodes", "accuracy", "cost", "state"):
-        number = heading in ("episodes", "accuracy", "cost")
-        table.add_column(heading, overflow="fold", justify="right" if number else "left")
-    for record in records:
-        asked = text(one_line(record.question))
-        asked.truncate(QUESTION_WIDTH, overflow="ellipsis")
-        first = (text(one_line(each)) for each in (record.run.id, record.when, record.model))
-        accuracy = ", ".join(f"{share:.0%}" for share in record.accuracy.values())
-        figures = (f"{len(record.trajectories):,}", accuracy, shown_usd(record.cost_usd, 2))
-        table.add_row(*first, asked, *figures, text(one_line(record.state)))
-    console().print(table)
+    print_table(
+        ("run", "when", "model", "question", "episodes", "accuracy", "cost", "state"),
+        [record.row for record in records],
+        left=(0, 1, 2, 3, 7),
+        lines=False,
+    )
     if len(found) > limit:
         note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
 
@@ -185,6 +187,11 @@ def read_run(run: Run) -> Record:
     return Record(run, config, trajectories, broken)
 
 
+def _cut(line: str) -> str:
+    line = one_line(line)
+    return line if len(line) <= QUESTION_WIDTH else f"{line[: QUESTION_WIDTH - 1]}…"
+
+
 def _question(trajectory: Trajectory) -> str:
     asked = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
     return str(next(asked, ""))
@@ -224,16 +231,17 @@ def _show_record(record: Record) -> None:
     for model, share in record.accuracy.items():
         screen.print(text(f"accuracy of {one_line(model)}: {share:.1%}"))
     for trajectory in record.trajectories:
-        asked = text(one_line(_question(trajectory)))
-        asked.truncate(QUESTION_WIDTH, overflow="ellipsis", pad=True)
-        line = text((f"  {one_line(trajectory.episode_id)[:8]}  ", "cyan")).append_text(asked)
-        turn_count = plural(int(trajectory.rubric.get("turns", 0)), "turn")
-        line.append_text(text(f"  {turn_count:>8}  ", (_answer(trajectory), "bold")))
+        turns = plural(int(trajectory.rubric.get("turns", 0)), "turn")
+        line = text(
+            (f"  {one_line(trajectory.episode_id)[:8]}  ", "cyan"),
+            f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  ",
+            (_answer(trajectory), "bold"),
+        )
         screen.print(line, soft_wrap=True)
 
 
 def _answer(trajectory: Trajectory) -> str:
-    without = why_no_answer(trajectory)
+    without = failure_reason(trajectory)
     return one_line(trajectory.final_answer or "") if without is None else f"no answer: {without}"
 
 

@@ -41,8 +41,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
-from art_e.cli.ask import TALK, why_no_answer
-from art_e.cli.conversation import COMPLETED, Talk, TalkModelOption, policy_of, supporting_sentence
+from art_e.cli.chat import COMPLETED, ChatModelOption
+from art_e.cli.conversation import (
+    HISTORY,
+    Answered,
+    Conversation,
+    Options,
+    failure_reason,
+    ready_model,
+    supporting_sentence,
+)
 from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.model_options import MaxCostOption
@@ -101,18 +109,19 @@ class Desk:
     and nothing else waits for them.
     """
 
-    def __init__(self, file: InboxFile, inbox: Inbox, model: str, max_cost: float | None) -> None:
+    def __init__(self, file: InboxFile, inbox: Inbox, model: str, options: Options) -> None:
         self._file, self._inbox = file, inbox
         self._model = self.model(model)  # an unknown provider ends the command
         self._turn = threading.Lock()
         self._addresses = [each.address for each in file.inboxes(COMPLETED)]
-        self._answered: dict[str, Talk] = {}
+        self._answered: dict[str, Answered] = {}
         # Of the question whose turn it is.
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
-        self._policy = cache(
-            lambda model: policy_of(
+        self._options = options
+        self._ready = cache(
+            lambda model: ready_model(
                 model,
-                max_cost,
+                options,
                 lambda step: self._tell({"step": step}),
                 lambda answer: self._tell({"arriving": answer}),
             )
@@ -210,7 +219,7 @@ class Desk:
         question: Words,
         inbox: Words,
         model: Words,
-        talk: Annotated[list[list[Words]], Field(max_length=TALK)],
+        talk: Annotated[list[list[Words]], Field(max_length=HISTORY)],
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
@@ -224,28 +233,33 @@ class Desk:
             self._tell = tell
             if model != OFFLINE:
                 tell({"step": f"loading what calls {model}"})
-            policy, opened = Stoppable(self._policy(model), stopped), self._opened(inbox)
-            conversation = Talk(self._file, opened, policy, opened.as_of, talk)
-            answered = conversation.ask(question, lambda step: tell({"step": step}))
-        run, trajectory = conversation.last()[0], answered.trajectory
-        self._answered[run.id] = conversation
-        said = {each.email.message_id: each.text for each in answered.passages}
+            ready, opened = self._ready(model), self._opened(inbox)
+            policy = Stoppable(ready.policy, stopped)
+            conversation = Conversation(
+                opened, self._file.path, policy, ready.form, self._options, talk
+            )
+            conversation.begin(question)
+            answered = conversation.answer(lambda step: tell({"step": step}))
+        trajectory = answered.trajectory
+        self._answered[answered.run.id] = answered
         answer = trajectory.final_answer or ""
         sources = []
-        for email in conversation.sources:
-            sentence = said.get(email.message_id) or supporting_sentence(email, question, answer)
+        for email in answered.mails:
+            sentence = answered.quotes.get(email.message_id) or supporting_sentence(
+                email, question, answer
+            )
             sources.append({**email.to_json(), "body": "", "sentence": sentence or ""})
-        without = why_no_answer(trajectory)
+        without = failure_reason(trajectory)
         if trajectory.error is not None:
             without = f"{without}: {redact(trajectory.error['message'])}"
         return {
-            "run": run.id,
+            "run": answered.run.id,
             "kind": answered.kind,
             "answer": answer,
             "without": without,
             "sources": sources,
-            "took": conversation.took,
-            "talk": conversation.talk,
+            "took": answered.took,
+            "talk": conversation.history,
         }
 
     @validate_call
@@ -413,7 +427,7 @@ def _same(given: str | None, secret: str) -> bool:
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
 def web(
     inbox: InboxOption = None,
-    model: TalkModelOption = None,
+    model: ChatModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,
@@ -429,7 +443,8 @@ def web(
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
-        desk = Desk(file, opened, model or default_model(), max_cost)
+        options = Options(max_cost=max_cost, junk=junk)
+        desk = Desk(file, opened, model or default_model(), options)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))
         except OSError as error:

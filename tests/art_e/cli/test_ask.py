@@ -320,6 +320,39 @@ def test_a_follow_up_knows_what_was_said(
     assert (shown["run"], shown["question"]) == (listed[0]["run"], "When?")
 
 
+OPTIONS = {
+    "recipe": None, "max_turns": 5, "effort": "low", "temperature": 0.5, "max_cost": 0.5,
+    "tool_calls": "text", "junk": True,
+}  # fmt: skip
+OF_MODEL = {"effort": None, "temperature": None, "tool_calls": "auto"}
+RECIPE = {"recipe": "form.toml", "max_turns": None}
+
+
+@pytest.mark.parametrize(
+    ("more", "turns", "changed"),
+    [
+        ([], 5, {}),
+        (["--max-turns", "3", "--temperature", "0"], 3, {"max_turns": 3, "temperature": 0.0}),
+        (["--recipe", "form.toml"], 7, RECIPE),
+        (["--model", "local:x"], 5, OF_MODEL),
+    ],
+)
+def test_a_follow_up_keeps_the_options(
+    ask: Any, art_e: Run, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    more: list[str], turns: int, changed: dict[str, Any],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("art_e.cli.model_options.episode_form", lambda _: None)
+    Path("form.toml").write_text("[episode]\nmax_turns = 7\n")
+    options = ("--reasoning-effort", "low", "--temperature", "0.5", "--tool-calls", "text")
+    limits = ("--max-turns", "5", "--max-cost", "0.5", "--all")
+    assert art_e("ask", "When?", "--inbox", ANN, "--db", db, *options, *limits).exit_code == 0
+    assert ask("-c", *more).exit_code == 0
+    config = json_of(art_e("runs", "show", "last", "--json"))["config"]
+    assert config["options"] == OPTIONS | changed
+    assert (config["max_turns"], len(config["talk"])) == (turns, 1)
+
+
 def test_there_must_be_something_to_go_on_from(art_e: Run) -> None:
     assert "there is no question to go on from" in the_error(art_e("ask", "-c", "Who?"))
     assert "no run 'last'" in the_error(art_e("runs", "show", "last"))

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from art_e.cli.conversation import Options
 from art_e.cli.mcp import answer_call
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -382,7 +383,7 @@ def test_what_mcp_and_the_page_say_depends_on_the_open_inbox_alone(
 def desks(twins: Twins) -> tuple[Desk, Desk]:
     """What the page asks, of either file."""
     first, second = (
-        Desk(file, file.open_inbox(twins.address, twins.as_of), "offline", None)
+        Desk(file, file.open_inbox(twins.address, twins.as_of), "offline", Options())
         for file in (twins.whole, twins.alone)
     )
     return first, second
