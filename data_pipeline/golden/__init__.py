@@ -2,6 +2,6 @@
 
     generate | import  ->  filter  ->  verify  ->  split  ->  review  ->  export
 
-Each step reads the set's folder (`golden_set.py`) and writes it anew; a row that a step
-drops stays in it with the reason. Models are asked through `asking.py`.
+Each step reads the rows of the one before and writes its own file (`golden_set.py`); a row that it
+drops is kept with the reason. Models are asked through `asking.py`.
 """

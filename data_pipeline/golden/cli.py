@@ -31,16 +31,7 @@ from art_e.privacy import load_env
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import (
-    export,
-    filtering,
-    generate,
-    importing,
-    model_checks,
-    review,
-    split,
-    verify,
-)
+from data_pipeline.golden import export, filtering, generate, importing, review, split, verify
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
@@ -95,15 +86,14 @@ class _Opened(NamedTuple):
 def _step(
     step: Step, out: Path | None, db: Path | None, *, as_json: bool, is_new: bool = False
 ) -> Iterator[_Opened]:
-    """Open the set, save what the step makes of it, and print its counts and the next step."""
+    """Open what the step begins with, save its rows, and print its counts and the next step."""
     folder = out or default_golden()
     with InboxFile(chosen_db(db)) as file, held(folder):
-        golden = GoldenSet.begun(folder) if is_new else GoldenSet.load(folder)
+        golden = GoldenSet.begun(folder) if is_new else GoldenSet.load(folder, step)
         if not is_new:
             check_db(golden, file)
-        later = golden.later(step)
         yield _Opened(file, golden, folder)
-        golden.save(folder, export.card(golden))
+        later = golden.save(folder)
     if later:
         note(f"{step} was run again; so must be: {', '.join(later)}")
     record: dict[str, Any] = golden.manifest["steps"][step]
@@ -112,9 +102,9 @@ def _step(
         return
     sums = record["sums"]
     print_line(f"{step}: {plural(sums['in'], 'row')}, {sums['kept']:,} kept")
-    for what in ("dropped", "mended", "unsure"):
-        for check, count in sums[what].items():
-            print_line(f"  {count:>7,}  {what}: {one_line(check)}")
+    for what in ("dropped", "changed", "unsure"):
+        for name, count in sums[what].items():
+            print_line(f"  {count:>7,}  {what}: {one_line(name)}")
     if step in _NEXT:
         note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
 
@@ -380,12 +370,11 @@ def verify_command(
         " this step: art-e golden split",
     )
     with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
-        golden.undo("verify")
         verify.refuse_own_rows(golden, model)
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        estimate = model_checks.estimate_cost(golden, model, judge)
+        estimate = verify.estimate_cost(golden, model, judge)
         note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
         before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
         for_reader = for_judge = None
@@ -395,17 +384,9 @@ def verify_command(
         reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
-        checks = model_checks.ModelChecks(reader, judging, before, min_realism)
+        checks = verify.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            verify.verify(
-                file,
-                golden,
-                checks.examine,
-                checks.settings(),
-                strict=strict,
-                concurrency=concurrency,
-                on_row=show,
-            )
+            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
@@ -500,7 +481,6 @@ def review_command(
     """
     chosen = review.ReviewSample(sample, seed, chosen_split(split_name))
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
-        golden.undo("review")
         rows = review.drawn(golden.questions, chosen)
         if not rows:
             of = f" of split {chosen.split}" if chosen.split else ""

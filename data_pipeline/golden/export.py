@@ -7,13 +7,16 @@ The new folder holds a Parquet and a JSONL file of each split, the card and the 
 rows are left out, because they may hold anything. If a row has no split, all are in one file.
 """
 
+import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from huggingface_hub import DatasetCardData
 
 from art_e.errors import UserError
@@ -27,7 +30,7 @@ from data_pipeline.golden.golden_set import (
     GoldenSet,
     checks_of,
     write_manifest,
-    write_questions,
+    write_rows,
 )
 
 # What `datasets.load_dataset` calls the part that holds all rows.
@@ -38,6 +41,15 @@ SHARED = {
     "shared_gold": "mails that are gold in both",
     "gold_in_inboxes": "gold mails of the first in inboxes of the second",
 }
+PARQUET_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("id", "question", "answer")]
+    + [("message_ids", pa.list_(pa.string()))]
+    + [(name, pa.string()) for name in ("inbox_address", "query_date")]
+    + [("how_realistic", pa.float64())]
+    + [(name, pa.string()) for name in ("kind", "difficulty")]
+    # Provenance is JSON text: rows differ in it, and a struct would pad them with nulls.
+    + [("answerable", pa.bool_()), ("split", pa.string()), ("provenance", pa.string())]
+)
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
@@ -121,15 +133,23 @@ def export(golden: GoldenSet, to: Path) -> dict[str, int]:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             for name, questions in parts.items():
-                write_questions(partial, name, questions)
-            files = {name: f"{name}.parquet" for name in parts}
-            (partial / "README.md").write_text(card(golden, files), "utf-8")
+                _write(partial, name, questions)
+            (partial / "README.md").write_text(card(golden), "utf-8")
             write_manifest(partial, golden.manifest)
             # Whole or not at all.
             partial.rename(target)
     except OSError as error:
         raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
+
+
+def _write(folder: Path, name: str, questions: Sequence[Question]) -> None:
+    """Write the questions to `name`.jsonl and `name`.parquet in the folder."""
+    rows = [each.to_row() for each in questions]
+    write_rows(folder / f"{name}.jsonl", rows)
+    for row in rows:
+        row["provenance"] = json.dumps(row["provenance"], ensure_ascii=False, sort_keys=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA), folder / f"{name}.parquet")
 
 
 def _parts(questions: list[Question]) -> dict[str, list[Question]]:
@@ -139,14 +159,9 @@ def _parts(questions: list[Question]) -> dict[str, list[Question]]:
     return {name: rows for name, rows in parts.items() if rows}
 
 
-def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
-    """The README.md of the set.
-
-    `files` has the Parquet file of each part that `load_dataset` gives; by default all rows are in
-    `questions.parquet`.
-    """
-    parts = {ALL_ROWS: f"{ALL_ROWS}.parquet"} if files is None else files
-    rows, manifest = golden.questions, golden.manifest
+def card(golden: GoldenSet) -> str:
+    """The README.md of the exported set."""
+    rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)
     found = [checks_of(each).values() for each in rows]
@@ -155,9 +170,8 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
         figures=stats(golden),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
-        parts=list(parts),
+        parts=parts,
         db=manifest.get("db") or {},
-        seed=None if manifest.get("seed") is None else str(manifest["seed"]),
         batches=len(golden.batches),
         batch_mails=sum(len(each.message_ids) for each in golden.batches),
         writers=[(model, count) for model, count in sorted(writers.items()) if model],
@@ -169,9 +183,9 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
     return f"{text.rstrip()}\n"
 
 
-def _front_matter(files: Mapping[str, str], rows: int) -> str:
+def _front_matter(parts: Iterable[str], rows: int) -> str:
     """What the hub reads at the top of the card."""
-    data_files = [{"split": split, "path": path} for split, path in files.items()]
+    data_files = [{"split": name, "path": f"{name}.parquet"} for name in parts]
     return DatasetCardData(
         pretty_name="ART-E golden set",
         language="en",

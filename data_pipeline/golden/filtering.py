@@ -5,6 +5,7 @@ keeps one of several duplicates. A row keeps all its checks; the first failed ru
 the reason for its rejection.
 """
 
+import dataclasses
 import itertools
 import re
 import unicodedata
@@ -19,7 +20,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
-from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
+from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Claims,
@@ -57,7 +58,6 @@ def filter_rows(
     another language than their mail. Only rows that pass all other rules are compared with each
     other ("duplicate"). Undoes this and later steps first.
     """
-    golden.undo("filter")
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
     owners = {each.inbox_address: owner_of(file, each.inbox_address) for each in golden.questions}
@@ -111,11 +111,8 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     own = () if batch is None else batch.message_ids
     stored = (each if each in own else cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
-    if ids != question.message_ids:
-        question = mended(question, "filter", "sources", message_ids=ids)
-    wanted: dict[str, Any] = {"answerable": answerable, "kind": _kind(question, answerable)}
-    changes = {name: value for name, value in wanted.items() if getattr(question, name) != value}
-    return mended(question, "filter", "kind", **changes) if changes else question
+    question = dataclasses.replace(question, message_ids=ids, answerable=answerable)
+    return dataclasses.replace(question, kind=_kind(question, answerable))
 
 
 def _kind(question: Question, answerable: bool | None) -> Kind | None:

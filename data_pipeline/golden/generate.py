@@ -303,7 +303,7 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
         if steps:
             raise UserError("the folder holds an imported set; name another folder with --out")
         return
-    made = {**steps["generate"], "db": golden.manifest["db"], "seed": golden.manifest["seed"]}
+    made = {**steps["generate"], "db": golden.manifest["db"]}
     other = [
         f"{name} {json.dumps(made.get(name))}, not {json.dumps(value)}"
         for name, value in settings.items()
@@ -353,20 +353,15 @@ def generate(
     if not any(each.questions for each in replies):
         why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
-    golden.undo("generate")
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
+    golden.manifest = GoldenSet().manifest | {"db": settings.pop("db")}
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
     for each in replies:
         _put(golden, each, days[each.batch.inbox], plan)
-    golden.sort()
-    golden.manifest |= {
-        "db": settings.pop("db"),
-        "seed": settings.pop("seed"),
-        "inboxes": dict(plan.splits),
-    }
     spent = asker.spent
     settings |= {
+        "splits": dict(plan.splits),
         "batches": {
             "drawn": len(replies),
             "used": len(replies) - len(lost),
@@ -377,7 +372,7 @@ def generate(
         # Replies are summed in any order, so later digits may differ.
         "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
     }
-    golden.record("generate", sum(len(each.items) for each in replies), settings)
+    golden.finish("generate", [(each, None) for each in golden.questions], settings)
     return lost
 
 

@@ -94,8 +94,7 @@ def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], nam
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
-    golden.batches, golden.manifest = [], GoldenSet().manifest
-    golden.manifest["db"] = made_from(file)
+    golden.batches, golden.manifest = [], GoldenSet().manifest | {"db": made_from(file)}
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]

@@ -100,7 +100,6 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
 
     A skipped row stays with an unsure check.
     """
-    golden.undo("review")
     given = current(reviews, golden.questions)
     seen = [each for each in drawn(golden.questions, sample) if each.id in given]
     judged = [each for each in seen if given[each.id].said != "skip"]

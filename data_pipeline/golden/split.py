@@ -6,6 +6,7 @@ training before validation, and never from test. A mail that a test inbox holds 
 quotes counts as its mail.
 """
 
+import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden.golden_set import Check, GoldenSet, mended, natural, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import OWN_MAIL, CitedMails, Counts, address_of, draw
 
 _HOLDERS = """
@@ -45,7 +46,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     there are several. Otherwise `seed` draws them in the proportions `wanted`; a single inbox goes
     to test. Raises `UserError` if there is no row, or no proportion is above zero.
     """
-    golden.undo("split")
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
@@ -58,18 +58,14 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     holders: defaultdict[str, list[str]] = defaultdict(list)
     for content, address in file.execute(_HOLDERS, [contents, sorted(inboxes)]).fetchall():
         holders[content].append(address)
-    # Changed through the row's history, so that the step can be undone.
     placed = [
-        each if each.split == name else mended(each, "split", "split", split=name)
-        for each in golden.questions
-        for name in [inboxes[address_of(each)]]
+        dataclasses.replace(each, split=inboxes[address_of(each)]) for each in golden.questions
     ]
     before = overlaps(placed, gold, holders, inboxes)
     learned = {mail for each in placed if each.split != "test" for mail in gold[each.id]}
     quoted = _contained(file, learned, inboxes)
     rows = list(_without_leaks(placed, gold, holders, inboxes, quoted))
     kept = [question for question, fault in rows if fault is None]
-    golden.manifest["inboxes"] = dict(sorted(inboxes.items()))
     settings: dict[str, Any] = {
         "splits_from": origin,
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
@@ -77,7 +73,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         "contained": {"gold_mails": len(learned), "contained": len(quoted)},
     }
     if origin == "seed":
-        golden.manifest["seed"] = seed
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)
 
@@ -114,7 +109,7 @@ def _shingles(body: str) -> set[int]:
 def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
     used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
-        generated: dict[str, Split] = golden.manifest["inboxes"]
+        generated: dict[str, Split] = golden.manifest["steps"]["generate"]["splits"]
         return "generate", generated
     carried = {(address_of(each), each.split) for each in golden.questions}
     own = {inbox: name for inbox, name in carried if name is not None}

@@ -170,4 +170,3 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
         assert result.exit_code == 0, result.output
         assert_safe(result.stdout)
         assert_safe(result.stderr)
-    assert_safe((folder / "README.md").read_text("utf-8"))

@@ -14,10 +14,8 @@ from markdown_it import MarkdownIt
 from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.export import card, export, stats
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
 from tests.builders import files_of
-
-SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
 
 
 def question(number: int, split: Split | None) -> Question:
@@ -29,23 +27,22 @@ def question(number: int, split: Split | None) -> Question:
     return with_checks(base, [Check("ids", "filter", None, "not sure", "rule")])
 
 
-@pytest.fixture(autouse=True)
-def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path_factory.mktemp("home")))
-
-
-def golden_set(*splits: Split | None) -> GoldenSet:
-    golden = GoldenSet([question(number, split) for number, split in enumerate(splits)])
+@pytest.fixture
+def golden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> GoldenSet:
+    """Two rows to train on, two to test on, and a rejected one."""
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+    splits: tuple[Split, ...] = ("train", "test", "train", "test")
+    rows = [question(number, split) for number, split in enumerate(splits)]
     secret = Check("leak", "filter", False, "the secret reason", "rule")
-    golden.rejected.append(Rejected.of(question(99, "test"), secret))
-    golden.record("filter", len(splits) + 1, {})
+    golden = GoldenSet([*rows, question(99, "test")])
+    golden.finish("filter", [*((each, None) for each in rows), (golden.questions[-1], secret)], {})
     return golden
 
 
 def test_loads_with_datasets_and_as_questions_from_every_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: GoldenSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    golden, out = golden_set(*SPLITS_OF_ROWS), tmp_path / "out"
+    out = tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
     files = files_of(out)
     assert sorted(files) == [
@@ -69,14 +66,23 @@ def test_loads_with_datasets_and_as_questions_from_every_form(
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_of_several_exports_to_one_place_the_first_is_whole(
+    golden: GoldenSet, tmp_path: Path
+) -> None:
     (tmp_path / ".out.partial").mkdir()  # of an export that was killed
-    export(golden_set(None), tmp_path / "out")
-    first = files_of(tmp_path)
-    with pytest.raises(UserError, match="exists already"):
-        export(golden_set(*SPLITS_OF_ROWS), tmp_path / "out")
-    assert files_of(tmp_path) == first
-    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    golden.questions[0] = dataclasses.replace(golden.questions[0], split=None)
+
+    def once(_: int) -> bool:
+        try:
+            return bool(export(golden, tmp_path / "out"))
+        except UserError as error:
+            assert "exists already" in str(error)
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(once, range(8))) == 1
+    assert load_questions(str(tmp_path / "out" / "questions.parquet")) == golden.questions
+    assert {each.name for each in tmp_path.iterdir()} == {"home", "out"}
 
 
 HOSTILE = (
@@ -84,44 +90,25 @@ HOSTILE = (
 )
 
 
-def test_of_several_exports_to_one_place_the_first_is_whole(tmp_path: Path) -> None:
-    golden = golden_set(*SPLITS_OF_ROWS)
-
-    def once(_: int) -> bool:
-        try:
-            export(golden, tmp_path / "out")
-        except UserError as error:
-            assert "exists already" in str(error)
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(once, range(8))) == 1
-    assert len(load_questions(str(tmp_path / "out"))) == len(golden.questions)
-
-
 def test_hostile_words_are_only_words_on_the_card() -> None:
     def rendered(word: str) -> str:
-        row = question(1, "test")
-        row = dataclasses.replace(row, provenance={"model": word, "prompt": word})
+        row = dataclasses.replace(question(1, "test"), provenance={"model": word, "prompt": word})
         golden = GoldenSet([with_checks(row, [Check(word, "filter", True, word, word)])])
-        golden.record("generate", 1, {"model": word})
-        golden.record("filter", 1, {})
-        golden.manifest |= {"db": {"name": word, "mails": 1}, "seed": word}
+        for step in ("generate", "import", "filter"):
+            golden.finish(step, [(each, None) for each in golden.questions], {"model": word})
+        golden.manifest |= {"db": {"name": word, "mails": 1}}
         golden.manifest["steps"]["filter"]["sums"]["dropped"] = {word: 1}
-        golden.manifest["steps"]["import"] = {**golden.manifest["steps"]["filter"], "source": word}
         body = card(golden).split("---\n", 2)[2]
         return str(MarkdownIt("commonmark").enable("table").render(body))
 
     hostile, plain = rendered(HOSTILE), rendered("word")
-    assert hostile.count("alert(1)") >= 9
+    assert hostile.count("alert(1)") >= 8
     assert set(re.findall(r"</?(\w+)", hostile)) == set(re.findall(r"</?(\w+)", plain))
     assert hostile.count("<h2>") == plain.count("<h2>")
     assert "{{ 7*7 }}" in hostile
 
 
-def test_what_is_in_the_set() -> None:
-    golden = golden_set(*SPLITS_OF_ROWS)
+def test_what_is_in_the_set(golden: GoldenSet) -> None:
     golden.questions[1] = dataclasses.replace(
         golden.questions[1], kind=None, difficulty="hard", inbox_address="bob@test.example"
     )

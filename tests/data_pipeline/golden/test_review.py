@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.question import Question
+from data_pipeline.golden.export import card
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import (
     KEYS,
@@ -27,6 +28,7 @@ from data_pipeline.golden.review import (
     write_review,
 )
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
+from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
 
 RunReview = Callable[..., Result]
@@ -40,12 +42,6 @@ def row(number: int, **fields: Any) -> Question:
     return dataclasses.replace(base, **fields)
 
 
-def golden_set(*questions: Question) -> GoldenSet:
-    golden = GoldenSet(list(questions))
-    golden.record("import", came=len(questions), settings={})
-    return golden
-
-
 def dropped(row: Question, note: str = "") -> Review:
     return Review(id=row.id, digest=row_digest(row), said="drop", note=note)
 
@@ -55,7 +51,7 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None
     # Earlier versions took notes.
     reviews = [dropped(each, "nobody asks\nthat \ud800") for each in rows]
     rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
-    golden = golden_set(
+    golden = set_of(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
         row(1, answer="July"),
         row(2, message_ids=("<2@test>",), query_date=dt.date(2020, 1, 31)),
@@ -95,7 +91,7 @@ def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    golden_set(*map(row, range(6))).save(tmp_path / "set")
+    set_of(*map(row, range(6))).save(tmp_path / "set")
     return tmp_path / "set"
 
 
@@ -110,9 +106,8 @@ def run_review(folder: Path, db: Path) -> RunReview:
 
 def shown(folder: Path) -> list[str]:
     """The ids in the order in which they are shown by default."""
-    golden = GoldenSet.load(folder)
-    golden.undo("review")
-    return [each.id for each in drawn(golden.questions, ReviewSample())]
+    questions = GoldenSet.load(folder, "review").questions
+    return [each.id for each in drawn(questions, ReviewSample())]
 
 
 def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: Path) -> None:
@@ -134,7 +129,7 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     assert now[order[4]] is now[order[5]] is None
     record = golden.manifest["steps"]["review"]
     assert record["sums"] == {
-        "in": 6, "kept": 5, "dropped": {"person": 1}, "mended": {}, "unsure": {"person": 1},
+        "in": 6, "kept": 5, "dropped": {"person": 1}, "changed": {}, "unsure": {"person": 1},
     }  # fmt: skip
     counted = ("reviewed", "kept", "stale", "sample", "seed")
     assert [record[name] for name in counted] == [3, 2, 0, 100, 0]
@@ -151,7 +146,7 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
         query_date=None,
     )  # fmt: skip
     check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
-    golden_set(with_checks(hostile, [check])).save(folder)
+    set_of(with_checks(hostile, [check])).save(folder)
     result = run_review("wd")
     assert result.exit_code == 0, result.output
     assert "The prize code is 7781." in result.stdout
@@ -170,11 +165,9 @@ def test_what_is_decided_is_applied_again_without_a_person(
     golden = GoldenSet.load(folder)
     by_hand = golden.manifest["steps"]["review"]
     assert (by_hand["split"], by_hand["sample"], by_hand["seed"]) == ("test", 2, 7)
-    card = (folder / "README.md").read_text("utf-8")
-    assert "2 rows of a random sample of the test split: 1 were right" in card
+    assert "2 rows of a random sample of the test split: 1 were right" in card(golden)
     # As after a step that was run again.
-    golden.undo("review")
-    golden.save(folder)
+    GoldenSet.load(folder, "review").save(folder)
     applied = json_of(art_e("golden", "review", folder, "--db", db, *sample, "--json"))
     assert (folder / "questions.jsonl").read_bytes() == before
     assert applied == {"set": str(folder), "step": "review", **by_hand}

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.question import SPLITS, Question
+from art_e.question import SPLITS, Question, Split
+from bench.golden_faults import leaking
 from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
 from data_pipeline.golden.generate import draw as draw_batches
-from data_pipeline.golden.golden_set import GoldenSet, Step
+from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import (
     MIN_SENT,
     Counts,
@@ -31,7 +32,7 @@ from data_pipeline.golden.inboxes import (
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
-from tests.golden_faults import leaking
+from tests.golden import set_of
 
 
 @given(
@@ -188,7 +189,7 @@ def copies(
 
 
 def leaks(
-    copies: Copies, questions: Sequence[Question], inboxes: Mapping[str, str]
+    copies: Copies, questions: Sequence[Question], inboxes: Mapping[str, str | None]
 ) -> tuple[set[str], set[str]]:
     """Ids of the questions whose gold is gold in another split, or mail of a test inbox."""
     tested = {name for name, split in inboxes.items() if split == "test"}
@@ -226,29 +227,25 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
         for number in range(size)
         for inbox in [draws.choice(INBOXES)]
     ]
-    golden = GoldenSet(rows.copy())
-    if begin == "generate":
-        golden.manifest["inboxes"] = draw(INBOXES, seed, Counts())
-    golden.record(begin, size, {})
+    inboxes: dict[str, Split | None] = {**draw(INBOXES, seed, Counts())}
+    golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)
     draws.shuffle(shuffled.questions)
-    found = []
-    # A second time and in another order: the same.
-    for each in (golden, golden, shuffled):
+    # In another order: the same.
+    for each in (golden, shuffled):
         split(copies.file, each, seed=seed, wanted=Counts())
-        each.sort()
-        found.append(copy.deepcopy(each))
-    assert found[0] == found[1] == found[2]
-    inboxes = golden.manifest["inboxes"]
-    assert all(each.split == inboxes[each.inbox_address] for each in golden.questions)
-    assert leaks(copies, golden.questions, inboxes) == (set(), set())
+    assert golden == shuffled
     # What was dropped had a leak, and test lost nothing.
-    dropped = [each.question for each in golden.rejected]
-    assert all(each is not None and each.split != "test" for each in dropped)
-    whole = [*golden.questions, *(each for each in dropped if each is not None)]
+    dropped = [Question.from_row(each.row) for each in golden.rejected]
+    assert all(each.split != "test" for each in dropped)
+    whole = [*golden.questions, *dropped]
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
+    if begin == "import":
+        inboxes = {each.inbox_address: each.split for each in whole}
+    assert all(each.split == inboxes[each.inbox_address] for each in whole)
+    assert leaks(copies, golden.questions, inboxes) == (set(), set())
     shared, in_test_inbox = leaks(copies, whole, inboxes)
-    assert in_test_inbox <= {each.row["id"] for each in golden.rejected} <= shared | in_test_inbox
+    assert in_test_inbox <= {each.id for each in dropped} <= shared | in_test_inbox
 
 
 def test_the_reason_says_how_much_of_a_gold_mail_a_test_inbox_holds(tmp_path: Path) -> None:
