@@ -16,8 +16,6 @@ from art_e.models.checkpoint import (
     TOKENIZER,
     base_of,
     checkpoint_folder,
-    load_checkpoint,
-    load_tokenizer,
     meant_checkpoint,
     require_train_extra,
 )
@@ -102,6 +100,8 @@ def merge(checkpoint: Path, out: Path) -> float:
         )
     require_train_extra()
     from transformers import AutoConfig
+
+    from art_e.models.local import load_checkpoint, load_tokenizer
 
     try:
         base_folder = checkpoint_folder(base)

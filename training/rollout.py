@@ -19,8 +19,7 @@ from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
-from art_e.models.checkpoint import call_form
-from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, parse_reply
+from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, call_form, parse_reply
 from art_e.question import Question
 
 if TYPE_CHECKING:

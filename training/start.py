@@ -23,13 +23,8 @@ from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.checkpoint import (
-    best_device,
-    end_of_turn,
-    load_checkpoint,
-    of_training,
-    split_adapter,
-)
+from art_e.models.checkpoint import best_device, of_training
+from art_e.models.local import end_of_turn, load_checkpoint
 from art_e.tools import ARGUMENTS, schemas
 from training.processes import sharded
 from training.recipe import ModelTable, Recipe, Scratch
@@ -65,7 +60,7 @@ class Start(NamedTuple):
 def load_start(name: str, table: ModelTable | None = None) -> Start:
     """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
     `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
-    base, adapter = of_training(*split_adapter(name))
+    base, adapter = of_training(name)
     whole = adapter is None and (table is None or table.lora is None)
     bits = 16 if table is None else table.bits
     own = None if table is None or table.template is None else template(table.template)

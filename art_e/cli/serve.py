@@ -30,16 +30,12 @@ from art_e.models.checkpoint import (
     ADAPTER_CONFIG,
     adapter_folder,
     best_device,
-    call_form,
     checkpoint_folder,
-    load_tokenizer,
     of_training,
-    reloads_the_same,
     require_train_extra,
     room_for,
-    stop_ids,
 )
-from art_e.models.tool_formats import NOT_THINKING, RESPONSE_TEMPLATE
+from art_e.models.tool_formats import NOT_THINKING, RESPONSE_TEMPLATE, call_form
 from art_e.parent import ends_with_parent
 from art_e.storage import expanded
 
@@ -123,6 +119,8 @@ def transformers_server(
     weights, so `folder` gets a subfolder of that form.
     """
     require_train_extra()
+    from art_e.models.local import load_tokenizer
+
     source = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(source, checkpoint)
     if call_form(tokenizer) == "xml":
@@ -149,6 +147,8 @@ def transformers_server(
 
 def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
     """Raise `UserError` if transformers, and so vLLM, would load another one from `folder`."""
+    from art_e.models.local import reloads_the_same
+
     if not reloads_the_same(folder, tokenizer):
         raise UserError(
             f"servers would load another tokenizer than the one saved in {checkpoint};"
@@ -166,6 +166,8 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     """Have generation stop where `local:` stops, without a penalty for repetition."""
     from transformers import AutoConfig, GenerationConfig
 
+    from art_e.models.local import stop_ids
+
     path = folder / "generation_config.json"
     if path.is_file():
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -182,6 +184,8 @@ def vllm_server(
     vllm: str, checkpoint: str, adapter: str | None, name: str, listen: list[str]
 ) -> Server:
     """vLLM's server; `vllm` is the path of its command. Raises `UserError`."""
+    from art_e.models.local import load_tokenizer
+
     model = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)
     check_tokenizer(model, tokenizer, checkpoint)

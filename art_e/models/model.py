@@ -12,8 +12,8 @@ from typing import Literal
 
 from art_e.config import setting
 from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
+from art_e.models.checkpoint import require_train_extra
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
 from art_e.privacy import load_env
@@ -101,6 +101,9 @@ class Model:
         if self.kind == "offline":
             return OfflinePolicy()
         if self.kind == "local":
+            require_train_extra()
+            from art_e.models.local import LocalPolicy
+
             return LocalPolicy(self.path, chosen)
         load_env()
         return LitellmPolicy(self.name, chosen)

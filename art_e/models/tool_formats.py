@@ -119,27 +119,25 @@ def as_written(messages: Iterable[ChatMessage], form: CallForm = "json") -> list
     return [_with_text(each, form) if each.get("tool_calls") else each for each in messages]
 
 
-def form_of(rendered: str) -> CallForm | None:
-    """How a template wrote the call of `probe_conversation`, spaces aside; None if in no form of
-    Qwen's."""
-    text = rendered.replace(" ", "")
-    forms: tuple[CallForm, ...] = ("json", "xml")
-    return next(
-        (each for each in forms if written_call(_PROBE, each).replace(" ", "") in text), None
-    )
+def call_form(tokenizer: Any) -> CallForm:
+    """Return how the tokenizer's chat template writes calls, spaces aside.
 
-
-def probe_conversation() -> list[ChatMessage]:
-    """A conversation with one call, its arguments an object, as templates expect it."""
-    function = {"name": _PROBE.name, "arguments": json.loads(_PROBE.arguments)}
-    return [
+    Raises `ValueError` for another form than Qwen's two, and jinja2's `TemplateError` if the
+    template can't be used.
+    """
+    # Templates expect a call's arguments as an object.
+    function = {"name": _PROBE.name, "arguments": _PROBE.parsed}
+    calls = [{"id": _PROBE.id, "type": "function", "function": function}]
+    conversation = [
         {"role": "user", "content": "probe"},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": _PROBE.id, "type": "function", "function": function}],
-        },
+        {"role": "assistant", "content": "", "tool_calls": calls},
     ]
+    rendered = tokenizer.apply_chat_template(conversation, tokenize=False, **NOT_THINKING)
+    forms: tuple[CallForm, ...] = ("json", "xml")
+    for form in forms:
+        if written_call(_PROBE, form).replace(" ", "") in str(rendered).replace(" ", ""):
+            return form
+    raise ValueError("none of Qwen's forms")
 
 
 def written_call(call: ToolCall, form: CallForm = "json") -> str:

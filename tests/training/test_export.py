@@ -18,14 +18,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from art_e.models.base import ModelOptions
-from art_e.models.checkpoint import (
-    best_checkpoint,
-    episode_form,
-    load_checkpoint,
-    load_tokenizer,
-    reloads_the_same,
-)
-from art_e.models.local import LocalPolicy
+from art_e.models.checkpoint import episode_form, meant_checkpoint
+from art_e.models.local import LocalPolicy, load_checkpoint, load_tokenizer, reloads_the_same
 from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests import tiny_qwen
@@ -163,7 +157,7 @@ def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
     art_e: Run, trained: Path, db: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "shared"
-    shutil.copytree(best_checkpoint(trained), out)
+    shutil.copytree(meant_checkpoint(trained), out)
     form = run_recipe(trained).episode
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
     assert form.view.spaced
