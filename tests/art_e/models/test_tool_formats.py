@@ -271,6 +271,7 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str | No
     tokenizer = tiny_qwen.make_tokenizer(["a few words"])
     folder = Path(trl.__file__).parent / "chat_templates"
     tokenizer.chat_template = (folder / f"{name}.jinja").read_text("utf-8")
+    tokenizer.bos_token = tokenizer.eos_token  # llama3's template begins with it
     if form is not None:
         assert call_form(tokenizer) == form
         return
