@@ -28,7 +28,9 @@ def ask(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_the_last_rating_of_an_answer_counts(art_e: Run, ask: Any) -> None:
+def test_the_last_rating_of_an_answer_counts(
+    art_e: Run, ask: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask("March 31, 2002")
     assert "good: When does" in art_e("rate", "good").stderr
     given = json_of(art_e("rate", "bad", "--answer", "April 30, 2003", "--source",
@@ -37,16 +39,9 @@ def test_the_last_rating_of_an_answer_counts(art_e: Run, ask: Any) -> None:
     assert given["right_sources"] == [LATER_ID]
     assert (given["answer"], given["sources"]) == ("March 31, 2002", [LEASE_ID])
     assert (given["inbox_address"], given["as_of"], given["talk"]) == (ANN, "2001-12-31", False)
-    [kept] = read_ratings_in(art_e)
-    assert kept.rating == "bad"
-
-
-def read_ratings_in(art_e: Run) -> list[Any]:
-    """The ratings in the home of the command line."""
-    home = Path(json_of(art_e("doctor", "--json"))["checks"][3]["detail"].split(" (")[0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ART_E_HOME", str(home))
-        return list(read_ratings())
+    monkeypatch.setenv("ART_E_HOME", str(home))
+    [rating] = read_ratings()
+    assert rating.rating == "bad"
 
 
 @pytest.mark.parametrize(
