@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
+from filelock import FileLock
 
 from art_e.episode import Episode
 from art_e.errors import UserError
@@ -65,6 +66,16 @@ def run(tools: Tools, made: ToolCall) -> dict[str, Any]:
 
 
 # ---- Raw mails and small inbox files.
+
+
+def once(place: Path, make: Callable[[Path], object]) -> Path:
+    """A file or folder that the first worker makes; the others wait for it."""
+    made = place.with_name(f"{place.name}.made")
+    with FileLock(f"{place}.making"):
+        if not made.exists():
+            make(place)
+            made.touch()
+    return place
 
 
 def raw(
@@ -174,7 +185,7 @@ QUESTION = Question(
 Start = Callable[..., Episode]
 
 
-def write_inbox(path: Path) -> InboxFile:
+def write_inbox(path: Path) -> None:
     """Bob's inbox of seven mails, one of them in two copies, and two mails that he must not see."""
     crowd = ", ".join([BOB, *(f"guest{number}@test.example" for number in range(879))])
     later = "Thu, 20 Feb 2020 09:00:00 +0000"
@@ -196,7 +207,6 @@ def write_inbox(path: Path) -> InboxFile:
         raw(LATER, date=later, **future),
     ]
     make_inbox(path, mails, Rules(any_id=True))
-    return InboxFile(path)
 
 
 def call(name: str, arguments: dict[str, Any] | str, call_id: str = "call") -> ToolCall:

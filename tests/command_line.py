@@ -15,7 +15,7 @@ from art_e.cli.main import app
 from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy, Retries
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import QUICK, Make, make_inbox, raw
+from tests.builders import QUICK, Make, make_inbox, once, raw
 from tests.processes import start, write_vllm
 from tests.provider import Provider
 
@@ -57,19 +57,15 @@ MAILS = [
 
 
 @pytest.fixture(scope="session")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def db(shared: Path) -> Path:
     """An inbox file of a few mails, without an owner."""
-    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
-    make_inbox(path, MAILS)
-    return path
+    return once(shared / "small.duckdb", lambda path: make_inbox(path, MAILS))
 
 
 @pytest.fixture(scope="session")
-def owned_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def owned_db(shared: Path) -> Path:
     """The same mails, imported for Ann."""
-    path = tmp_path_factory.mktemp("owned") / "owned.duckdb"
-    make_inbox(path, MAILS, owner=ANN)
-    return path
+    return once(shared / "owned.duckdb", lambda path: make_inbox(path, MAILS, owner=ANN))
 
 
 @pytest.fixture

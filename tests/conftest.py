@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from art_e.episode import Episode
@@ -17,8 +16,7 @@ from data_pipeline.ingest.batch import default_rules
 from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests import builders as episodes
-from tests.builders import QUESTION, Start, make_inbox, real_data
+from tests.builders import BOB, QUESTION, Start, make_inbox, once, real_data, write_inbox
 
 pytest_plugins = ["tests.command_line"]
 
@@ -71,16 +69,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     return own if worker_id == "master" else own.parent
 
 
-def once(place: Path, make: Callable[[Path], object]) -> Path:
-    """A file or folder that the first worker makes; the others wait for it."""
-    made = place.with_name(f"{place.name}.made")
-    with FileLock(f"{place}.making"):
-        if not made.exists():
-            make(place)
-            made.touch()
-    return place
-
-
 @pytest.fixture(scope="session")
 def world_db(shared: Path) -> Path:
     """The inbox file of a synthetic world of 1,000 mails."""
@@ -109,14 +97,14 @@ def real_inbox(shared: Path) -> RealInbox:
 
 
 @pytest.fixture(scope="session")
-def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with episodes.write_inbox(tmp_path_factory.mktemp("bob") / "inbox.duckdb") as file:
+def inbox_file(shared: Path) -> Iterator[InboxFile]:
+    with InboxFile(once(shared / "bob.duckdb", write_inbox)) as file:
         yield file
 
 
 @pytest.fixture(scope="session")
 def start(inbox_file: InboxFile) -> Start:
-    inbox = inbox_file.open_inbox(episodes.BOB, QUESTION.query_date)
+    inbox = inbox_file.open_inbox(BOB, QUESTION.query_date)
 
     def begin(max_turns: int = 10, handles: bool = True, **fields: Any) -> Episode:
         question = dataclasses.replace(QUESTION, **fields)

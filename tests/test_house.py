@@ -68,8 +68,9 @@ def _imports(node: ast.AST, *, late: bool = False) -> Iterator[Import]:
             stem = f"{child.module}." if isinstance(child, ast.ImportFrom) else ""
             modules = filter(None, (_module(stem + alias.name) for alias in child.names))
             yield from (Import(module, late) for module in modules)
-        elif isinstance(child, ast.Constant) and child.value in files() and "." in child.value:
-            yield Import(child.value, late=True)
+        elif isinstance(child, ast.Constant) and isinstance(name := child.value, str):
+            if "." in name and name in files():
+                yield Import(name, late=True)
         else:
             yield from _imports(child, late=late or isinstance(child, FUNCTIONS))
 

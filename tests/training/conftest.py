@@ -14,8 +14,7 @@ from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
 from tests import builders as episodes
-from tests.builders import QUESTION
-from tests.conftest import once
+from tests.builders import QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.cli import carry_out
