@@ -27,7 +27,7 @@ PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
 # libraries look for.
 BY_NAME = frozenset(
     {module for module, _ in COMMANDS.values()}
-    | {"training.grpo", "training.sft"}
+    | {"art_e.models.local", "training.grpo", "training.sft"}
     | {f"art_e_env.{name}_env" for name in ("trl", "verifiers")}
     | {"art_e_env.inspect_task"}
 )
