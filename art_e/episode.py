@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,7 @@ from art_e.tools import (
     MAX_RESULTS,
     WHOLE_VIEW,
     CallError,
-    ReadEmail,
+    Observation,
     ReturnFinalAnswer,
     SearchEmails,
     Tools,
@@ -70,14 +70,6 @@ class EpisodeForm(BaseModel):
             spaced=self.spaced,
             utc=self.spaced,
         )
-
-
-class _Outcome(NamedTuple):
-    """The result of a call, what its event says beside its arguments, and the final answer."""
-
-    result: dict[str, Any]
-    facts: dict[str, Any]
-    answer: ReturnFinalAnswer | None = None
 
 
 @dataclass(slots=True)
@@ -146,6 +138,7 @@ class Episode:
         self._found: set[str] = set()
         self._read: set[str] = set()
         self._wrong_messages = 0
+        self._answer: ReturnFinalAnswer | None = None
         template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
         system = Template(template).safe_substitute(
@@ -174,34 +167,38 @@ class Episode:
         rubric.tool_calls += len(message.tool_calls)
         rubric.effort += max(1, len(message.tool_calls))
         self.messages.append(message.to_chat())
-        answered: list[AnsweredCall] = []
-        facts: list[dict[str, Any]] = []
+        calls: list[AnsweredCall] = []
+        events: list[dict[str, Any]] = []
         any_right = False
-        answer: ReturnFinalAnswer | None = None
         for number, call in enumerate(message.tool_calls):
             try:
-                outcome = self._run(call, number, answer)
-                any_right, answer = True, outcome.answer or answer
+                observation = self._run(call, number)
+                any_right = True
             except CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
-                outcome = _Outcome({"error": str(error)}, {})
-            answered.append(AnsweredCall(encodable(call.name), call.parsed, [outcome.result]))
-            facts.append(outcome.facts)
+                observation = Observation({"error": str(error)}, ())
+            calls.append(AnsweredCall(encodable(call.name), call.parsed, [observation.content]))
+            events.append(self._event(calls[-1], observation.message_ids))
+        replies: list[dict[str, Any]] = []
         if not message.tool_calls:
             rubric.unparseable_calls += 1
-            result = {"error": "no tool was called; every message calls a tool"}
-            answered.append(AnsweredCall("", {}, [result]))
-            facts.append({})
+            replies.append({"error": "no tool was called; every message calls a tool"})
+            events.append(self._event(AnsweredCall("", {}, replies), ()))
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
-        self._end(answer)
+        self._end()
+        results = [call.results for call in calls] or [replies]
         if not self.done and rubric.turns == rubric.max_turns - 1:
-            answered[-1].results.append({"note": "one turn left: call return_final_answer now"})
-        self.events += map(self._event, answered, facts)
-        calls = answered if message.tool_calls else []
-        replies = [] if message.tool_calls else answered[0].results
+            results[-1].append({"note": "one turn left: call return_final_answer now"})
+        for event, each in zip(events, results, strict=True):
+            if notes := [result["note"] for result in each if "note" in result]:
+                event["notes"] = notes
+            if "cited" in event:
+                # A handle may come from a call behind the answer.
+                event["cited"] = list(map(self.tools.resolve, event["cited"]))
         self.exchanges.append(Exchange(encodable(message.content or ""), calls, replies))
-        texts = ["\n".join(map(observation_json, each.results)) for each in answered]
+        self.events += events
+        texts = ["\n".join(map(observation_json, each)) for each in results]
         observations: list[ChatMessage] = [
             {"role": "tool", "tool_call_id": call.id, "content": text}
             for call, text in zip(message.tool_calls, texts, strict=False)
@@ -224,48 +221,46 @@ class Episode:
         self.rubric.prompt_tokens += prompt
         self.rubric.completion_tokens += completion
 
-    def _run(self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None) -> _Outcome:
+    def _run(self, call: ToolCall, number: int) -> Observation:
         view = self.tools.view
         arguments = parse_call(call, view.offered)
         if number >= view.calls:
             calls = "call" if view.calls == 1 else f"{view.calls} calls"
             raise CallError("refused", f"of a message only the first {calls} can be run")
+        if isinstance(arguments, ReturnFinalAnswer):
+            if self._answer is not None:
+                raise CallError("refused", "the final answer was given already")
+            self._answer = arguments
+            return Observation({"done": True}, tuple(arguments.sources))
         if isinstance(arguments, SearchEmails):
             observation = self.tools.search(arguments)
             self._found.update(observation.message_ids)
-            self._note_gold()
-            return _Outcome(observation.content, {"found": list(observation.message_ids)})
-        if isinstance(arguments, ReadEmail):
-            read = self.tools.read(arguments)
-            if read is None:
-                self.rubric.invalid_reads += 1
-                return _Outcome({"error": not_found(arguments.message_id)}, {})
-            self._read.update(read.message_ids)
-            self._note_gold()
-            return _Outcome(read.content, {"read": read.message_ids[0]})
-        if answer is not None:
-            raise CallError("refused", "the final answer was given already")
-        return _Outcome({"done": True}, {"cited": arguments.sources}, arguments)
+        elif (read := self.tools.read(arguments)) is None:
+            self.rubric.invalid_reads += 1
+            return Observation({"error": not_found(arguments.message_id)}, ())
+        else:
+            observation = read
+            self._read.update(observation.message_ids)
+        self._note_gold()
+        return observation
 
-    def _event(self, call: AnsweredCall, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return the event of a call, as `Trajectory` describes it."""
+    def _event(self, call: AnsweredCall, mails: tuple[str, ...]) -> dict[str, Any]:
+        """Return the event of a call, as `Trajectory` describes it, but for its notes."""
         event: dict[str, Any] = {"turn": self.rubric.turns, "tool": call.tool}
         if "error" in call.results[0]:
-            event["error"] = call.results[0]["error"]
-        else:
-            event |= {"arguments": call.arguments, **facts}
-        if "cited" in facts:
-            # A handle may come from a call that followed in the same message.
-            event["cited"] = [self.tools.resolve(source) for source in facts["cited"]]
-        notes = [result["note"] for result in call.results if "note" in result]
-        return event | ({"notes": notes} if notes else {})
+            return {**event, "error": call.results[0]["error"]}
+        event["arguments"] = call.arguments
+        if call.tool == "read_email":
+            return {**event, "read": mails[0]}
+        return {**event, "found" if call.tool == "search_emails" else "cited": list(mails)}
 
-    def _end(self, answer: ReturnFinalAnswer | None) -> None:
-        rubric = self.rubric
+    def _end(self) -> None:
+        """End the episode if its last message did."""
+        rubric, answer = self.rubric, self._answer
         if answer is not None:
             cited = dict.fromkeys(map(self.tools.resolve, answer.sources))
-            mails = {each: self.tools.inbox.canonical_id(each) for each in cited}
-            rubric.num_sources = len({mail or each for each, mail in mails.items()})
+            mails = {source: self.tools.inbox.canonical_id(source) for source in cited}
+            rubric.num_sources = len({mail or source for source, mail in mails.items()})
             self.sources = tuple(dict.fromkeys(mail for mail in mails.values() if mail))
             rubric.abstained = is_abstention(answer.answer)
             rubric.answered = not rubric.abstained

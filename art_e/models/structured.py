@@ -1,18 +1,28 @@
-"""A hosted model that replies with JSON of a fixed form, as judges and question writers need it."""
+"""A hosted model that replies with JSON of a fixed form, as judges and question writers need it.
 
+Replies are kept on disk, so that no request is paid for twice: one file for each, named by the
+SHA-256 of the whole request. It holds the reply's text and usage, but not the request, which might
+contain keys.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
 import re
+import uuid
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
-from art_e.message import observation_json
+from art_e.message import compact_json, observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, receiving_host, takes_response_format
-from art_e.models.responses import Response, Responses, request_key
 from art_e.text import cut_line, encodable
 
 TIMEOUT_S = 120.0
@@ -21,11 +31,21 @@ _SHOWN_CHARS = 80
 # Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
 _FENCE = re.compile(r"```\w*\s*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
 
+_SCHEMA = "art-e/response/1"
+_log = logging.getLogger(__name__)
+
 Form = TypeVar("Form", bound=BaseModel)
 
 
 class UnparseableError(Exception):
     """The model's reply is not of the form asked for. The message is one line."""
+
+
+class Response(NamedTuple):
+    """A model's text; `usage` is None if the provider did not report it."""
+
+    text: str
+    usage: Usage | None
 
 
 class Spent(NamedTuple):
@@ -162,3 +182,65 @@ def unwrapped(reply: str, form: type[BaseModel]) -> str:
     if text.startswith("[") and len(form.model_fields) == 1:
         return f'{{"{next(iter(form.model_fields))}":{text}' + "}" * text.endswith("]")
     return text
+
+
+# ---- The replies that are kept.
+
+
+def request_key(request: Mapping[str, Any]) -> str:
+    """The name of a request; it does not depend on the order of its keys."""
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Responses:
+    """The responses in `folder`. Raises `UserError` if the folder can't be made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"can't keep responses in {folder}: {error.strerror}; choose another folder"
+            ) from None
+
+    def get(self, key: str) -> Response | None:
+        """The response to that request; None if it is missing or its file is torn."""
+        try:
+            row = json.loads(self._path(key).read_bytes())
+            if row["schema"] != _SCHEMA:
+                return None
+            usage = None if row["usage"] is None else Usage(**row["usage"])
+            return Response(row["message"]["content"] or "", usage)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("response %s can't be read and is requested again: %s", key, error)
+            return None
+
+    def put(self, key: str, response: Response) -> None:
+        """Keep a response. If the disk refuses, only the cache misses it."""
+        usage = None if response.usage is None else asdict(response.usage)
+        row = {"schema": _SCHEMA, "message": {"content": response.text}, "usage": usage}
+        path = self._path(key)
+        line = compact_json(row).encode("utf-8", "backslashreplace")  # lone surrogates
+        torn = path.with_name(f"{uuid.uuid4().hex}.tmp")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            torn.write_bytes(line)
+            torn.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                torn.unlink()
+            _log.warning("response %s can't be kept: %s", key, error)
+
+    def usages(self) -> list[Usage | None]:
+        """The usage of every kept response, in no order."""
+        keys = [each.stem for each in self._folder.glob("??/*.json")]
+        kept = [response for key in keys if (response := self.get(key)) is not None]
+        return [each.usage for each in kept]
+
+    def _path(self, key: str) -> Path:
+        # Subfolders, because a run has tens of thousands of responses.
+        return self._folder / key[:2] / f"{key}.json"

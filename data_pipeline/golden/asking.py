@@ -17,8 +17,7 @@ from art_e.models.base import Usage
 from art_e.models.hosted import Retries
 from art_e.models.prices import price_of
 from art_e.models.providers import capabilities_of
-from art_e.models.responses import Responses
-from art_e.models.structured import Spent, StructuredModel, UnparseableError, parsed
+from art_e.models.structured import Responses, Spent, StructuredModel, UnparseableError, parsed
 from art_e.privacy import load_env
 from art_e.text import digest
 from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS

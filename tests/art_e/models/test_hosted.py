@@ -24,7 +24,7 @@ from art_e.models.hosted import (
     thoughts_of,
 )
 from art_e.models.providers import capabilities_of, load_litellm
-from art_e.models.responses import Response, Responses, request_key
+from art_e.models.structured import Response, Responses, request_key
 from art_e.tools import schemas
 from tests.builders import HELLO, LEASE, QUICK, WAIT_S, Make, Start, act, answer, call, read, search
 from tests.provider import (
