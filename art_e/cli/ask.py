@@ -1,14 +1,15 @@
-"""`ask`: one question about an inbox, one episode, one answer with its sources."""
+"""`ask`: a question about an inbox, answered with its sources; `chat`: one after another."""
 
 import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
+from art_e.cli.chat import talk
 from art_e.cli.conversation import (
     Answered,
     Conversation,
@@ -20,6 +21,7 @@ from art_e.cli.conversation import (
 from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
+    ModelOption,
     RecipeOption,
     TemperatureOption,
     ToolCallsOption,
@@ -35,20 +37,18 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import STARTED, console, example, note, one_line, print_json, status, text
+from art_e.cli.output import console, example, note, one_line, print_json, status, text
+from art_e.cli.trace import shown_source
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email, format_date
 from art_e.models.base import OFFLINE
-from art_e.models.model import Model, default_model, full_name
+from art_e.models.model import Model, default_model
 from art_e.models.nearby import nearby
 from art_e.runs import runs_of
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, read_trajectories
 
-if TYPE_CHECKING:
-    from rich.text import Text
 OFFLINE_NOTE = (
     "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
     " --model NAME asks a model instead"
@@ -61,6 +61,11 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
+    "chat",
+    help="Talk about an inbox; /help shows how.",
+    epilog=example("art-e chat", "art-e chat --model o3"),
+)
+@app.command(
     epilog=example(
         'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
         "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
@@ -71,18 +76,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 )
 def ask(
     question: Annotated[
-        str, Argument(metavar="QUESTION", help="In plain words, quoted; - reads standard input.")
-    ],
-    inbox: InboxOption = None,
-    model: Annotated[
         str | None,
-        Option(
-            metavar="MODEL",
-            parser=full_name,
-            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
-            " [default: that of art-e config, else offline].",
+        Argument(
+            metavar="QUESTION",
+            help="In plain words, quoted; - reads standard input; without one it is a chat.",
         ),
     ] = None,
+    inbox: InboxOption = None,
+    model: ModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_turns: Annotated[
@@ -108,8 +109,10 @@ def ask(
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question from the mail of one inbox, with sources."""
+    if question is None and (out is not None or as_json):
+        raise UserError('--out and --json go with a question: art-e ask "When does it end?" ...')
     question = sys.stdin.read() if question == "-" else question
-    if not re.search(r"\w", question):
+    if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     options = Options(recipe, max_turns, effort, temperature, max_cost, tool_calls, junk)
     history: list[list[str]] = []
@@ -122,6 +125,9 @@ def ask(
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
     today = parse_day(as_of, "--as-of")
     is_default, model = model is None, model or default_model()
+    if question is None:
+        talk(db, inbox, today, model, options, history)
+        return
     # The trace says itself what happens.
     with nullcontext(lambda _: None) if trace else status() as say:
         say(f"loading what calls {model}")
@@ -134,7 +140,7 @@ def ask(
     with InboxFile(chosen_db(db), junk=options.junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         conversation = Conversation(opened, file.path, *ready, options, history)
-        conversation.begin(question.strip(), out=out, began=STARTED)
+        conversation.begin(question.strip(), out=out)
         if ready.policy.model == OFFLINE:
             note(OFFLINE_NOTE)
             # Look for local servers only if a person is watching.
@@ -185,16 +191,6 @@ def show_answer(answered: Answered) -> None:
             screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
             screen.print(shown_source(passage.email), soft_wrap=True)
     screen.print(text((answered.took, "dim")), soft_wrap=True)
-
-
-def shown_source(email: Email) -> "Text":
-    """A source on one line: its day, sender, subject and id."""
-    return text(
-        f"  {format_date(email.date)[:10]}  ",
-        (one_line(str(email.sender)), "cyan"),
-        f"  {one_line(email.subject) or '(no subject)'}  ",
-        (one_line(email.message_id), "dim"),
-    )
 
 
 def exit_for(trajectory: Trajectory) -> None:

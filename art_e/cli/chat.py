@@ -3,41 +3,27 @@
 What mail and models say is untrusted text.
 """
 
+import datetime as dt
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import typer
-from typer import Option
-
-from art_e.cli.ask import shown_source
 from art_e.cli.conversation import Conversation, Options, failure_reason, ready_model
 from art_e.cli.mail import shown_email
-from art_e.cli.model_options import MaxCostOption
-from art_e.cli.options import (
-    AllOption,
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    chosen_address,
-    chosen_db,
-    parse_day,
-)
-from art_e.cli.output import clean, console, example, note, one_line, print_lines, text
-from art_e.cli.trace import shown_turn
+from art_e.cli.options import chosen_address, chosen_db
+from art_e.cli.output import clean, console, note, one_line, print_lines, text
+from art_e.cli.trace import shown_source, shown_turn
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.model import Model, default_model, full_name
+from art_e.models.model import Model, full_name
 from art_e.storage import home
 from art_e.trajectory import exchanges
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-ChatModelOption = Annotated[
-    str | None, Option("--model", metavar="MODEL", parser=full_name, help="As for art-e ask.")
-]
 COMPLETED = 500  # addresses that are suggested, the owners first
 HELP = (
     "a question      ask it; a follow-up knows what was said",
@@ -49,8 +35,6 @@ HELP = (
     "/new            forget what was said",
     "/quit           or Ctrl-D",
 )
-
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @dataclass
@@ -92,8 +76,7 @@ class Chat:
         screen = console()
         self.arriving.update("")
         with self.arriving:
-            self.talk.begin(line)
-            answered = self.talk.answer(say_step)
+            answered = self.talk.ask(line, say_step)
         without = failure_reason(answered.trajectory)
         answer = text((answered.trajectory.final_answer or "", "bold"))
         screen.print(text(f"no answer: {without}") if without else answer, soft_wrap=True)
@@ -147,44 +130,40 @@ def _quit() -> None:
     raise EOFError
 
 
-@app.command(epilog=example("art-e chat", "art-e chat --inbox me@example.com --model o3"))
-def chat(
-    inbox: InboxOption = None,
-    model: ChatModelOption = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
-    max_cost: MaxCostOption = None,
-    db: DbOption = None,
+def talk(
+    db: Path | None,
+    address: str | None,
+    today: dt.date | None,
+    model: str,
+    options: Options,
+    past: list[list[str]],
 ) -> None:
-    """Talk about an inbox: questions, follow-ups, sources, ratings. /help shows what there is."""
+    """Take lines until the last one."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("chat needs a terminal; without one: art-e ask -c QUESTION")
+        raise UserError("a chat needs a terminal; without one: art-e ask QUESTION")
     from prompt_toolkit import PromptSession, completion, history
     from rich.live import Live
 
-    today = parse_day(as_of, "--as-of")
-    chosen = model or default_model()
-    options = Options(max_cost=max_cost, junk=junk)
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+    with InboxFile(chosen_db(db), junk=options.junk) as file:
+        inbox = file.open_inbox(chosen_address(file, address, db), today)
         arriving = Live(console=console(), transient=True)
-        ready = ready_model(chosen, options, say_step, shown_in(arriving))
-        state = Chat(file, Conversation(opened, file.path, *ready, options), arriving)
+        ready = ready_model(model, options, say_step, shown_in(arriving))
+        chat = Chat(file, Conversation(inbox, file.path, *ready, options, past), arriving)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(
             history=history.FileHistory(str(lines)),
             completer=completion.WordCompleter(words, sentence=False),
         )
-        note(f"{opened.address}, {len(opened):,} mails, {chosen}; /help shows what there is")
-        if (notice := Model(chosen).notice) is not None:
+        note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
+        if (notice := Model(model).notice) is not None:
             note(notice)
         while True:
             try:
                 if line := session.prompt("> ").strip():
-                    state.take(line)
+                    chat.take(line)
             except EOFError:
                 return
             except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from art_e.cli.model_options import (
     ready_policy,
     turn_tokens,
 )
-from art_e.cli.output import plural
+from art_e.cli.output import STARTED, plural
 from art_e.cli.trace import shown_turn
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
@@ -221,21 +221,19 @@ class Conversation:
     options: Options = Options()
     history: list[list[str]] = field(default_factory=list)
     answered: Answered | None = None
+    began: float = STARTED  # since when a person waits
 
-    def begin(
-        self,
-        question: str | Question,
-        name: str = "ask",
-        out: Path | None = None,
-        began: float | None = None,
-    ) -> None:
-        """Make the folder of the question's run. Raises `UserError` if `out` is taken.
+    def ask(self, question: str, say: Say, screen: "Console | None" = None) -> Answered:
+        """Begin a question and answer it."""
+        self.began = time.monotonic()
+        self.begin(question)
+        return self.answer(say, screen)
 
-        A person has waited since `began`, by default since now.
-        """
+    def begin(self, question: str | Question, name: str = "ask", out: Path | None = None) -> None:
+        """Make the folder of the question's run. Raises `UserError` if `out` is taken."""
         if isinstance(question, str):
             question = Question("ask", question, self.inbox.address, self.inbox.as_of)
-        self._question, self._began = question, time.monotonic() if began is None else began
+        self._question = question
         config = {
             "question": question.question,
             "talk": self.history,
@@ -290,7 +288,7 @@ class Conversation:
             passages = own or best_passages(self.inbox, self._question)
             passages = passages or best_passages(self.inbox, question)
         line = self._question.question
-        waited = time.monotonic() - self._began
+        waited = time.monotonic() - self.began
         self.answered = Answered(line, trajectory, self._run, sources, passages, waited)
         self.history = after(self.history, line, trajectory)
         return self.answered

@@ -95,7 +95,7 @@ COMMANDS = {
     ),
     "open": ("art_e.cli.mail", "Open a file that is attached to a mail, or save it."),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
-    "chat": ("art_e.cli.chat", "Talk about an inbox: questions, follow-ups, sources, ratings."),
+    "chat": ("art_e.cli.ask", "Talk about an inbox; /help shows how."),
     "web": ("art_e.web.server", "Ask and search an inbox on a page in the browser, until Ctrl-C."),
     "rate": ("art_e.cli.rate", "Rate the last answer of ask, and say what would be right."),
     "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),

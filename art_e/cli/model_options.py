@@ -12,7 +12,7 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.models.base import ModelOptions, Policy
 from art_e.models.checkpoint import episode_form
-from art_e.models.model import Model
+from art_e.models.model import Model, full_name
 from art_e.models.providers import warm_up
 from art_e.storage import expanded
 
@@ -24,6 +24,16 @@ HOSTED_CONCURRENCY = 8
 Effort = Literal["minimal", "low", "medium", "high"]
 ToolCalls = Literal["auto", "native", "text"]
 
+ModelOption = Annotated[
+    str | None,
+    Option(
+        "--model",
+        metavar="MODEL",
+        parser=full_name,
+        help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
+        " [default: that of art-e config, else offline].",
+    ),
+]
 EffortOption = Annotated[
     Effort | None, Option("--reasoning-effort", help="How long a reasoning model thinks.")
 ]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from art_e.cli.output import clean, one_line, plural, text
+from art_e.inbox.mail import Email, format_date
 from art_e.trajectory import AnsweredCall, Exchange
 
 if TYPE_CHECKING:
@@ -33,6 +34,16 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     lines[0] = text((f"{number:>2}  ", "dim")).append_text(lines[0])
     lines[1:] = [text("    ").append_text(line) for line in lines[1:]]
     return text("\n").join(lines)
+
+
+def shown_source(email: Email) -> "Text":
+    """A source on one line: its day, sender, subject and id."""
+    return text(
+        f"  {format_date(email.date)[:10]}  ",
+        (one_line(str(email.sender)), "cyan"),
+        f"  {one_line(email.subject) or '(no subject)'}  ",
+        (one_line(email.message_id), "dim"),
+    )
 
 
 def _call(call: AnsweredCall) -> "Text":

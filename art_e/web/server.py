@@ -41,7 +41,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
-from art_e.cli.chat import COMPLETED, ChatModelOption
+from art_e.cli.chat import COMPLETED
 from art_e.cli.conversation import (
     HISTORY,
     Answered,
@@ -53,7 +53,7 @@ from art_e.cli.conversation import (
 )
 from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import MaxCostOption
+from art_e.cli.model_options import MaxCostOption, ModelOption
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -238,8 +238,7 @@ class Desk:
             conversation = Conversation(
                 opened, self._file.path, policy, ready.form, self._options, talk
             )
-            conversation.begin(question)
-            answered = conversation.answer(lambda step: tell({"step": step}))
+            answered = conversation.ask(question, lambda step: tell({"step": step}))
         trajectory = answered.trajectory
         self._answered[answered.run.id] = answered
         answer = trajectory.final_answer or ""
@@ -427,7 +426,7 @@ def _same(given: str | None, secret: str) -> bool:
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
 def web(
     inbox: InboxOption = None,
-    model: ChatModelOption = None,
+    model: ModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,

@@ -55,7 +55,7 @@ IN_ANN = ["--inbox", ANN]
         (["bogus"], ["bogus", "art-e --help"]),
         (["serch", "x"], ["search"]),
         (["search", "x", "--limit", "0"], ["--limit", "art-e search --help"]),
-        (["ask"], ["QUESTION", "art-e ask --help"]),
+        (["ask", *IN_ANN], ["needs a terminal", "art-e ask QUESTION"]),
         (["runs", "show", "nothing"], ["art-e runs list"]),
         (["ingest", "x", "--format", "pst"], ["--format", "mbox"]),
         (["ingest", "nowhere.mbox"], ["nowhere.mbox", "check the path"]),
@@ -71,6 +71,7 @@ IN_ANN = ["--inbox", ANN]
         (["search", "x", "--after", "2001-03-01", "--before", "2001-03-01", *IN_ANN], ["swap"]),
         (["read", "<nowhere@x>", *IN_ANN], ["<nowhere@x>", "art-e search"]),
         (["read", LEASE_ID, "--as-of", "2001-01-31", *IN_ANN], ["up to 2001-01-31"]),
+        (["ask", "--json", *IN_ANN], ["go with a question"]),
         (["ask", " ? ", *IN_ANN], ["question is empty"]),
         (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
         (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
@@ -79,7 +80,7 @@ IN_ANN = ["--inbox", ANN]
 def test_user_errors_are_one_line_with_the_fix(
     art_e: Run, db: Path, home: Path, args: list[str], words: list[str]
 ) -> None:
-    where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") and args != ["ask"] else []
+    where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") else []
     error = the_error(art_e(*args, *where))
     assert all(word in error for word in words), error
     assert not home.exists()
