@@ -91,6 +91,12 @@ def episode(
     if ends and second is not None:
         verdicts.append(_verdict(second, "second"))
     policy = {"temperature": 0, "prompt_hash": "0123456789abcdef"}
+    events: list[dict[str, Any]] = [
+        {"turn": 1, "tool": "search_emails", "arguments": {}, "found": shown},
+        {"turn": 2, "tool": "read_email", "arguments": {}, "read": reads},
+    ]
+    if ends:
+        events.append({"turn": 3, "tool": "return_final_answer", "arguments": {}, "cited": sources})
     made: dict[str, Any] = {
         "run_id": run_id,
         "episode_id": f"{model}-{item.id}-{repeat}" + ("" if step is None else f"-{step}"),
@@ -99,6 +105,7 @@ def episode(
         "model": model,
         "policy": policy if step is None else {**policy, "step": step},
         "messages": messages,
+        "events": events,
         "handles": {f"m{number}": each for number, each in enumerate(shown, start=1)},
         "final_answer": answer,
         "sources": sources,
