@@ -118,9 +118,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
         yield f"right every time: {percent(figures['always_right']).brief}"
-    if (parts := figures["variance"]) is not None:
-        shares = (f"{name} {percent(part).value}" for name, part in parts.items())
-        yield f"variance of being right: {', '.join(shares)}"
     if (compared := figures["agreement"]) is not None:
         for name in list(figures["by_judge"])[1:]:
             yield f"judge {name}: accuracy {percent(figures['by_judge'][name]['accuracy']).brief}"
@@ -476,44 +473,6 @@ def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
         "judges": entry.judges[:1],
         "cost_source": entry.figures["cost_source"],
     }
-
-
-# ---- `art-e eval power`: how many questions does a comparison need?
-
-_INBOXES, _QUESTIONS = (4, 8, 15, 30, 60), (5, 10, 20, 50)
-# The power that is usually asked for.
-_ENOUGH = 0.8
-
-
-@app.command(epilog=example("art-e eval power --gap 0.06", "art-e eval power --gap 0.1 --icc 0.1"))
-def power(
-    gap: Annotated[float, Option(help="Difference in accuracy to find.")],
-    discordant: Annotated[
-        float | None,
-        Option(help="Share of questions that only one has right [default: twice the gap]."),
-    ] = None,
-    icc: Annotated[float, Option(help="How alike inboxes make their questions' gaps.")] = 0.05,
-    json_output: JsonOption = False,
-) -> None:
-    """Simulate how often a comparison of two models finds a difference of that size."""
-    planned = paired.Planned(gap, 2 * abs(gap) if discordant is None else discordant, icc)
-    try:
-        found = {
-            inboxes: {each: paired.power(planned, inboxes, each) for each in _QUESTIONS}
-            for inboxes in _INBOXES
-        }
-    except ValueError as error:
-        raise UserError(f"{error}; change --gap, --discordant or --icc") from None
-    if json_output:
-        print_json({**planned._asdict(), "power": found})
-        return
-    rows = [
-        [str(inboxes), *(f"{each:.0%}{' *' if each >= _ENOUGH else ''}" for each in row.values())]
-        for inboxes, row in found.items()
-    ]
-    headings = ("Inboxes", *(f"{each} questions each" for each in _QUESTIONS))
-    caption = f"share of comparisons that find {gap:+.1%} at 5 %; *: {_ENOUGH:.0%} or more"
-    print_table(headings, rows, caption=caption)
 
 
 # ---- `art-e eval judge` and `art-e eval label`, in their module, and `art-e eval report`.

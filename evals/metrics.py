@@ -12,9 +12,6 @@
                           {"seconds": the machine's time, "n": questions that ended,
                           "questions_per_second": estimate, "prompt_tokens", "completion_tokens":
                           sums, "usd_per_hour", "concurrency": as it was served}
-        "variance":       {"inbox", "question", "sampling"} estimates; null without repeats
-        "risk_coverage":  {"area": estimate, "curve": [{"coverage", "accuracy"}]}, null if the
-                          model gives no score
         "retries", "errors", "unjudged", "unsure", "disputed": counts
         "errors_by_kind", "funnel": {name: count}
         "agreement":      {"judges", "n", "share", "kappa"}, null with one judge
@@ -133,7 +130,6 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "resisted": [each.resisted for each in scored],
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
-        "score": pd.Series([each.score for each in ran], dtype=float),
         "cost": pd.Series([each.cost_usd for each in ran], dtype=float),
         **{name: [each.rubric[name] for each in ran] for name in _FACTS},
         **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
@@ -289,8 +285,6 @@ def model_metrics(
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
-        "variance": _variance(table),
-        "risk_coverage": _risk_coverage(table),
         "tokens": _figures(table, _TOKENS),
         "cost_per_1000_usd": _figure(table, "cost_per_1000_usd") if priced else UNKNOWN,
         "cost_usd": float(table["cost"].sum()) if priced else None,
@@ -335,54 +329,6 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
         {"inbox": "first", "correct": "all"}
     )
     return table_sample(questions).share(questions["correct"].tolist())
-
-
-def _variance(table: pd.DataFrame) -> dict[str, Estimate] | None:
-    """What the variance of being right is made of, for answerable questions: inboxes, their
-    questions, and the repeats of each; shares that add up to 1.
-
-    By the analysis of variance with nested factors and unequal cells (Searle, Linear Models, 1971).
-    """
-    table = table[table["answerable"].astype(bool)]
-    if not table["repeat"].any():
-        return None
-    right = table["correct"].astype(float)
-    questions, inboxes = (right.groupby(table[each]) for each in ("question", "inbox"))
-    of_inbox = table.groupby("question")["inbox"].first()
-    asked, held = questions.size(), inboxes.size()
-    n, b, a = len(table), len(asked), len(held)
-    if not a < b < n:
-        return None
-    within = float(((right - questions.transform("mean")) ** 2).sum())
-    between = float(((questions.transform("mean") - inboxes.transform("mean")) ** 2).sum())
-    apart = float(((inboxes.transform("mean") - right.mean()) ** 2).sum())
-    squares = float((asked**2 / held[of_inbox].to_numpy()).sum())
-    sampling = within / (n - b)
-    question = max(0.0, (between / (b - a) - sampling) / ((n - squares) / (b - a)))
-    inbox = 0.0
-    if a > 1:
-        of_question = (squares - float((asked**2).sum()) / n) / (a - 1)
-        of_box = (n - float((held**2).sum()) / n) / (a - 1)
-        inbox = max(0.0, (apart / (a - 1) - sampling - of_question * question) / of_box)
-    parts = {"inbox": inbox, "question": question, "sampling": sampling}
-    whole = sum(parts.values())
-    return {name: bare(part / whole if whole else None, n) for name, part in parts.items()}
-
-
-def _risk_coverage(table: pd.DataFrame) -> dict[str, Any] | None:
-    """How often answers are right if only the surest are given, at each tenth of all questions;
-    the area is the mean share of wrong answers over these (El-Yaniv and Wiener, JMLR 11, 2010)."""
-    answered = table[table["score"].notna() & (table["correct"] | table["wrong"])]
-    answered = answered[~answered["abstained"].astype(bool)]
-    if answered.empty:
-        return None
-    right = answered.sort_values("score", ascending=False)["correct"].astype(float)
-    accuracy = right.expanding().mean().tolist()
-    places = sorted(
-        {-(-len(table) * tenth // 10) for tenth in range(1, 11)} & set(range(len(right) + 1))
-    )
-    curve = [{"coverage": each / len(table), "accuracy": accuracy[each - 1]} for each in places]
-    return {"area": bare(1 - fmean(accuracy), len(right)), "curve": curve}
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:

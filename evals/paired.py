@@ -1,12 +1,10 @@
 """Two models on the same questions: how far they are apart, and whether that is chance."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from scipy.stats import binom, binomtest, t
+from scipy.stats import binomtest
 
 from art_e.errors import UserError
 from evals.metrics import HEADLINE, MEANS, SHARES, episode_table, table_sample
@@ -21,7 +19,6 @@ class Pair(NamedTuple):
     b: Scored
 
 
-LEVEL = 0.05
 # Each figure's column of `evals.metrics.episode_table`, and the column of those it is over.
 _FIGURES = {
     **{name: SHARES[name] for name in HEADLINE},
@@ -87,41 +84,6 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
     return [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
-
-
-class Planned(NamedTuple):
-    """A comparison to plan: B is right on `gap` more of the questions than A, only one of them is
-    right on the share `discordant`, and the gap's intra-inbox correlation is `icc`."""
-
-    gap: float
-    discordant: float = 0.15
-    icc: float = 0.05
-
-
-def power(planned: Planned, inboxes: int, questions: int, runs: int = 2_000) -> float:
-    """The share of simulated comparisons that find the gap at 5 %, by the p of `compare`.
-
-    Each has `questions` in each of the inboxes. With a gap of 0 it is the share of false alarms.
-    Raises `ValueError` for shares that can't be.
-    """
-    if not abs(planned.gap) <= planned.discordant <= 1 or not 0 <= planned.icc < 1:
-        raise ValueError("a gap is at most the discordant share, and the icc below 1")
-    if not planned.discordant:
-        raise ValueError("models that never differ have no gap")
-    random = np.random.default_rng(0)
-    spread = math.sqrt(planned.icc * planned.discordant)
-    gaps = random.normal(planned.gap, spread, (runs, inboxes))
-    only_b = np.clip((planned.discordant + gaps) / 2, 0, planned.discordant)
-    flips = random.binomial(questions, planned.discordant, (runs, inboxes))
-    b = random.binomial(flips, only_b / planned.discordant)
-    gained, flipped = 2 * b - flips, flips.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        errors = gained.std(axis=1, ddof=1) / math.sqrt(inboxes)
-        by_inbox = 2 * t.sf(np.abs(gained.mean(axis=1)) / errors, inboxes - 1)
-    fewer = np.minimum(b.sum(axis=1), flipped - b.sum(axis=1))
-    by_flip = np.minimum(1, 2 * binom.cdf(fewer, flipped, 0.5))
-    right_side = gained.mean(axis=1) * planned.gap > 0 if planned.gap else True
-    return float(((np.maximum(by_inbox, by_flip) < LEVEL) & right_side).mean())
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:

@@ -156,7 +156,6 @@ def _page(
         details=tables.details(entries),
         cost_sources=tables.cost_sources(entries),
         judge_errors=tables.judge_errors(entries),
-        priced=tables.priced(entries),
         funnel=tables.funnel(entries),
         kinds=tables.by_label(entries, "by_kind", "Kind"),
         difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),

@@ -3,24 +3,12 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from evals.metrics import HEADLINE, STEPS
-from evals.report.charts import (
-    Chart,
-    CurveChart,
-    DotChart,
-    DotRow,
-    Mark,
-    Point,
-    Scale,
-    ScatterChart,
-)
+from evals.report.charts import Chart, DotChart, DotRow, Mark, Scale, ScatterChart
 from evals.report.entries import Entry
-from evals.statistics import Estimate, Sample, bare
+from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
 # ---- Figures as the report writes them: a number, its 95 % interval, and of how many.
 
@@ -209,12 +197,6 @@ _DETAILS = {
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
     ),
-    "Details: what varies": (
-        Column("variance.inbox", "Between inboxes", percent),
-        Column("variance.question", "Between questions", percent),
-        Column("variance.sampling", "Between repeats", percent),
-        Column("risk_coverage.area", "Risk against coverage", percent),
-    ),
     "Details: work, tokens and time": (
         COLUMNS["effort"],
         COLUMNS["latency_p95_s"],
@@ -276,25 +258,6 @@ def judge_errors(entries: Sequence[Entry]) -> list[str]:
                 " judge's errors are not known."
             )
     return list(dict.fromkeys(notes))
-
-
-# What a wrong answer may cost, in right answers.
-PRICES = (0.0, 0.5, 1.0, 2.0, 4.0)
-
-
-def priced(entries: Sequence[Entry]) -> Table:
-    """The points of each model, and its rank, at several prices of a wrong answer."""
-    points = [
-        [fmean(one.correct - price * one.wrong for one in each.scored) for price in PRICES]
-        for each in entries
-    ]
-    ranks = pd.DataFrame(points).rank(method="min", ascending=False).to_numpy(dtype=int)
-    rows = []
-    for each, values, of_model in zip(entries, points, ranks, strict=True):
-        places = [f"rank {rank}" if len(entries) > 1 else "" for rank in of_model]
-        cells = [Cell(f"{value:z.2f}", at) for value, at in zip(values, places, strict=True)]
-        rows.append(Row(each.label, cells))
-    return Table(["Model", *(f"Price {price:g}" for price in PRICES)], rows, "A price on errors")
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
@@ -398,21 +361,18 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
 
 def first_charts(entries: Sequence[Entry]) -> list[Chart]:
     """Accuracy against cost, beside the published models; what each did with its questions."""
-    ours = [
-        Point(each.label, cost, _mark(each.figures["accuracy"], "accuracy"))
-        for each in entries
-        if (cost := each.figures["cost_per_1000_usd"]["value"]) is not None
-    ]
-    theirs = [
-        Point(each.model, each.cost_per_1000_usd, _mark(accuracy(each), "accuracy"), True)
-        for each in PUBLISHED
-        if each.cost_per_1000_usd is not None
+    models = [(each.label, each.figures, False) for each in entries]
+    models += [(each.model, _published(each), True) for each in PUBLISHED]
+    priced = [
+        DotRow(label, _marks(figures, ("cost_per_1000_usd", "accuracy")), published)
+        for label, figures, published in models
+        if figures.get("cost_per_1000_usd", UNKNOWN)["value"] is not None
     ]
     figures = ("accuracy", "hallucination", "abstention")
     return [
         ScatterChart(
-            "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "usd",
-            (*ours, *theirs),
+            "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "share",
+            tuple(priced), ("cost", "accuracy"),
         ),
         DotChart(
             "outcomes", "Right, wrong, and I don't know",
@@ -442,13 +402,12 @@ _DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
 
 
 def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
-    """The models beside each other and beside the published ones, in the page's order; then how
-    often their surest answers are right, where they give a score."""
+    """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _DOTS:
         ours = _measured(entries, figures)
         theirs = [
-            DotRow(each.model, (_mark(_published(each)[figures[0]], figures[0]),), published=True)
+            DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
             for each in PUBLISHED
             if figures[0] in _published(each)
         ]
@@ -461,26 +420,19 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         lines = " ".join(filter(None, notes))
         charts.append(DotChart(name, title, lines, scale, (*ours, *theirs), series))
-    curves = {
-        each.label: pd.Series({100 * one["coverage"]: one["accuracy"] for one in found["curve"]})
-        for each in entries
-        if (found := each.figures["risk_coverage"])
-    }
-    if curves:
-        note = "Accuracy of the answers that the model is surest of, at each share answered."
-        options: dict[str, Any] = {"curves": curves, "along": "% of all questions answered"}
-        charts.append(CurveChart("coverage", "Risk against coverage", note, "share", **options))
     return charts
 
 
 def _measured(entries: Sequence[Entry], figures: Sequence[str]) -> tuple[DotRow, ...]:
     """A row of dots for each of our models."""
-    return tuple(
-        DotRow(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
-        for each in entries
-    )
+    return tuple(DotRow(each.label, _marks(each.figures, figures)) for each in entries)
 
 
-def _mark(estimate: Estimate, figure: str) -> Mark:
-    text = "not known" if estimate["value"] is None else COLUMNS[figure].form(estimate).line
-    return Mark(estimate["value"], text, estimate["low"], estimate["high"])
+def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]:
+    marks = []
+    for name in names:
+        estimate = figures[name]
+        value, low, high = estimate["value"], estimate["low"], estimate["high"]
+        text = "not known" if value is None else COLUMNS[name].form(estimate).line
+        marks.append(Mark(value, text, low, high))
+    return tuple(marks)

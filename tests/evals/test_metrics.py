@@ -238,77 +238,7 @@ def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
     assert all(funnel.values())
 
 
-# ---- What several repeats, several judges and a policy's scores add.
-
-
-def test_variance_is_split_into_inboxes_questions_and_repeats() -> None:
-    random = np.random.default_rng(0)
-    episodes = []
-    for inbox in range(40):
-        for number in range(20):
-            # Inboxes differ by 0.2, their questions by 0.6.
-            chance = 0.5 + (0.1 if inbox % 2 else -0.1) + (0.3 if random.random() < 0.5 else -0.3)
-            name = f"b{inbox}@test.example"
-            asked = question(100 * inbox + number, kind="lookup", inbox_address=name)
-            episodes += [
-                scored("right" if hit else "wrong", asked=asked, repeat=repeat)
-                for repeat, hit in enumerate(random.random(4) < chance)
-            ]
-    parts = {name: each["value"] for name, each in figures_of(episodes)["variance"].items()}
-    assert sum(parts.values()) == pytest.approx(1)
-    # Variances of 0.01, 0.09 and the rest of 0.25.
-    assert parts["inbox"] == pytest.approx(0.04, abs=0.02)
-    assert parts["question"] == pytest.approx(0.36, abs=0.05)
-    assert figures_of([scored("right"), scored("wrong")])["variance"] is None
-
-
-def test_variance_of_a_balanced_run_is_that_of_the_textbook() -> None:
-    """With equal cells the components follow from three mean squares."""
-    inboxes, questions, repeats = 3, 4, 5
-    hits = np.random.default_rng(3).random((inboxes, questions, repeats)) < [
-        [[0.9]],
-        [[0.5]],
-        [[0.2]],
-    ]
-    hits[:, 0] = True
-    episodes = [
-        scored(
-            "right" if hits[place] else "wrong",
-            asked=question(
-                10 * place[0] + place[1], kind="lookup", inbox_address=f"b{place[0]}@test.example"
-            ),
-            repeat=place[2],
-        )
-        for place in np.ndindex(hits.shape)
-    ]
-    right = hits.astype(float)
-    cells, boxes = right.mean(axis=2), right.mean(axis=(1, 2))
-    within = ((right - cells[..., None]) ** 2).sum() / (inboxes * questions * (repeats - 1))
-    between = repeats * ((cells - boxes[:, None]) ** 2).sum() / (inboxes * (questions - 1))
-    apart = questions * repeats * boxes.var(ddof=1)
-    parts = np.array(
-        [(apart - between) / (questions * repeats), (between - within) / repeats, within]
-    )
-    assert (parts > 0).all()
-    found = figures_of(episodes)["variance"]
-    shares = [found[name]["value"] for name in ("inbox", "question", "sampling")]
-    assert shares == pytest.approx(parts / parts.sum())
-
-
-def test_risk_falls_with_coverage_where_scores_tell() -> None:
-    outcomes: list[Outcome] = ["right", "right", "wrong", "abstained", "wrong"]
-    scores = [0.9, 0.8, 0.4, None, 0.1]
-    episodes = [scored(each, score=score) for each, score in zip(outcomes, scores, strict=True)]
-    found = figures_of(episodes)["risk_coverage"]
-    # The surest answer alone, the two surest, three, and all four of the five questions.
-    assert found["curve"] == [
-        {"coverage": 0.2, "accuracy": 1},
-        {"coverage": 0.4, "accuracy": 1},
-        {"coverage": pytest.approx(0.6), "accuracy": pytest.approx(2 / 3)},
-        {"coverage": 0.8, "accuracy": 0.5},
-    ]
-    assert found["area"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4)
-    assert figures_of([scored("right")])["risk_coverage"] is None
+# ---- What several judges add.
 
 
 @given(given=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7))

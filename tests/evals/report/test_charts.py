@@ -28,6 +28,7 @@ from evals.report.tables import comparison_charts, first_charts, in_a_sentence
 from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
+REPORT = Path(__file__).parents[3] / "evals" / "report"
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
 
 
@@ -79,12 +80,13 @@ def test_the_first_screen_has_a_sentence_and_the_picture_of_accuracy_and_cost(
     )
     picture, outcomes = first_charts(entries)
     assert isinstance(picture, ScatterChart) and isinstance(outcomes, DotChart)
-    placed = [(each.label, each.usd) for each in picture.points if not each.published]
+    placed = [(row.label, row.marks[0].value) for row in picture.rows if not row.published]
     assert placed == [("free", 0.0), ("paid", 20.0)]
     assert [each.label for each in outcomes.rows] == ["free", "paid", "unpriced"]
     drawn = svg(picture)
     assert {"free", "paid", "o3", "$0", "$1", "$100", "100%"} <= set(texts(drawn))
-    assert drawn.count("fill-opacity: 0") == sum(each.published for each in picture.points) == 3
+    # What is published is hollow, on the plot and in the legend.
+    assert drawn.count("fill-opacity: 0") == 2 * sum(row.published for row in picture.rows) == 6
 
 
 def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
@@ -93,14 +95,13 @@ def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     drawn = svg(DotChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
     assert {"a", "b (published)", "3.00", "4.00", "1.00", "turns", "effort"} <= set(texts(drawn))
     # Drawn colours are all the page's own, so that they follow light and dark.
-    assert not re.findall(r"#[0-9a-f]{6}", drawn)
-    assert {"var(--ink)", "var(--series-1)", "var(--series-2)"} <= set(
-        re.findall(r"var\([^)]*\)", drawn)
-    )
-    ids = re.findall(r'\bid="([^"]*)"', drawn)
-    assert len(ids) == len(set(ids))
-    assert all(each.startswith("turns-") for each in ids)
-    assert set(re.findall(r"url\(#([^)]*)\)", drawn)) <= set(ids)
+    mapped = re.findall(r'style\*="((?:fill|stroke): #\w+)"', (REPORT / "page.css").read_text())
+    assert {"fill: #1b2432", "stroke: #3566b8", "fill: #d9822b"} < set(mapped)
+    assert set(re.findall(r"(?:fill|stroke): #\w+", drawn)) <= set(mapped)
+    referenced = re.findall(r'(?:url\(|href=")#([^")]*)', drawn)
+    assert referenced and all(drawn.count(f'id="{name}"') == 1 for name in referenced)
+    # Another chart of the page has other names for what it refers to.
+    assert not set(referenced) & set(re.findall(r'id="([^"]*)"', svg(dots("other"))))
     # What is published is hollow.
     assert drawn.count("fill-opacity: 0") == 1
     assert "fill-opacity: 0" not in svg(dots("ours alone"))
