@@ -50,8 +50,17 @@ from evals.judges import choose_judge
 from evals.judges.cli import judge, label, note_cost, note_recipients, print_answers
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
-from evals.report.entries import Entry, measure
-from evals.report.tables import FIRST, differences, digits, number, percent, summary, usd
+from evals.report.tables import (
+    FIRST,
+    Entry,
+    differences,
+    digits,
+    measure,
+    number,
+    percent,
+    summary,
+    usd,
+)
 from evals.scored import Scored, load_run
 from evals.verdict import Judge, names_of
 

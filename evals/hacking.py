@@ -20,8 +20,7 @@ import pandas as pd
 from scipy.stats import binom, norm
 
 from art_e.tools import MAX_CALLS
-from evals.judges.claims import Claims, appeal, asked, polarity, read_claims
-from evals.judges.values import clean
+from evals.judges.claims import Claims, appeal, asked, clean, polarity, read_claims
 from evals.scored import HELD_OUT, Scored
 from evals.statistics import holm
 

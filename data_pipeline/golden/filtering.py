@@ -25,15 +25,17 @@ from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Claims,
     Name,
+    Value,
     appeal,
     asked,
     asks_yes_no,
+    clean,
     content_stems,
     is_choice,
     read_claims,
+    same_value,
 )
 from evals.judges.offline import OfflineJudge
-from evals.judges.values import Value, clean, same_value
 
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common

@@ -31,7 +31,7 @@ from data_pipeline.golden.golden_set import (
     with_checks,
 )
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
-from evals.judges.values import clean, find_values
+from evals.judges.claims import clean, find_values
 
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most

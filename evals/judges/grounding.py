@@ -9,8 +9,18 @@ from typing import NamedTuple
 
 from art_e.inbox.mail import Email
 from art_e.tools import MAX_BODY_CHARS
-from evals.judges.claims import Claims, asked, content_stems, opens_sentence, read_claims, same_name
-from evals.judges.values import PartialDate, Value, conflict, same_value
+from evals.judges.claims import (
+    Claims,
+    PartialDate,
+    Value,
+    asked,
+    conflict,
+    content_stems,
+    opens_sentence,
+    read_claims,
+    same_name,
+    same_value,
+)
 
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 

@@ -21,9 +21,9 @@ from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.question import Question
 from art_e.text import cut_line, digest
 from art_e.tools import MAX_BODY_CHARS
+from evals.judges.claims import MAX_CHARS
 from evals.judges.grounding import UNREAD
 from evals.judges.offline import is_unanswerable
-from evals.judges.values import MAX_CHARS
 from evals.verdict import Verdict
 
 MAX_REASON_CHARS = 300

@@ -29,9 +29,18 @@ from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
 from evals.judges import claims
-from evals.judges.claims import Name, content_stems, read_claims, same_name
+from evals.judges.claims import (
+    MAX_CHARS,
+    Name,
+    Value,
+    clean,
+    compatible,
+    content_stems,
+    read_claims,
+    same_name,
+    same_value,
+)
 from evals.judges.grounding import UNREAD, grounded_in
-from evals.judges.values import MAX_CHARS, Value, clean, compatible, same_value
 from evals.verdict import Verdict
 
 _WRAPPING = re.compile(

@@ -32,8 +32,7 @@ from evals.hacking import detect
 from evals.paired import compare
 from evals.report import tables
 from evals.report.charts import Chart, svg, write_png
-from evals.report.entries import Entry, measure, run_names
-from evals.report.tables import NONE, SOURCE, Table, differences, summary
+from evals.report.tables import NONE, SOURCE, Entry, Table, differences, measure, run_names, summary
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data
 from evals.statistics import holm

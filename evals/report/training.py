@@ -18,7 +18,7 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
 from evals.report.charts import SERIES, CurveChart, Scale, cut
-from evals.report.entries import Entry, run_names
+from evals.report.tables import Entry, run_names
 
 # A bold line averages so many steps; runs of fewer steps than the second are not smoothed.
 SMOOTH, LEAST_SMOOTHED = 10, 30

@@ -19,9 +19,8 @@ from art_e.models.offline import OfflinePolicy
 from art_e.question import Question
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.hacking import FLAGS, detect
-from evals.judges.claims import appeal
+from evals.judges.claims import appeal, clean
 from evals.judges.offline import OfflineJudge
-from evals.judges.values import clean
 from evals.scored import Scored
 from tests.builders import message, search
 from tests.evals import hacks

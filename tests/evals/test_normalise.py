@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.judges.values import (
+from evals.judges.claims import (
     MAX_CHARS,
     Amount,
     PartialDate,

@@ -19,7 +19,6 @@ from evals.metrics import HEADLINE, model_metrics, sample_of
 from evals.paired import compare, paired
 from evals.report.build import Section, build_report
 from evals.report.charts import CurveChart, write_picture
-from evals.report.entries import measure
 from evals.report.tables import (
     COLUMNS,
     NET_REDUCTION,
@@ -34,6 +33,7 @@ from evals.report.tables import (
     Row,
     Table,
     accuracy,
+    measure,
     number,
     percent,
     points,

@@ -23,8 +23,7 @@ from evals.report.charts import (
     svg,
     write_png,
 )
-from evals.report.entries import measure
-from evals.report.tables import comparison_charts, first_charts, in_a_sentence
+from evals.report.tables import comparison_charts, first_charts, in_a_sentence, measure
 from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 

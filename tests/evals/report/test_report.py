@@ -16,8 +16,7 @@ from art_e.runs import Run
 from art_e.trajectory import Trajectory
 from evals.report import tables
 from evals.report.build import build_report, pairings
-from evals.report.entries import Entry, measure
-from evals.report.tables import Cell, Table
+from evals.report.tables import Cell, Entry, Table, measure
 from evals.statistics import Estimate
 from tests.evals.runs import (
     OUTCOMES,
