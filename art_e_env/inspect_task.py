@@ -33,10 +33,10 @@ from art_e.models.hosted import sendable
 from art_e.models.model import Model, full_name
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
-from evals.benchmark import check_questions, judged
+from evals.benchmark import judged
 from evals.judges import choose_judge
 from evals.metrics import HEADLINE, STEPS, ended_at
-from evals.scored import Scored
+from evals.scored import Scored, check_questions
 
 opened = cache(InboxFile)
 _SHOWN: TypeAdapter[model.ChatMessage] = TypeAdapter(model.ChatMessage)

@@ -19,9 +19,8 @@ from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
 from art_e.question import Question, load_questions
-from evals.benchmark import check_questions
 from evals.judges import choose_judge
-from evals.scored import Scored
+from evals.scored import Scored, check_questions
 from training.reward import RewardWeights, reward_of
 from training.roller import judged
 

@@ -25,9 +25,9 @@ from art_e.inbox.file import InboxFile
 from art_e.models.hosted import ClientPolicy
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
-from evals.benchmark import check_questions, judged
+from evals.benchmark import judged
 from evals.judges import choose_judge
-from evals.scored import Scored
+from evals.scored import Scored, check_questions
 
 os.environ.setdefault("PRIME_RUNS_MODE", "disabled")
 opened = cache(InboxFile)

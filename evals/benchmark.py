@@ -10,13 +10,15 @@ disk as they arrive, too: a resumed run asks only what is not there yet.
 import asyncio
 import itertools
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
 
 from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
@@ -64,7 +66,40 @@ class Key(NamedTuple):
     repeat: int
 
 
-def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Run | None:
+class BenchmarkConfig(BaseModel):
+    """What a benchmark asks, of which models and how: its `config.json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    models: list[str]
+    questions: str
+    questions_hash: str
+    split: str | None
+    limit: int | None
+    preset: str | None
+    repeat: int
+    judges: list[str]
+    prompt: dict[str, str]
+    recipe: str | None
+    max_turns: int
+    view: View
+    concurrency: dict[str, int]
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None
+    temperature: float | None
+    max_cost_usd: float | None
+    tool_calls: Literal["auto", "native", "text"]
+    gpu_usd_per_hour: float | None
+    self_hosted: list[str] | None
+    db: str
+    inbox: str
+    command: str
+
+
+# A run that a cost limit stopped may resume with a higher one, and the same mail may lie elsewhere.
+_MAY_DIFFER = ("max_cost_usd", "command", "db")
+
+
+def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
     """The run at `out`, else the newest unfinished benchmark in `parent`; None without one.
 
     Raises `UserError`, naming what differs, if it has another configuration.
@@ -73,17 +108,12 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
     run = next(unfinished, None) if out is None else Run(out)
     if run is None or not run.begun:
         return None
-    had, wanted = run.config, json.loads(json.dumps(config))
-
-    def shown(value: Any) -> str:
-        return "none" if value is None else json.dumps(value, ensure_ascii=False)
-
+    had, now = run.config, config.model_dump(mode="json")
     differing = [
-        f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
-        for name in wanted
-        # A run that a cost limit stopped may resume with a higher one, and the same mail may lie
-        # elsewhere now.
-        if name not in ("max_cost_usd", "command", "db") and had.get(name) != wanted[name]
+        f"{name} {json.dumps(had.get(name), ensure_ascii=False)},"
+        f" not {json.dumps(now[name], ensure_ascii=False)}"
+        for name in now
+        if name not in _MAY_DIFFER and had.get(name) != now[name]
     ]
     if differing:
         raise UserError(
@@ -234,25 +264,6 @@ def published_100(questions: Sequence[Question]) -> list[Question]:
     if not single:
         raise UserError("no question has a single source; leave out --preset")
     return [each for each in single if each.id not in _PUBLISHED_WITHOUT][:100]
-
-
-def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
-    """Raise `UserError` for a question without gold answer, a duplicate id or an unknown inbox."""
-    unlabelled = [
-        each.id
-        for each in questions
-        if each.answerable is None or (each.answerable and each.answer is None)
-    ]
-    if unlabelled:
-        raise UserError(
-            f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}; give them"
-            " one, or set answerable to false"
-        )
-    [(most_used, times)] = Counter(each.id for each in questions).most_common(1)
-    if times > 1:
-        raise UserError(f"{times} questions have the id {most_used!r}; give each its own")
-    for address in dict.fromkeys(each.inbox_address for each in questions):
-        inbox_file.open_inbox(address)
 
 
 def run_benchmark(

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,6 +37,7 @@ from art_e.cli.output import (
     total_usd,
 )
 from art_e.config import setting
+from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions
@@ -47,7 +48,7 @@ from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark, paired
 from evals.judges import choose_judge
-from evals.judges.cli import judge, label, note_cost, note_recipients, print_answers
+from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients, print_answers
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
 from evals.report.tables import (
@@ -61,7 +62,7 @@ from evals.report.tables import (
     summary,
     usd,
 )
-from evals.scored import Scored, load_run
+from evals.scored import Scored, check_questions, load_run
 from evals.verdict import Judge, names_of
 
 Preset = Literal["published-100"]
@@ -180,15 +181,7 @@ def run(
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
-    judge: Annotated[
-        list[str] | None,
-        Option(
-            metavar="JUDGE",
-            parser=full_name,
-            help="offline, f1 or a model; repeatable: of two the first decides, of more the"
-            " majority [default: offline].",
-        ),
-    ] = None,
+    judge: JudgesOption = None,
     prompt: Annotated[
         Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
     ] = None,
@@ -231,15 +224,9 @@ def run(
 
     After a kill, the same command with --resume asks only the questions without an answer.
     """
-    of_split = chosen_split(split)
     names = list(dict.fromkeys(models))
     other_prompt = prompt is not None or closed_book
     form = chosen_form(recipe, max_turns, () if preset else names, other_prompt=other_prompt)
-    judges = list(
-        dict.fromkeys(
-            judge or [benchmark.PUBLISHED_JUDGE if preset else setting("judge") or OFFLINE]
-        )
-    )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):
         raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
@@ -248,83 +235,87 @@ def run(
     if closed_book and prompt is not None:
         raise UserError("--closed-book has its own prompt; leave out --prompt")
     view = form.view if preset is None else benchmark.PUBLISHED_VIEW
-    view = replace(view, closed_book=closed_book)
-    chosen_prompt = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
-    at_once = {name: concurrency or default_concurrency([name]) for name in names}
-    deciding = [
-        choose_judge(name, max_cost_usd=max_cost, published=preset is not None) for name in judges
+    template = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
+    default = benchmark.PUBLISHED_JUDGE if preset else setting("judge") or OFFLINE
+    judge_names = list(dict.fromkeys(judge or [default]))
+    judges = [
+        choose_judge(name, max_cost_usd=max_cost, published=preset is not None)
+        for name in judge_names
     ]
     source = _questions(questions)
-    kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = benchmark.drawn(kept, limit) if preset is None else benchmark.published_100(kept)
+    loaded, path = load_questions(source, chosen_split(split)), chosen_db(db)
+    asked = benchmark.drawn(loaded, limit) if preset is None else benchmark.published_100(loaded)
     with InboxFile(path) as inbox_file:
-        benchmark.check_questions(asked, inbox_file)
-        config = {
-            "models": names,
-            "questions": source,
-            "questions_hash": digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
-            "split": split,
-            "limit": limit,
-            "preset": preset,
-            "repeat": repeat,
-            "judges": names_of(deciding),
-            "prompt": chosen_prompt.facts,
-            "recipe": recipe,
-            "max_turns": form.max_turns,
-            "view": asdict(view),
-            "concurrency": at_once,
-            "reasoning_effort": effort,
-            "temperature": temperature,
-            "max_cost_usd": max_cost,
-            "tool_calls": tool_calls,
-            "gpu_usd_per_hour": gpu_usd_per_hour,
-            "self_hosted": _self_hosted(gpu_usd_per_hour, names),
-            "db": str(inbox_file.path),
-            "inbox": inbox_file.digest,
-            "command": shlex.join(["art-e", *sys.argv[1:]]),
-        }
-        started = benchmark.find_killed(config, runs_folder(), out) if resume else None
-        done = [] if started is None else list(benchmark.on_disk(started, asked).values())
-        turns = {} if started is None else benchmark.stored_turns(started)
-
-        def entrant(name: str) -> benchmark.Entrant:
-            # What was cut short has cost something, too.
-            said = (each for key, steps in turns.items() if key.model == name for each in steps)
-            spent = sum(each.cost_usd or 0.0 for each in said)
-            options = ModelOptions(
-                temperature=temperature
-                if preset is None
-                else benchmark.published_temperature(name),
-                reasoning_effort=effort,
-                max_output_tokens=turn_tokens(form, name),
-                tool_calls=tool_calls,
-                concurrency=at_once[name],
-                max_cost_usd=None if max_cost is None else max(0.0, max_cost - spent),
-            )
-            policy = ready_policy(Model(name), options)
-            return benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
-
-        entrants = list(map(entrant, names))
-        if started is not None:
-            note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
+        check_questions(asked, inbox_file)
+        config = benchmark.BenchmarkConfig(
+            models=names,
+            questions=source,
+            questions_hash=digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
+            split=split,
+            limit=limit,
+            preset=preset,
+            repeat=repeat,
+            judges=names_of(judges),
+            prompt=template.facts,
+            recipe=recipe,
+            max_turns=form.max_turns,
+            view=replace(view, closed_book=closed_book),
+            concurrency={name: concurrency or default_concurrency([name]) for name in names},
+            reasoning_effort=effort,
+            temperature=temperature,
+            max_cost_usd=max_cost,
+            tool_calls=tool_calls,
+            gpu_usd_per_hour=gpu_usd_per_hour,
+            self_hosted=_self_hosted(gpu_usd_per_hour, names),
+            db=str(inbox_file.path),
+            inbox=inbox_file.digest,
+            command=shlex.join(["art-e", *sys.argv[1:]]),
+        )
+        killed = benchmark.find_killed(config, runs_folder(), out) if resume else None
+        done = [] if killed is None else list(benchmark.on_disk(killed, asked).values())
+        if killed is not None:
+            note(f"resuming {killed.folder}: {plural(len(done), 'episode')} there already")
         elif resume:
             note("nothing to resume: this is a new run")
-        if len(asked) < len(kept):
+        if len(asked) < len(loaded):
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
-            note(f"{len(asked)} of {len(kept)} questions, {how}")
-        _note_models(names, judges, len(asked) * repeat, done)
-        started = started or start_run("eval", config, runs_folder(), out)
+            note(f"{len(asked)} of {len(loaded)} questions, {how}")
+        entrants = [_entrant(name, config, form, killed) for name in names]
+        _note_models(names, judge_names, len(asked) * repeat, done)
+        started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         whole = progress("episodes", len(asked) * repeat * len(names))
         with _resumable(started, max_cost), whole as advance:
             metrics = benchmark.run_benchmark(
-                asked, entrants, inbox_file, deciding, started,
-                max_turns=form.max_turns,
-                prompt=chosen_prompt,
-                view=view,
+                asked, entrants, inbox_file, judges, started,
+                max_turns=config.max_turns,
+                prompt=template,
+                view=config.view,
                 repeats=repeat,
                 on_scored=lambda _: advance(),
             )  # fmt: skip
-    _show(metrics, started, deciding, json_output)
+    _show(metrics, started, judges, json_output)
+
+
+def _entrant(
+    name: str, config: benchmark.BenchmarkConfig, form: EpisodeForm, killed: Run | None
+) -> benchmark.Entrant:
+    """The model of that name, with what the killed run left of its budget."""
+    turns = {} if killed is None else benchmark.stored_turns(killed)
+    # What was cut short has cost something, too.
+    paid = (step for key, steps in turns.items() if key.model == name for step in steps)
+    spent = sum(step.cost_usd or 0.0 for step in paid)
+    temperature, limit = config.temperature, config.max_cost_usd
+    options = ModelOptions(
+        temperature=benchmark.published_temperature(name) if config.preset else temperature,
+        reasoning_effort=config.reasoning_effort,
+        max_output_tokens=turn_tokens(form, name),
+        tool_calls=config.tool_calls,
+        concurrency=config.concurrency[name],
+        max_cost_usd=None if limit is None else max(0.0, limit - spent),
+    )
+    policy = ready_policy(Model(name), options)
+    alone = Model(name).shares_machine
+    return benchmark.Entrant(policy, config.concurrency[name], alone=alone)
 
 
 @contextmanager
@@ -384,14 +375,7 @@ def _self_hosted(price: float | None, models: Sequence[str]) -> list[str] | None
 @app.command(epilog=example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1"))
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
-    judge: Annotated[
-        list[str],
-        Option(
-            metavar="JUDGE",
-            parser=full_name,
-            help="As for art-e eval run: offline, f1 or a model; may be repeated.",
-        ),
-    ],
+    judge: JudgesOption = None,
     max_cost: MaxCostOption = None,
     db: Annotated[
         Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")
@@ -403,8 +387,9 @@ def rejudge(
     source = find_run(name, runs_folder())
     if not (source.folder / "metrics.json").exists():
         raise UserError(f"{source.id} was not measured to its end; resume it first")
-    deciding = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(judge)]
-    note_recipients(judge)
+    names = list(dict.fromkeys(judge or [OFFLINE]))
+    deciding = [choose_judge(each, max_cost_usd=max_cost) for each in names]
+    note_recipients(names)
     with InboxFile(db or Path(source.config["db"])) as inbox_file:
         changed = {
             "judges": names_of(deciding),

@@ -1,9 +1,12 @@
 """An episode with its question and its verdicts; the episodes of a run, read from disk."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import words
@@ -143,3 +146,22 @@ def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
     """The mails that the episode read, in order: judges check the answer against them."""
     read = (inbox.read(each) for each in trajectory.mails_read)
     return [each for each in read if each is not None]
+
+
+def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
+    """Raise `UserError` for a question without gold answer, a duplicate id or an unknown inbox."""
+    unlabelled = [
+        each.id
+        for each in questions
+        if each.answerable is None or (each.answerable and each.answer is None)
+    ]
+    if unlabelled:
+        raise UserError(
+            f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}; give them"
+            " one, or set answerable to false"
+        )
+    [(most_used, times)] = Counter(each.id for each in questions).most_common(1)
+    if times > 1:
+        raise UserError(f"{times} questions have the id {most_used!r}; give each its own")
+    for address in dict.fromkeys(each.inbox_address for each in questions):
+        inbox_file.open_inbox(address)

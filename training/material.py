@@ -19,7 +19,7 @@ from art_e.storage import default_golden
 from data_pipeline.ingest.build import made_up_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
-from evals.benchmark import check_questions
+from evals.scored import check_questions
 from training.recipe import Data, Worlds
 from training.rollout import Material
 

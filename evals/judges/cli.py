@@ -54,6 +54,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+JudgesOption = Annotated[
+    list[str] | None,
+    Option(
+        "--judge",
+        metavar="JUDGE",
+        parser=full_name,
+        help="offline, f1 or a model; may be repeated: of two the first decides, of more the"
+        " majority [default: offline].",
+    ),
+]
+
 # ---- `art-e eval label`.
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
@@ -117,15 +128,7 @@ Half = Literal["tuning", "reporting", "all"]
 
 
 def judge(
-    names: Annotated[
-        list[str] | None,
-        Option(
-            "--judge",
-            metavar="JUDGE",
-            parser=full_name,
-            help="offline, f1 or a model; may be repeated [default: offline].",
-        ),
-    ] = None,
+    names: JudgesOption = None,
     pairs: Annotated[
         Path | None, Option(metavar="FILE", help="Labelled pairs [default: the project's own].")
     ] = None,

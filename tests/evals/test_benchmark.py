@@ -21,9 +21,9 @@ from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import KINDS, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import read_trajectories
-from evals.benchmark import Entrant, check_questions, drawn, read_prompt, run_benchmark
+from evals.benchmark import Entrant, drawn, read_prompt, run_benchmark
 from evals.judges.offline import OfflineJudge
-from evals.scored import Scored, load_run
+from evals.scored import Scored, check_questions, load_run
 from evals.verdict import Judge, Verdict
 from tests.builders import BOB, CREW, LEASE, PRICE, answer, message, read, search
 

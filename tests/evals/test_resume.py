@@ -207,7 +207,7 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
     # The same mail may lie elsewhere, and other mail may lie there now.
     elsewhere = {**same, "inbox": run.config.get("inbox"), "db": "elsewhere.duckdb"}
     assert find_killed(elsewhere, tmp_path / "runs", run.folder) == run
-    with pytest.raises(UserError, match='made with inbox none, not "other"'):
+    with pytest.raises(UserError, match='made with inbox null, not "other"'):
         find_killed({**elsewhere, "inbox": "other"}, tmp_path / "runs", run.folder)
     with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
         pass
