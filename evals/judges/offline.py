@@ -10,8 +10,8 @@
    correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the answer takes back ("not May 3",
    "moved from ... to") are free, and so are values of kinds that the gold does not have.
 
-The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
-them; docs/evaluation.md has the agreement with labels. `F1Judge` is a second judge without a model.
+The weights are a logistic regression with a ridge penalty; docs/evaluation.md has the agreement
+with labels. `F1Judge` is a second judge without a model.
 """
 
 import calendar

@@ -1,6 +1,5 @@
 """The report's tables and dots: models with their figures, kinds of question, where they ended."""
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -296,17 +295,16 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline; those that no model has are left out."""
-    found = (_table(columns, entries, title) for title, columns in _DETAILS.items())
-    return [each for each in map(_without_unknown, found) if len(each.headings) > 1]
-
-
-def _without_unknown(table: Table) -> Table:
-    """The table without the figures that no row has."""
-    columns = zip(*(row.cells for row in table.rows), strict=True)
-    known = [any(cell.value != NONE for cell in column) for column in columns]
-    headings = [table.headings[0], *itertools.compress(table.headings[1:], known)]
-    rows = [row._replace(cells=list(itertools.compress(row.cells, known))) for row in table.rows]
-    return table._replace(headings=headings, rows=rows)
+    found = []
+    for title, columns in _DETAILS.items():
+        known = [
+            column
+            for column in columns
+            if any(column.cell(each.figures).value != NONE for each in entries)
+        ]
+        if known:
+            found.append(_table(known, entries, title))
+    return found
 
 
 def judge_errors(entries: Sequence[Entry]) -> list[str]:

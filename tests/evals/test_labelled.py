@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -51,13 +49,6 @@ def test_figures_worked_out_by_hand() -> None:
     }
 
 
-def test_kappa_has_its_known_ends() -> None:
-    assert agreement(table(30, 0, 20, 0))["kappa"]["value"] == pytest.approx(0)
-    assert agreement(table(30, 0, 0, 0))["kappa"]["value"] is None
-    assert agreement(table(25, 0, 0, 25))["kappa"]["value"] == 1
-    assert agreement(table(0, 25, 25, 0))["kappa"]["value"] == -1
-
-
 def test_a_missing_verdict_is_no_agreement() -> None:
     judged = table(20, 0, 0, 20)
     unjudged = [rated(bool(number % 2), None, 40 + number) for number in range(10)]
@@ -95,19 +86,6 @@ def test_categories_and_hostile_answers_are_told_apart() -> None:
     assert appeals["unjudged"] == 1
     assert appeals["agreement"]["value"] == pytest.approx(1 / 3)
     assert appeals["confusion"]["wrong_as_right"] == 1
-
-
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), max_size=40))
-def test_any_verdicts_have_figures(cells: list[tuple[bool, bool | None]]) -> None:
-    figures = agreement([rated(*cell, number) for number, cell in enumerate(cells)])
-    told = figures["confusion"].values()
-    assert sum(told) + figures["unjudged"] == figures["n"] == len(cells)
-    for name, least in (("agreement", 0), ("kappa", -1)):
-        estimate = figures[name]
-        if estimate["value"] is not None:
-            assert least <= estimate["value"] <= 1
-        if estimate["low"] is not None:
-            assert least <= estimate["low"] <= estimate["high"] <= 1
 
 
 class _Slow:

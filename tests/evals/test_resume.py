@@ -13,12 +13,13 @@ from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.runs import Run, held, start_run
+from art_e.tools import WHOLE_VIEW
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import Key, find_killed
+from evals.benchmark import BenchmarkConfig, Key, find_killed
 from tests.builders import answer, read, search, tries
 from tests.command_line import json_of
-from tests.evals.runs import episodes, write_questions, write_run
+from tests.evals.runs import write_questions
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says
 
@@ -192,26 +193,51 @@ def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
     assert first["cost_usd"] == pytest.approx(2 * TURNS * COST)
 
 
+CONFIG = BenchmarkConfig(
+    models=["m"],
+    questions="world.questions.jsonl",
+    questions_hash="0",
+    split="test",
+    limit=5,
+    preset=None,
+    repeat=1,
+    judges=["offline/7"],
+    prompt={"name": "default"},
+    recipe=None,
+    max_turns=10,
+    view=WHOLE_VIEW,
+    concurrency={"m": 1},
+    reasoning_effort=None,
+    temperature=None,
+    max_cost_usd=None,
+    tool_calls="auto",
+    gpu_usd_per_hour=None,
+    self_hosted=None,
+    db="here.duckdb",
+    inbox="0",
+    command="art-e",
+)
+
+
 def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "runs" / "old", episodes("m", {"right": 1}), complete=False, limit=5)
+    run = start_run("eval", CONFIG.model_dump(mode="json"), tmp_path / "runs")
     start_run("train", {"limit": 5}, tmp_path / "runs")
-    config = {"limit": 6, "max_turns": 10, "models": ["m"], "split": None}
+
+    def killed(out: Path | None = None, **changes: Any) -> Run | None:
+        return find_killed(CONFIG.model_copy(update=changes), tmp_path / "runs", out)
+
     for out in (run.folder, None):
         with pytest.raises(UserError) as refused:
-            find_killed(config, tmp_path / "runs", out)
-        assert 'limit 5, not 6; split "test", not none' in str(refused.value)
+            killed(out, limit=6, split=None)
+        assert 'split "test", not null; limit 5, not 6' in str(refused.value)
         assert "models" not in str(refused.value)
-    same = {**config, "limit": 5, "split": "test", "max_cost_usd": 7.0, "command": "art-e ..."}
-    assert find_killed(same, tmp_path / "runs", run.folder) == run
-    assert find_killed(same, tmp_path / "runs", None) == run
-    # The same mail may lie elsewhere, and other mail may lie there now.
-    elsewhere = {**same, "inbox": run.config.get("inbox"), "db": "elsewhere.duckdb"}
-    assert find_killed(elsewhere, tmp_path / "runs", run.folder) == run
-    with pytest.raises(UserError, match='made with inbox null, not "other"'):
-        find_killed({**elsewhere, "inbox": "other"}, tmp_path / "runs", run.folder)
+        # The same mail may lie elsewhere, and the limit be a higher one.
+        assert killed(out, max_cost_usd=7.0, command="art-e ...", db="elsewhere.duckdb") == run
+    with pytest.raises(UserError, match='made with inbox "0", not "1"'):
+        killed(inbox="1")
     with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
         pass
     # One that has ended is passed over, unless it is named.
     run.finish()
-    assert find_killed(config, tmp_path / "runs", None) is None
-    assert find_killed(same, tmp_path / "runs", tmp_path / "new") is None
+    assert killed(limit=6) is None
+    assert killed(tmp_path / "new") is None
