@@ -38,7 +38,7 @@ def escaped(value: object) -> str:
 
 @cache
 def template(package: str, name: str) -> Template:
-    """The template in the file `name` of a package; its filter `own` marks text as ours."""
+    """The template in the file `name` of a package."""
     text = (resources.files(package) / name).read_text("utf-8")
     environment = Environment(
         undefined=StrictUndefined,
@@ -47,7 +47,6 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["own"] = Own
     return environment.from_string(text)
 
 
@@ -55,7 +54,7 @@ def template(package: str, name: str) -> Template:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.
-_CACHED = re.compile(r"(?:models|datasets)--([\w.-]+?)--([\w.-]+)")
+_CACHED = re.compile(r"(?<![^\\/])(?:models|datasets)--([\w.-]+?)--([\w.-]+)(?![^\\/])")
 
 
 def is_hub_id(name: str) -> bool:
@@ -67,11 +66,8 @@ def public_name(name: str) -> str:
     """A hub id, also for a folder in the hub's cache; the last part of any other path."""
     if is_hub_id(name):
         return name
-    parts = [each for each in re.split(r"[\\/]", name) if each]
-    for part in parts:
-        if cached := _CACHED.fullmatch(part):
-            return f"{cached[1]}/{cached[2]}"
-    if not parts:
-        return name
-    is_home = name.rstrip("\\/") == str(Path.home()) or re.fullmatch(r"~\w*", parts[-1])
-    return "~" if is_home else parts[-1]
+    if cached := _CACHED.search(name):
+        return f"{cached[1]}/{cached[2]}"
+    last = re.split(r"[\\/]", name.rstrip("\\/"))[-1]
+    is_home = name.rstrip("\\/") == str(Path.home()) or re.fullmatch(r"~\w*", last)
+    return "~" if is_home else last or name

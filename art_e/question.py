@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError, fault_of
@@ -64,17 +64,10 @@ class Question:
         row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
         return row
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def from_row(row: Mapping[str, Any]) -> "Question":
         """The inverse of `to_row`. Raises `ValueError` for any other row."""
-        try:
-            if not isinstance(row.get("provenance", {}), dict):
-                raise TypeError("its provenance is no object")
-            date = row["query_date"]
-            day = None if date is None else dt.date.fromisoformat(date)
-            return cls(**{**row, "query_date": day, "message_ids": tuple(row["message_ids"])})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"no question: {error}") from None
+        return read_question(dict(row))
 
 
 class RawRow(NamedTuple):

@@ -7,7 +7,7 @@ the same answer.
 """
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -46,38 +46,25 @@ class OfflinePolicy:
         return {"abstain_below": self._abstain_below}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """Search, then read, then answer."""
-        message = self._next(messages)
-        return PolicyStep(message, Usage(), 0.0, score=_score(message, messages))
-
-    def _next(self, messages: list[ChatMessage]) -> AssistantMessage:
-        turn = sum(each["role"] == "assistant" for each in messages)
-        if turn == 0:
-            keywords = informative_words(_question(messages))
-            return _calls(0, "search_emails", {"keywords": keywords, "max_results": HITS})
-        unread = [hit["message_id"] for hit in _hits(messages)][READ_AT_ONCE * (turn - 1) :]
-        if turn <= READING_TURNS and unread and not _is_last_turn(messages):
-            chosen = [{"message_id": each} for each in unread[:READ_AT_ONCE]]
-            return _calls(turn, "read_email", *chosen)
-        answer, sources = self._answer(messages)
-        return _calls(turn, "return_final_answer", {"answer": answer, "sources": sources})
-
-    def _answer(self, messages: list[ChatMessage]) -> tuple[str, list[str]]:
-        """The answer and its sources."""
-        if is_to_be_counted(messages):
-            counted = _counted(messages)
-            return (str(len(counted)), counted) if counted else (NOTHING, [])
-        best = best_candidate(messages)
-        if best is None or best.score < self._abstain_below:
-            return NOTHING, []
-        return best.text, [best.handle]
-
-
-def _score(message: AssistantMessage, messages: list[ChatMessage]) -> float | None:
-    """The score of a quoted answer; counts have none."""
-    answers = message.tool_calls[0].name == "return_final_answer"
-    best = best_candidate(messages) if answers and not is_to_be_counted(messages) else None
-    return None if best is None else best.score
+        """Search, then read, then answer. Counts have no score."""
+        seen = _seen(messages)
+        if seen.turn == 0:
+            keywords = informative_words(seen.question)
+            return _step(0, "search_emails", {"keywords": keywords, "max_results": HITS})
+        unread = [hit["message_id"] for hit in seen.hits][READ_AT_ONCE * (seen.turn - 1) :]
+        if seen.turn <= READING_TURNS and unread and not seen.is_last_turn:
+            chosen = [{"message_id": handle} for handle in unread[:READ_AT_ONCE]]
+            return _step(seen.turn, "read_email", *chosen)
+        answer, sources, score = NOTHING, list[str](), None
+        if _asks_how_many(seen):
+            if sources := _counted(seen):
+                answer = str(len(sources))
+        elif (best := best_candidate(messages)) is not None:
+            score = best.score
+            if score >= self._abstain_below:
+                answer, sources = best.text, [best.handle]
+        arguments = {"answer": answer, "sources": sources}
+        return _step(seen.turn, "return_final_answer", arguments, score=score)
 
 
 def best_candidate(messages: list[ChatMessage]) -> AnswerCandidate | None:
@@ -87,25 +74,48 @@ def best_candidate(messages: list[ChatMessage]) -> AnswerCandidate | None:
 
 def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
     """Every sentence of the mails that an episode has read, with its score."""
-    ranks = {hit["message_id"]: rank for rank, hit in enumerate(_hits(messages))}
+    seen = _seen(messages)
+    ranks = {hit["message_id"]: rank for rank, hit in enumerate(seen.hits)}
     mails = [
         ReadMail(
             each["message_id"], each["date"], each["subject"], each["from"], each["body"], rank
         )
-        for each in _observations(messages)
+        for each in seen.results
         if (rank := ranks.get(each.get("message_id"))) is not None and "body" in each
     ]
-    return candidates(_question(messages), mails)
+    return candidates(seen.question, mails)
 
 
-def is_to_be_counted(messages: list[ChatMessage]) -> bool:
+class _Seen(NamedTuple):
+    """A conversation as the policy reads it: `results` are those of all calls, in order."""
+
+    question: str
+    turn: int
+    is_last_turn: bool
+    results: list[dict[str, Any]]
+
+    @property
+    def hits(self) -> list[dict[str, Any]]:
+        return [hit for result in self.results for hit in result.get("hits", [])]
+
+
+def _seen(messages: list[ChatMessage]) -> _Seen:
+    turns = exchanges(messages)
+    question = str(next(each["content"] for each in messages if each["role"] == "user"))
+    # The episode's note on the last turn follows the last result.
+    is_last_turn = any(len(call.results) > 1 for turn in turns[-1:] for call in turn.calls)
+    results = [call.results[0] for turn in turns for call in turn.calls]
+    return _Seen(question, len(turns), is_last_turn, results)
+
+
+def _asks_how_many(seen: _Seen) -> bool:
     """Whether the question asks how many, and no mail read states it ("12 people")."""
-    how_many = re.search(r"\bhow (?:often|many times|many (\w+))", _question(messages).lower())
+    how_many = re.search(r"\bhow (?:often|many times|many (\w+))", seen.question.lower())
     if how_many is None:
         return False
     thing = stems([how_many[1] or "times"])[0]
-    for each in _observations(messages):
-        body = words(each.get("body", ""))
+    for result in seen.results:
+        body = words(result.get("body", ""))
         if any(
             word.isdigit() and stem == thing
             for word, stem in zip(body, stems(body[1:]), strict=False)
@@ -114,41 +124,25 @@ def is_to_be_counted(messages: list[ChatMessage]) -> bool:
     return True
 
 
-def _counted(messages: list[ChatMessage]) -> list[str]:
+def _counted(seen: _Seen) -> list[str]:
     """The hits to count; empty if the question's names don't tell them from the rest."""
-    names = name_stems(_question(messages))
+    names = name_stems(seen.question)
     if len(names) < NAMES_TO_COUNT:
         return []
     held = [
         hit["message_id"]
-        for hit in _hits(messages)
+        for hit in seen.hits
         if names.isdisjoint(stems(list(hit.get("missing", ()))))
     ]
     return held if len(held) in COUNTED else []
 
 
-def _question(messages: list[ChatMessage]) -> str:
-    return str(next(each["content"] for each in messages if each["role"] == "user"))
-
-
-def _is_last_turn(messages: list[ChatMessage]) -> bool:
-    """Whether the episode's note on the last turn follows the last observation."""
-    *_, last = exchanges(messages)
-    return any(len(call.results) > 1 for call in last.calls)
-
-
-def _observations(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    return [call.results[0] for each in exchanges(messages) for call in each.calls]
-
-
-def _hits(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    return [hit for each in _observations(messages) for hit in each.get("hits", [])]
-
-
-def _calls(turn: int, tool: str, *arguments: dict[str, Any]) -> AssistantMessage:
+def _step(
+    turn: int, tool: str, *arguments: dict[str, Any], score: float | None = None
+) -> PolicyStep:
     """A message that calls one tool, once for each set of arguments."""
     calls = (
         ToolCall(f"call_{turn}_{number}", tool, compact_json(each))
         for number, each in enumerate(arguments)
     )
-    return AssistantMessage(tool_calls=tuple(calls))
+    return PolicyStep(AssistantMessage(tool_calls=tuple(calls)), Usage(), 0.0, score=score)

@@ -455,7 +455,7 @@ def test_episodes_that_were_cut_short_are_left_out(tmp_path: Path, kind: str) ->
     [
         ([], "no episode"),
         ([trajectory()], "has no question"),
-        ([trajectory(question={"id": "q"})], "no question: 'query_date'"),
+        ([trajectory(question={"id": "q"})], "question: Field required"),
     ],
 )
 def test_an_unreadable_run_is_one_line(
