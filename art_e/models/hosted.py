@@ -258,7 +258,7 @@ def sendable(messages: list[ChatMessage], system_role: str, model: str) -> list[
             function = call["function"]
             name = _NOT_IN_NAMES.sub("_", function["name"])[:_MAX_NAME_CHARS]
             function["name"] = name or "unnamed"
-            if not _is_object(function["arguments"]):
+            if not isinstance(ToolCall("", name, function["arguments"]).parsed, dict):
                 function["arguments"] = compact_json({"malformed": function["arguments"]})
     return sent
 
@@ -332,13 +332,6 @@ def usage_of(response: Any) -> Usage | None:
         usage.completion_tokens,
         min(reasoning, usage.completion_tokens),
     )
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 # A prompt is counted before the call with a tokenizer that may not be the model's own. The true

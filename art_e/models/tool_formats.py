@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.text import digest
@@ -142,10 +142,7 @@ def call_form(tokenizer: Any) -> CallForm:
 
 def written_call(call: ToolCall, form: CallForm = "json") -> str:
     """One call as text; one whose arguments are no object is JSON in both forms."""
-    arguments = None
-    if form == "xml":
-        with contextlib.suppress(ValueError, RecursionError):
-            arguments = json.loads(call.arguments)
+    arguments = call.parsed if form == "xml" else None
     inside = f'{{"name": "{call.name}", "arguments": {call.arguments}}}'
     if isinstance(arguments, dict):
         written = {
@@ -188,11 +185,6 @@ _FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()
 
 
-class _Call(NamedTuple):
-    name: str
-    arguments: str
-
-
 @cache
 def text_calls_prompt() -> str:
     """The template of the text after the system prompt; `$tools` stands for the schemas."""
@@ -216,10 +208,10 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
     for message in messages:
         role, text = message["role"], message["content"] or ""
         if role == "assistant":
-            calls = [_Call(**call["function"]) for call in message.get("tool_calls", ())]
-            called.update(
-                (each["id"], each["function"]["name"]) for each in message.get("tool_calls", ())
-            )
+            calls = [
+                ToolCall(each["id"], **each["function"]) for each in message.get("tool_calls", ())
+            ]
+            called.update((call.id, call.name) for call in calls)
             text = "\n".join([*([text] if text else ()), *map(_written, calls)])
         elif role == "tool":
             role, text = "user", f"{called[message['tool_call_id']]} answered: {text}"
@@ -237,7 +229,7 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
 
     `turn` counts the model's earlier messages; the ids of calls contain it.
     """
-    calls: list[_Call] = []
+    calls: list[ToolCall] = []
     kept: list[str] = []
     start = position = 0
     for _ in range(_MOST_TRIED):
@@ -265,7 +257,7 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
     return AssistantMessage(prose or None, tuple(numbered))
 
 
-def _calls_of(value: Any) -> list[_Call]:
+def _calls_of(value: Any) -> list[ToolCall]:
     """The calls in a JSON value: an object or a list of objects."""
     if isinstance(value, list):
         found = [_calls_of(each) for each in value if isinstance(each, dict)]
@@ -276,10 +268,12 @@ def _calls_of(value: Any) -> list[_Call]:
     if not isinstance(name, str):
         return []
     # Some models write the arguments as text, as the API does; the episode checks either.
-    return [_Call(name, arguments if isinstance(arguments, str) else compact_json(arguments))]
+    return [
+        ToolCall("", name, arguments if isinstance(arguments, str) else compact_json(arguments))
+    ]
 
 
-def _written(call: _Call) -> str:
+def _written(call: ToolCall) -> str:
     """A call as the prompt asks for it; arguments that are no JSON stay text."""
     try:
         arguments = json.loads(call.arguments)
