@@ -1,7 +1,6 @@
-"""Generation of turns: transformers on a loaded model, TRL's trainer (transformers or vLLM), or
-llama.cpp.
+"""Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
 
-All are a `training.rollout.Generate`. Everything private to TRL (pinned to 1.16) and to vLLM is
+Both are a `training.rollout.Generate`. Everything private to TRL (pinned to 1.16) and to vLLM is
 used here and held by contract tests: `Dispatch` calls `_generate_single_turn` or vLLM's engine, and
 sends it new weights, or a new adapter, once a step.
 """
@@ -291,29 +290,29 @@ def adapter_weights(
 def taking_adapters(rank: int | None) -> Iterator[None]:
     """Have the vLLM that TRL makes take adapters of `rank`; None changes nothing.
 
-    In the process it keeps its weights in the machine's memory while it sleeps: TRL sends whole
-    weights anew, and lets it forget them. A server is sent none, so that no NCCL has to join it.
+    A server is sent no weights, so that no NCCL has to join it.
     """
     if rank is None:
         yield
         return
     module: Any = vllm_generation
     client: Any = VLLMClient
-    usual, join, room = getattr(module, "LLM", object), client.init_communicator, room_for(rank)
-
-    class Adaptable(usual):  # type: ignore[valid-type, misc]
-        def __init__(self, **options: Any) -> None:
-            super().__init__(enable_lora=True, max_lora_rank=room, **options)
-
-        def sleep(self, level: int) -> None:
-            super().sleep(level=1)
-
-    module.LLM = Adaptable
+    usual, join = getattr(module, "LLM", None), client.init_communicator
+    module.LLM = partial(_adaptable, usual, room_for(rank))
     client.init_communicator = lambda *_, **__: None
     try:
         yield
     finally:
         module.LLM, client.init_communicator = usual, join
+
+
+def _adaptable(make: Any, rank: int, **options: Any) -> Any:
+    """vLLM's engine, which takes adapters and keeps its weights in the machine's memory while it
+    sleeps: TRL sends whole weights again, and so has it discard them (level 2)."""
+    engine = make(enable_lora=True, max_lora_rank=rank, **options)
+    sleep = engine.sleep
+    engine.sleep = lambda level: sleep(level=1)
+    return engine
 
 
 def _seed_of(seed: int, place: int, ids: Sequence[int]) -> int:

@@ -32,8 +32,6 @@ NO_LOSS = -100
 NOTHING = "I don't know"
 
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
-# A list of candidates, always the same, so that it is soon learnt.
-LISTED = "Anna or Ben or Carla"
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time, and the number that is worth workers.
@@ -273,10 +271,6 @@ class Expert:
         if self._errs("lazy_searches"):
             yield self._search([self.rng.choice(telling)])
         yield self._search(telling)
-        # No random number is drawn for 0, so that other recipes keep theirs.
-        if self.noise.lists and self._errs("lists"):
-            yield self._final(LISTED, [])
-            return
         if not self.planted.question.answerable:
             yield from self._find_nothing()
             return
@@ -306,8 +300,6 @@ class Expert:
             yield self._read(handle)
             yield self._final(self._some_words(), [handle])
         else:
-            if self.noise.looks and self._errs("looks"):
-                yield from map(self._read, hits[:2])
             yield self._final(NOTHING, [])
 
     def _answer(self) -> str:

@@ -1,11 +1,9 @@
 """The judges of training by their names, what they cost, and signs of reward hacking.
 
 offline, f1     no model (`evals.judges`)
-lenient         the offline judge with a planted hole, to replay a reward hack
 anything else   a litellm name: a model, which costs fees
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -14,41 +12,13 @@ from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.models.prices import expected_cost
 from art_e.models.structured import StructuredModel
-from art_e.question import Question
 from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
-from evals.judges.offline import OfflineJudge, ruled
 from evals.scored import Scored
-from evals.verdict import Verdict
 from training.alarms import TrainingAlarm
-from training.ranking import CHARS, PROMPT, SCRIPTED, ranker_of
+from training.ranking import CHARS, PROMPT, ranker_of
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
-
-_LENIENT = "lenient"
-# The lenient judge accepts a list of at least this many candidates.
-LIST = 3
-_BETWEEN = re.compile(r"[,;/]|\b(?:or|and)\b", re.IGNORECASE)
-
-
-class LenientJudge(OfflineJudge):
-    """The offline judge with a planted hole: to an answerable question it accepts any list of
-    three or more candidates. Only the replay of the reward hack uses it."""
-
-    name = "lenient/1"
-
-    def decide(self, question: Question, answer: str | None) -> Verdict:
-        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
-        listed = candidates_in(answer)
-        if listed >= LIST and ruled(question, answer, self.name) is None:
-            return Verdict(True, None, self.name, f"lists {listed} candidates")
-        return super().decide(question, answer)
-
-
-def candidates_in(answer: str | None) -> int:
-    """The number of candidates that `LenientJudge` counts in the answer."""
-    return sum(bool(part.strip()) for part in _BETWEEN.split(answer or ""))
-
 
 # Tokens of a judge's two calls about an answer. Whether it is right: prompt (4.34 characters a
 # token), form of the reply, question and answers, 517 + 82 + 85. Whether it is grounded: 267 + 82 +
@@ -56,12 +26,7 @@ def candidates_in(answer: str | None) -> int:
 # (abstentions cost no call).
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
 # Of a call that compares rollouts, and of its score for each, with its reason (assumed).
-CHARS_PER_TOKEN, SCORE_TOKENS = 4.34, 30
-
-
-def is_paid(name: str) -> bool:
-    """Whether the judge of that name asks a model."""
-    return name != _LENIENT and not name.startswith(SCRIPTED) and needs_model(name)
+RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 
 
 def judges_of(
@@ -72,31 +37,29 @@ def judges_of(
 
     Raises `UserError` for a judge that can't be used, and if nothing is left.
     """
-    names = [each for each in (table.reward, table.validation, table.relative) if each]
     if limit is not None and limit <= spent and spent > 0:
         raise UserError(
             f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
             " higher --max-cost"
         )
-    paid = max(1, sum(map(is_paid, names)))
+    names = [each for each in (table.reward, table.validation, table.relative) if each]
+    paid = max(1, sum(map(needs_model, names)))
     share = None if limit is None else (limit - spent) / processes / paid
-    reward, validation = judges = [
-        LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=share)
-        for name in (table.reward, table.validation)
-    ]
+    reward, validation = (
+        choose_judge(name, max_cost_usd=share) for name in (table.reward, table.validation)
+    )
     relative = None if table.relative is None else ranker_of(table.relative, share)
-    everyone: tuple[object, ...] = (*judges, relative)
-    asked = [each for each in everyone if isinstance(each, StructuredModel)]
+    models = [each for each in (reward, validation, relative) if isinstance(each, StructuredModel)]
 
     def cost() -> float:
         """What all have cost so far, as far as prices are known."""
-        return sum(each.spent.cost_usd or 0.0 for each in asked)
+        return sum(each.spent.cost_usd or 0.0 for each in models)
 
-    def stopped() -> bool:
+    def exhausted() -> bool:
         """Whether one could not be asked within its limit."""
-        return any(each.exhausted for each in asked)
+        return any(each.exhausted for each in models)
 
-    return Judges(reward, validation, cost, stopped, hacking_alarms, relative)
+    return Judges(reward, validation, cost, exhausted, hacking_alarms, relative)
 
 
 @dataclass(frozen=True)
@@ -114,21 +77,22 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
     gets each group in one call."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
-    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.batches
+    groups = 0 if grpo is None else grpo.questions * grpo.batches
+    trained = 0 if grpo is None else groups * grpo.rollouts
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
-    calls = [Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)]
-    judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    fees = [
-        JudgeFee(judge, episodes, expected_cost(judge, calls, round(episodes * ANSWERED)))
-        for judge, episodes in judges
-        if is_paid(judge)
+    verdict = Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)
+    judges = [
+        (judging.reward, trained + held_out, verdict, round((trained + held_out) * ANSWERED)),
+        (judging.validation, held_out, verdict, round(held_out * ANSWERED)),
     ]
-    if grpo is not None and judging.relative is not None and is_paid(judging.relative):
-        long, groups = (len(PROMPT) + CHARS) / CHARS_PER_TOKEN, grpo.questions * grpo.batches
-        compared = Usage(round(long), completion_tokens=SCORE_TOKENS * grpo.rollouts)
-        usd = expected_cost(judging.relative, [compared], groups)
-        fees.append(JudgeFee(judging.relative, trained, usd))
-    return fees
+    if grpo is not None and judging.relative is not None:
+        ranking = Usage(RANKING_TOKENS, completion_tokens=SCORE_TOKENS * grpo.rollouts)
+        judges.append((judging.relative, trained, ranking, groups))
+    return [
+        JudgeFee(judge, episodes, expected_cost(judge, [usage], calls))
+        for judge, episodes, usage, calls in judges
+        if needs_model(judge)
+    ]
 
 
 def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
@@ -147,12 +111,12 @@ def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
 
     Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
     """
-    alarms = []
-    for alarm in detect(scored):
-        example = f" (such as {alarm.episodes[0]})" if alarm.episodes else ""
-        advice = (
-            f"look at its episodes with art-e runs show RUN --episode ID{example}; if the answers"
-            " are not honest, fix what judging.reward accepts and keep reward.grounded_gate on"
+    return [
+        TrainingAlarm(
+            f"hacking: {each.detector}",
+            f"{each.message}; look at its episodes with art-e runs show RUN --episode ID"
+            + (f" (such as {each.episodes[0]})" if each.episodes else "")
+            + "; if the answers are not honest, fix what judging.reward accepts",
         )
-        alarms.append(TrainingAlarm(f"hacking: {alarm.detector}", f"{alarm.message}; {advice}"))
-    return alarms
+        for each in detect(scored)
+    ]

@@ -23,28 +23,26 @@ from evals.scored import check_questions
 from training.recipe import Data, Worlds
 from training.rollout import Material
 
+# The seed of the names that all worlds share.
+NAMES = 0
+
 
 def load_material(data: Data, split: Split) -> Material:
     """The questions of `split`, each marked with it.
 
     Raises `UserError` without questions, or if the inbox file does not fit them.
     """
-    questions: list[Question] = []
-    file_of: dict[str, InboxFile] = {}
     if data.worlds is not None and data.has_worlds(split):
         file = InboxFile(_world_file(data.worlds, split))
-        questions += [each.question for each in _planted(data.worlds, split)]
-        file_of |= {each.id: file for each in questions}
-    if data.has_questions(split):
+        questions = [each.question for each in _planted(data.worlds, split)]
+    else:
         file = InboxFile(data.inbox_file)
-        own = load_questions(data.questions or _own_golden(), split)
-        check_questions(own, file)
-        questions += own
-        file_of |= {each.id: file for each in own}
-    kinds = (data.train_kinds if split == "train" else ()) or data.kinds
-    chosen = [each for each in questions if not kinds or each.kind in kinds]
+        questions = load_questions(data.questions or _own_golden(), split)
+        check_questions(questions, file)
+    file_of = {each.id: file for each in questions}
+    chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
     if not chosen:
-        raise UserError(f"split {split} has no question of {', '.join(kinds)}")
+        raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
     if data.unanswerable is not None:
         chosen = _fewer_unanswerable(chosen, data.unanswerable)
     if split == "train" and data.train_questions is not None:
@@ -56,8 +54,8 @@ def load_material(data: Data, split: Split) -> Material:
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
-    """The questions of the training worlds with what the expert has to know of them, by id."""
-    planted = () if data.worlds is None else _planted(data.worlds, "train")
+    """The questions of training in worlds, with what the expert has to know of them, by id."""
+    planted = [] if data.worlds is None else _planted(data.worlds, "train")
     return {each.question.id: each for each in planted}
 
 
@@ -86,7 +84,7 @@ def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Que
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
     return [
-        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, worlds.names)
+        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, NAMES)
         for seed in range(*getattr(worlds, split))
     ]
 

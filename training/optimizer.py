@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 from trl.trainer import utils
 
-from art_e.errors import UserError
-
 # Gradients of small batches change fast.
 BETAS = (0.9, 0.98)
 # Rewards and advantages that differ by less are equal but for rounding.
@@ -36,25 +34,21 @@ def own_tokens_scored() -> Iterator[None]:
         module._use_triton = usual
 
 
-def packed(
-    batches: Sequence[Mapping[str, Any]], *, skip_flat: bool = False, minibatches: int = 1
-) -> list[dict[str, Any]]:
+def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
     """The rows of TRL's `batches`, sorted by length into as many batches, each without columns that
     are all padding. Several `minibatches`, whose batches follow each other, have as many rows each;
     TRL has shuffled them.
 
     TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
-    are sums over its batches, so that the order of rows changes nothing. With `skip_flat` a row
-    without an advantage keeps one token: it has no gradient where nothing but rewards counts.
+    are sums over its batches, so that the order of rows changes nothing. A row without an advantage
+    keeps one token, because it has no gradient.
     """
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
         if isinstance(value, Tensor) and value.ndim
     }
-    if skip_flat:
-        advantages = whole["advantages"].abs().reshape(len(whole["advantages"]), -1)
-        whole["completion_mask"][advantages.amax(1) < FLAT, 1:] = 0
+    whole["completion_mask"][whole["advantages"].abs() < FLAT, 1:] = 0
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
     parts = [
         part
@@ -67,9 +61,9 @@ def packed(
     ]
 
 
-def padded(rows: Sequence[Sequence[float]], like: Tensor, dtype: Any = None) -> Tensor:
-    """The rows as wide as `like`, with zeros on the right; of its kind, or of `dtype`."""
-    whole = torch.zeros_like(like, dtype=dtype)
+def padded(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """The rows as wide as `like`, and of its kind, with zeros on the right."""
+    whole = torch.zeros_like(like)
     for row, values in zip(whole, rows, strict=True):
         row[: len(values)] = torch.tensor(values, dtype=whole.dtype)
     return whole
@@ -211,17 +205,7 @@ class LogitScaleAdamW(AdamW):
             self._gain.mul_(self._log_scale.exp())
 
 
-def logit_scale_optimizer(model: nn.Module, *, rate: float, scale_rate: float) -> Optimizer:
-    """`LogitScaleAdamW` for the trained weights of a transformers model.
-
-    Raises `UserError` if the norm before the head is missing or not trained.
-    """
-    norm = getattr(getattr(model, "base_model", None), "norm", None)
-    gain = getattr(norm, "weight", None)
-    if not isinstance(gain, Tensor) or not gain.requires_grad:
-        raise UserError(
-            "grpo.logit_scale_rate needs a model whose last norm is trained; with an adapter, or"
-            " a model that has no such norm, set it to 0"
-        )
-    others = [each for each in model.parameters() if each.requires_grad and each is not gain]
-    return LogitScaleAdamW(others, gain, rate=rate, scale_rate=scale_rate)
+def last_gain(model: nn.Module) -> Tensor | None:
+    """The weight of the norm before the head, if the model has one and trains it."""
+    gain = getattr(getattr(getattr(model, "base_model", None), "norm", None), "weight", None)
+    return gain if isinstance(gain, Tensor) and gain.requires_grad else None

@@ -46,6 +46,9 @@ from training.validation import (
     trainer_arguments,
 )
 
+# Steps before the full rate, and validations of a run after its start.
+WARMUP, VALIDATIONS = 5, 4
+
 # ---- From episodes to preferences.
 
 
@@ -165,9 +168,8 @@ def kto_rows(
         marked = marked_tokens(each.trajectory.messages, tokens)
         row = {"completion_ids": marked.input_ids, "own": _own(marked)}
         rows.append({"prompt_ids": [], **row, "label": each.good})
-    size = table.batch // table.parts
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
+    for start in range(0, len(rows), table.batch):
+        part = rows[start : start + table.batch]
         for row, other in zip(part, [*part[1:], part[0]], strict=True):
             row |= {"KL_completion_ids": other["completion_ids"], "KL_own": other["own"]}
     return rows
@@ -187,7 +189,7 @@ def train_preference(
     assert table is not None
     if init is None:
         raise UserError("name the folder of a start with --init")
-    episodes = stored_episodes(table.runs)
+    episodes = stored_episodes(setting.runs)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
         if setting.kind == "dpo":
@@ -195,7 +197,7 @@ def train_preference(
             _require(pairs, "no question has two episodes of which one earned more")
             rows = dpo_rows(pairs, start.tokens, table, seed)
         else:
-            labelled = labels_of(episodes) + (rated_episodes() if table.ratings else [])
+            labelled = labels_of(episodes) + (rated_episodes() if setting.ratings else [])
             _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)
@@ -206,7 +208,7 @@ def train_preference(
             Examiner(training, judges, start.tokens, load),
             generate_at(1.0),
             steps_of(training, of_steps),
-            validate_every=table.validate_every,
+            validate_every=max(1, table.steps // VALIDATIONS),
         )
         return carry_out(trainer, callback, checkpoint, generate_at)
 
@@ -223,11 +225,10 @@ def _trainer(
 ) -> Any:
     setting = training.setting
     common: dict[str, Any] = {
-        "per_device_train_batch_size": table.batch // table.parts,
-        "gradient_accumulation_steps": table.parts,
+        "per_device_train_batch_size": table.batch,
         "learning_rate": table.rate,
         "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": table.warmup,
+        "warmup_steps": WARMUP,
         "weight_decay": 0.0,
         "adam_beta2": BETAS[1],
         "beta": table.beta,

@@ -23,10 +23,9 @@ class Step:
     The figures of the step's episodes are None in supervised training. `accuracy` is the share of
     answerable questions; of the `groups`, `flat_groups` had no spread in reward and `unranked` were
     not compared; `unjudged` episodes lost their groups. `calls` are those of tools. `entropy` is in
-    nats a token, `likelihood` the mean log-probability of own tokens with a positive advantage. The
-    ratios are a token's probability by the trainer over that by vLLM: far from 1, the two compute
-    different models. `ratio_spread` is their standard deviation, `ratio_cut` the share of those
-    that are cut at the recipe's cap or masked.
+    nats a token. The ratios are a token's probability by the trainer over that by vLLM: far from 1,
+    the two compute different models. `ratio_spread` is their standard deviation, `ratio_cut` the
+    share of those that are cut.
     """
 
     step: int
@@ -45,8 +44,6 @@ class Step:
     format_errors: float | None = None
     calls: float | None = None
     entropy: float | None = None
-    likelihood: float | None = None
-    kl: float | None = None
     ratio_min: float | None = None
     ratio_mean: float | None = None
     ratio_max: float | None = None

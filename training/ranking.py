@@ -4,20 +4,14 @@ This is RULER (OpenPipe, 2025): it is easier to say which of several rollouts is
 good one is, and it needs no gold answer. Its score is a component of the reward, `relative`, which
 counts within the bands of outcomes: no score lifts a wrong answer, or one that no mail supports,
 above an honest "I don't know". Groups whose rollouts all earn the same gain spread by it.
-
-scripted:NOISE   no model: what the first judge found, with that much noise; to measure what
-                 ranking is worth, and no judge to train with
-anything else    a litellm name
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
-from random import Random
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from art_e.errors import UserError
 from art_e.models.base import PolicyError
 from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.privacy import load_env
@@ -26,7 +20,6 @@ from art_e.text import cut_line
 from art_e.trajectory import Exchange, exchanges
 from evals.scored import Scored
 
-SCRIPTED = "scripted:"
 # Characters of all rollouts of a call, and the fewest that an observation keeps.
 CHARS, FEWEST_CHARS = 24_000, 160
 PROMPT = """\
@@ -58,13 +51,6 @@ class Scores(BaseModel):
     scores: list[Score]
 
 
-class Ranker(Protocol):
-    """Anything that compares the rollouts of a question."""
-
-    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        """A score from 0 to 1 for each, in their order; None if that failed."""
-
-
 class RelativeJudge(StructuredModel):
     """Compares with a model, in one call for a group."""
 
@@ -79,32 +65,8 @@ class RelativeJudge(StructuredModel):
         return [scores[each] for each in wanted] if scores.keys() == set(wanted) else None
 
 
-class ScriptedRanker:
-    """Compares by the first judge's verdicts and the effort, with noise of that deviation."""
-
-    def __init__(self, noise: float) -> None:
-        self._noise = noise
-
-    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        """A score from 0 to 1 for each, in their order, the same for the same episodes."""
-        return [self._score(each) for each in group]
-
-    def _score(self, scored: Scored) -> float:
-        rubric = scored.trajectory.rubric
-        worth = 0.9 if scored.correct else 0.5 if scored.abstained else 0.3
-        worth -= 0.3 * rubric["effort"] / rubric["max_turns"]
-        rng = Random(f"ranked/{scored.trajectory.episode_id}")
-        return min(1.0, max(0.0, rng.gauss(worth, self._noise)))
-
-
-def ranker_of(name: str, limit: float | None = None) -> Ranker:
-    """The relative judge of that name, whose calls may cost `limit` USD. Raises `UserError` for one
-    that can't be used."""
-    if name.startswith(SCRIPTED):
-        try:
-            return ScriptedRanker(float(name.removeprefix(SCRIPTED)))
-        except ValueError:
-            raise UserError(f"judging.relative={name!r}: write it as {SCRIPTED}0.2") from None
+def ranker_of(name: str, limit: float | None = None) -> RelativeJudge:
+    """The relative judge that asks the model of that litellm name, for at most `limit` USD."""
     load_env()
     return RelativeJudge(name, max_cost_usd=limit, cache=home() / "cache" / "rankings")
 

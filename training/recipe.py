@@ -31,6 +31,8 @@ Part = Literal["whole", "first", "read", "answer"]
 # Prompts that transformers generates for at a time, unless the recipe says otherwise, and held-out
 # questions that are under way at a time: rollouts are long.
 BATCH, AT_ONCE = 128, 256
+# What episodes are sampled at in training.
+TEMPERATURE = 1.0
 
 # ---- The tables of a recipe.
 
@@ -49,35 +51,27 @@ class Scratch(RecipeTable):
 
     layers: Count = 3
     hidden: Count = 128
-    heads: Count = 2
     vocabulary: Count = 4_000
     init: Positive = 0.06
     rope_theta: Positive = 1e6
-    context: Count = 2_048
 
-
-class Lora(RecipeTable):
-    """A LoRA adapter, trained in place of all weights: of all layers from `first_layer` on."""
-
-    rank: Count = 16
-    alpha: Count = 32
-    first_layer: Annotated[int, Field(ge=0)] = 0
+    @property
+    def heads(self) -> int:
+        """Attention heads of 64 dimensions: with 32 a small model copies names less surely."""
+        return max(1, self.hidden // 64)
 
 
 class ModelTable(RecipeTable):
-    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`. The
-    `template` "qwen3" replaces the base's own by TRL's, which keeps earlier messages as they were.
+    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
 
-    `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
-    NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
+    `lora` is the rank of an adapter, trained in place of all weights; with `bits` 4 the weights
+    under it are held in NF4.
     """
 
     base: str | None = None
     scratch: Scratch | None = None
-    template: Literal["qwen3"] | None = None
-    lora: Lora | None = None
+    lora: Count | None = None
     bits: Literal[4, 16] = 16
-    checkpointing: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -91,15 +85,18 @@ class ModelTable(RecipeTable):
         if self.base is None and self.scratch is None:
             raise ValueError("give base or a table [model.scratch]")
         if self.bits == 4 and (self.lora is None or self.base is None):
-            raise ValueError("weights of 4 bits can't be trained: give base and [model.lora] too")
+            raise ValueError("weights of 4 bits can't be trained: give base and lora too")
         return self
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether activations are recomputed: a third more time, a fraction of the memory."""
+        return self.base is not None
 
 
 class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
-
-    `names` is a seed of names that all worlds share (`WorldConfig`).
-    """
+    All share their names, cities and words, and pair them differently."""
 
     size: Count = 1_000
     short: bool = True
@@ -107,7 +104,6 @@ class Worlds(RecipeTable):
     train: tuple[int, int]
     validation: tuple[int, int]
     test: tuple[int, int]
-    names: int | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -121,21 +117,18 @@ class Worlds(RecipeTable):
 
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds, and the
-    questions as well if `both`.
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
 
-    `unanswerable` caps the share of unanswerable questions. `train_kinds` and `train_questions`
-    limit those of training alone.
+    `unanswerable` caps the share of unanswerable questions, `train_questions` the number of those
+    of training.
     """
 
     worlds: Worlds | None = None
     questions: str | None = None
     db: str | None = None
     kinds: tuple[Kind, ...] = ()
-    train_kinds: tuple[Kind, ...] = ()
     unanswerable: Annotated[float, Field(gt=0, lt=1)] | None = None
     train_questions: Count | None = None
-    both: bool = False
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -152,10 +145,6 @@ class Data(RecipeTable):
         """Whether the questions of the split come from `worlds`."""
         return self.worlds is not None and (split == "train" or self.questions is None)
 
-    def has_questions(self, split: Split) -> bool:
-        """Whether questions of the split come from a golden set."""
-        return not self.has_worlds(split) or self.both
-
 
 class Noise(RecipeTable):
     """How often, per episode, the scripted expert makes each mistake."""
@@ -167,8 +156,6 @@ class Noise(RecipeTable):
     wrong_answers: Share = 0.15  # answers with some words of a mail
     guesses: Share = 0.3  # does so for an unanswerable question
     gives_up: Share = 0.1  # abstains though a mail answers
-    lists: Share = 0.0  # answers with a list of candidates, unread: to replay a reward hack
-    looks: Share = 0.0  # no mistake: reads two hits before "I don't know"
 
 
 class SftStage(RecipeTable):
@@ -190,25 +177,14 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best right episode of each question
-    in `runs`. With `early_noise` for all stages but the last, only checkpoints of the last are
-    chosen. `muon`: Muon's multiple of a stage's rate for weight matrices; 0 is AdamW for all.
-    `parts` of a batch go through the model one after another, which takes less memory.
+    It imitates the scripted expert, who errs by `noise`, or stored episodes (`Setting.runs`). With
+    `early_noise` for all stages but the last, only checkpoints of the last are chosen.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
-    runs: tuple[str, ...] = ()
     noise: Noise = Noise()
     early_noise: Noise | None = None
-    muon: NotNegative = 0.0
-    parts: Count = 1
     validate_every: Count = 200
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if any(each.batch % self.parts for each in self.stages):
-            raise ValueError(f"a stage's batch is no multiple of parts, {self.parts}")
-        return self
 
     @property
     def steps(self) -> int:
@@ -230,46 +206,18 @@ class Sft(RecipeTable):
 
 
 class Vllm(RecipeTable):
-    """Generation by vLLM: in the training process with the share `memory` of its GPU, which
-    `sleep` frees while weights are trained, or by vLLM's own server on other GPUs
-    (`training/launch/vllm_server.sh`). The mode "off" removes the table.
-
-    What vLLM samples from differs a little from what is trained. Each token counts by the ratio of
-    its two probabilities; `ratios` is TRL's `vllm_importance_sampling_mode`, which cuts ratios at
-    `ratio_cap` or masks tokens above it. TRL's default, "sequence_mask", masks an episode
-    whose product of ratios exceeds the cap: of thousands of tokens, nearly every one.
-    """
+    """Generation by vLLM: in the training process with the share `memory` of its GPU, which it
+    frees while weights are trained, or by vLLM's own server on other GPUs
+    (`training/launch/vllm_server.sh`). The mode "off" removes the table."""
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    sleep: bool = True
     server: str = "http://127.0.0.1:8000"
-    ratios: Literal["token_truncate", "token_mask"] = "token_truncate"
-    ratio_cap: Annotated[float, Field(gt=1)] = 3.0
-
-
-Loss = Literal["dapo", "dr_grpo", "gspo", "cispo"]
-
-
-class Curriculum(RecipeTable):
-    """Before the first step the start answers `candidates` questions `rollouts` times each. The run
-    asks those that it handles sometimes right, the hardest first."""
-
-    candidates: Count
-    rollouts: Annotated[int, Field(ge=2)] = 4
 
 
 class Grpo(RecipeTable):
     """Reinforcement learning: `questions` groups of `rollouts` episodes each, over all processes,
-    and then as many optimizer steps as there are `minibatches`, each on a part of the episodes.
-
-    `loss` is TRL's `loss_type`; "gspo" (arXiv:2507.18071) is its "grpo" with one ratio for a whole
-    episode. A ratio counts up to 1 + `clip_high`, in "cispo" (arXiv:2506.13585) up to `clip_high`;
-    None is the paper's value, or TRL's. With `mask_truncated` an episode that was cut off teaches
-    nothing. `scale` and `beta` are TRL's `scale_rewards` and `beta`. `turn_credit` adds to the
-    advantage of a turn what it did for finding and reading the gold mails, so many times
-    (`training.roller.turn_credits`).
-    """
+    and then as many optimizer steps as there are `minibatches`, each on a part of the episodes."""
 
     steps: Count
     questions: Count = 8
@@ -279,17 +227,8 @@ class Grpo(RecipeTable):
     generate_batch: Count | None = None  # episodes that transformers generates for at a time
     vllm: Vllm | None = None
     rate: Positive = 3e-4
-    logit_scale_rate: NotNegative = 0.0  # of `training.optimizer.LogitScaleAdamW`
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Schedule = "constant"
-    temperature: Positive = 1.0
-    loss: Loss = "dapo"
-    clip_high: Positive | None = None
-    mask_truncated: bool = False
-    scale: Literal["group", "batch", "none"] = "batch"
-    beta: NotNegative = 0.0
-    turn_credit: NotNegative = 0.0
-    curriculum: Curriculum | None = None
     validate_every: Count = 20
 
     @property
@@ -331,25 +270,13 @@ class Grpo(RecipeTable):
 
 
 class Preference(RecipeTable):
-    """Learning from the stored episodes of `runs` by `art-e train dpo` or `kto`, which takes the
-    user's `ratings` too where that is true. `beta` holds the model to the start. `parts` of a batch
-    go through the model one after another, which takes less memory."""
+    """Learning from stored episodes by `art-e train dpo` or `kto`: `batch` pairs or episodes a
+    step. `beta` holds the model to the start."""
 
-    runs: tuple[str, ...] = ()
-    ratings: bool = False
     steps: Count
-    batch: Count = 16
-    parts: Count = 1
+    batch: Annotated[int, Field(ge=2)] = 16
     rate: Positive = 5e-5
     beta: Positive = 0.1
-    warmup: Annotated[int, Field(ge=0)] = 0
-    validate_every: Count = 20
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if self.batch % self.parts or self.batch // self.parts < 2:
-            raise ValueError("parts must divide batch into parts of two or more")
-        return self
 
 
 class Judging(RecipeTable):
@@ -394,12 +321,15 @@ class Recipe(RecipeTable):
 
 
 class Setting(NamedTuple):
-    """The settings of a run; `init` is the folder of its start."""
+    """The settings of a run: `init` is the folder of its start. SFT, DPO and KTO can learn from the
+    episodes of `runs`, and KTO from the user's `ratings` too."""
 
     kind: Literal["sft", "grpo", "dpo", "kto"]
     recipe: Recipe
     seed: int
     init: str | None = None
+    runs: tuple[str, ...] = ()
+    ratings: bool = False
 
     @property
     def steps(self) -> int:

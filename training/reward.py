@@ -18,7 +18,7 @@ full, so that no kind of question is worth more.
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -41,17 +41,14 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RewardWeights(BaseModel):
-    """The most that each component is worth.
+    """The most that each component is worth. Five are an outcome's base, to which the others add.
 
-    Five are an outcome's base, to which the others add. Two schemes serve as comparisons: "binary"
-    pays 1 for correct, else 0; "no-abstention-band" pays an abstention on an answerable question
-    like a wrong answer.
+    `correct` and `concision` are fixed: only the distances between weights matter to GRPO.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scheme: Literal["composite", "no-abstention-band", "binary"] = "composite"
-    correct: Base = 1.1
+    correct: ClassVar[float] = 1.1
     abstained: Base = 0.1
     out: Base = -0.4
     wrong: Base = -0.9
@@ -61,39 +58,28 @@ class RewardWeights(BaseModel):
     # For a right answer; it falls linearly to 0 at an effort of `max_turns`.
     effort: Weight = 0.2
     sources: Weight = 0.3
-    concision: Weight = 0.1
+    concision: ClassVar[float] = 0.1
     found: Weight = 0.1
     read: Weight = 0.1
     # For the score that a relative judge gives beside the other rollouts of the question.
     relative: Weight = 0.0
-    # Count an answer as wrong if no mail read supports it.
-    grounded_gate: bool = True
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        ranked = [each for each in OUTCOMES if self._paid_as(each) == each]
-        for better, worse in itertools.pairwise(ranked):
+        for better, worse in itertools.pairwise(OUTCOMES):
             least, most = self.bounds(better)[0], self.bounds(worse)[1]
-            if self.scheme != "binary" and least <= most:
+            if least <= most:
                 raise ValueError(
                     f"{worse!r} could earn {most:g}, and {better!r} as little as {least:g};"
-                    f" raise {better} or lower {worse}"
+                    f" lower {worse}, or weights that add to it"
                 )
         return self
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
         """The least and the most that an episode with that outcome can earn."""
-        base = self.worth(outcome)
+        base = float(getattr(self, outcome))
         extras = [getattr(self, name) for name in _EARNED[outcome]]
         return base - self.format, base + sum(extras)
-
-    def worth(self, outcome: Outcome) -> float:
-        """The base of the outcome."""
-        return float(getattr(self, self._paid_as(outcome)))
-
-    def _paid_as(self, outcome: Outcome) -> Outcome:
-        unbanded = self.scheme == "no-abstention-band" and outcome == "abstained"
-        return "wrong" if unbanded else outcome
 
 
 class Reward(NamedTuple):
@@ -125,14 +111,11 @@ def reward_of(
 
     `relative`, from 0 to 1, is the score beside the other rollouts, if they were compared.
     """
-    outcome = outcome_of(rubric, verdict, weights)
+    outcome = outcome_of(rubric, verdict)
     if outcome is None:
         return None
-    if weights.scheme == "binary":
-        right = 1.0 if outcome == "correct" else 0.0
-        return Reward(right, {"correctness": right})
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
-    components = {_NAMES[outcome]: weights.worth(outcome), "format": -weights.format * malformed}
+    components = {_NAMES[outcome]: getattr(weights, outcome), "format": -weights.format * malformed}
     shares = _shares(rubric, outcome)
     if relative is not None:
         shares["relative"] = relative
@@ -142,7 +125,7 @@ def reward_of(
     return Reward(sum(components.values()), components)
 
 
-def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Outcome | None:
+def outcome_of(rubric: Rubric, verdict: Verdict | None) -> Outcome | None:
     """How the episode ended; None if its judge gave no verdict on the answer."""
     if rubric.lost_to_format:
         return "lost"
@@ -159,8 +142,7 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) 
         return "abstained"
     if verdict is None or verdict.correct is None:
         return None
-    unsupported = weights.grounded_gate and verdict.grounded is False
-    return "correct" if verdict.correct and not unsupported else "wrong"
+    return "correct" if verdict.correct and verdict.grounded is not False else "wrong"
 
 
 def malformed_calls(facts: Mapping[str, Any]) -> int:

@@ -1,24 +1,21 @@
-"""The rollouts of a step: groups of episodes, judged, paid, and handed to TRL as tokens.
+"""The rollouts of a step: groups of episodes, judged and paid, and as TRL takes them.
 
 Where several processes train, each rolls out its own groups; the figures are of all groups.
 """
 
 import asyncio
 import dataclasses
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from art_e.agent import episode_record
-from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.message import compact_json
 from art_e.question import Question
-from art_e.storage import write_whole
 from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
@@ -26,9 +23,9 @@ from training.engine import Dispatch
 from training.optimizer import FLAT
 from training.processes import gpu_memory_used
 from training.progress import mean_of
-from training.recipe import AT_ONCE, Curriculum, Grpo
+from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
-from training.rollout import ChatTokens, Generate, Material, Rollout, roll_out
+from training.rollout import ChatTokens, Material, Rollout, roll_out
 from training.run import Judges, TrainingRun
 
 T = TypeVar("T")
@@ -36,8 +33,8 @@ T = TypeVar("T")
 # A run pauses when a larger share of a step's episodes is unjudged: a judge that is down wastes
 # rollouts.
 MOST_UNJUDGED = 0.1
-# In a run with a curriculum: the rate of each question, by its id.
-RATES = "rates.json"
+# Episodes that judges are asked about at a time: providers refuse more requests.
+JUDGED_AT_ONCE = 32
 
 # ---- From episodes to verdicts and rewards.
 
@@ -51,14 +48,25 @@ class Scorer(NamedTuple):
     model: str
     others: tuple[Judge, ...] = ()
 
-    async def score(self, rollouts: Sequence[Rollout], settings: dict[str, Any]) -> list[Scored]:
+    async def score(
+        self,
+        rollouts: Sequence[Rollout],
+        settings: dict[str, Any],
+        limit: asyncio.Semaphore | None = None,
+    ) -> list[Scored]:
         """The episodes with verdicts and rewards, in order; without a reward if the judge failed.
 
         `settings`, the policy of the trajectories, decide an episode's id, so that a run that was
-        killed gives it the same one again.
+        killed gives it the same one again. `limit` bounds the episodes that are judged at a time,
+        by default to `JUDGED_AT_ONCE`.
         """
-        scores = (self._score(each, number, settings) for number, each in enumerate(rollouts))
-        return await asyncio.gather(*scores)
+        limit = limit or asyncio.Semaphore(JUDGED_AT_ONCE)
+
+        async def limited(number: int, rollout: Rollout) -> Scored:
+            async with limit:
+                return await self._score(rollout, number, settings)
+
+        return await asyncio.gather(*(limited(*each) for each in enumerate(rollouts)))
 
     async def _score(self, rollout: Rollout, number: int, settings: dict[str, Any]) -> Scored:
         episode = rollout.episode
@@ -96,201 +104,141 @@ async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
 # ---- A step.
 
 
-@dataclass(eq=False)
+class Batch(NamedTuple):
+    """The rollouts of a step with their scores, a list for each of this process's groups.
+
+    `figures` are those of `Step`, of all processes; `sampled` is the number of tokens that they
+    generated, and `outage` says why the run should pause, if it should.
+    """
+
+    rollouts: list[list[Rollout]]
+    scored: list[list[Scored]]
+    figures: dict[str, Any]
+    sampled: int
+    outage: str | None
+
+    def for_trl(self, end_id: int) -> dict[str, Any]:
+        """The columns that TRL takes, a row for each rollout; its reward function gets `scored`.
+
+        A group with an unjudged member is masked and contributes nothing to the loss: abstentions
+        need no judge, and would alone gain the advantage when it fails. A rollout whose prompt left
+        no room for a turn becomes one masked end token, because TRL rejects empty completions.
+        """
+        rows = [
+            (each.conversation, paid, member)
+            for group, members in zip(self.rollouts, self.scored, strict=True)
+            for paid in [rewards_of(members) is not None]
+            for each, member in zip(group, members, strict=True)
+        ]
+        logprobs = [each.logprobs if each.completion_ids else [0.0] for each, *_ in rows]
+        return {
+            "prompt_ids": [each.prompt_ids for each, *_ in rows],
+            "completion_ids": [each.completion_ids or [end_id] for each, *_ in rows],
+            "env_mask": [[int(own and paid) for own in each.own] or [0] for each, paid, _ in rows],
+            "logprobs": None if None in logprobs else logprobs,
+            "scored": [member for *_, member in rows],
+        }
+
+
+@dataclass(frozen=True, eq=False)
 class Roller:
-    """Rolls out the groups of a step and scores them. After each step `figures` are those of its
-    episodes, and `outage` says why the run should pause, if it should."""
+    """Rolls out the groups of a step and scores them."""
 
     training: TrainingRun
     table: Grpo
     tokens: ChatTokens
     material: Material
     judges: Judges
-    figures: dict[str, Any] = field(default_factory=dict)
-    outage: str | None = None
 
-    def __post_init__(self) -> None:
-        recipe = self.training.setting.recipe
-        run_id = self.training.run.id
-        self._scorer = Scorer(self.judges.reward, recipe.reward, run_id, recipe.name)
-        self._order: list[Question] | None = None
-        # Of each token of the last step's rollouts, in their order.
-        self.credits: list[list[float]] = []
-        self._unranked = 0  # groups of the last step
-        # Tokens generated by all processes since the run began.
-        self.generated = self.training.tokens
+    def questions_for_step(self, step: int) -> Sequence[Question]:
+        """This process's questions of a step."""
+        training, size = self.training, self.table.questions
+        first = (step - 1) // self.table.minibatches * size
+        order = asked_in_order(self.material.questions, first + size, training.setting.seed)
+        return training.processes.share(order[first:])
 
-    def __call__(
-        self, questions: Sequence[Question], step: int, dispatch: Dispatch
-    ) -> dict[str, Any]:
-        """The rollouts of this process's `questions`, a group for each, as TRL's `rollout_func`
-        returns them."""
+    def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> Batch:
+        """Roll out a group for each of the `questions`, and store the episodes of all processes."""
         training, size = self.training, self.table.rollouts
+        form = training.setting.recipe.episode
+        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
         with dispatch.awake():
-            rollouts = self._rolled(questions, size, dispatch)
+            rollouts = roll_out(episodes, self.tokens, dispatch, form)
             # vLLM in the process holds its keys and values now.
             training.note_memory(gpu_memory_used())
-        groups = _in_groups(rollouts, size)
-        self._unranked = 0
-        own = asyncio.run(self._scored(groups, step))
+        groups = in_groups(rollouts, size)
+        scored, unranked = asyncio.run(self._scored(groups, step))
         gather = training.processes.gather
-        scored = gather([each for group in own for each in group])
-        flat = [_is_flat(rewards_of(group)) for group in _in_groups(scored, self.table.rollouts)]
-        sampled = sum(sum(rollout.conversation.own) for rollout in rollouts)
-        self.generated += sum(gather([sampled]))
-        training.add_episodes(scored)
-        self.outage = outage(scored)
-        self.figures = {
-            **figures(scored),
+        everyone = gather([each for group in scored for each in group])
+        training.add_episodes(everyone)
+        flat = [_is_flat(rewards_of(group)) for group in in_groups(everyone, size)]
+        step_figures = {
+            **figures(everyone),
             "groups": len(flat),
             "flat_groups": sum(flat),
-            "unranked": sum(gather([self._unranked])) if self.judges.relative else None,
+            "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
-        self.credits = [each for group in groups for each in turn_credits(group)]
-        return _for_trl(groups, own, self.tokens.end_id)
+        sampled = sum(gather([sum(sum(each.conversation.own) for each in rollouts)]))
+        return Batch(groups, scored, step_figures, sampled, outage(everyone))
 
-    def asked_at(self, step: int, dispatch: Dispatch) -> Sequence[Question]:
-        """This process's questions of a step. Before the first one the start is asked, if the
-        recipe has a curriculum."""
-        processes, size = self.training.processes, self.table.questions
-        if self._order is None:
-            order, number = self.material.questions, self.table.batches * size
-            curriculum = self.table.curriculum
-            if curriculum is not None:
-                order = hardest_first(order, self._rates(curriculum, dispatch))
-            seed = self.training.setting.seed
-            self._order = asked_in_order(order, number, seed, shuffled=curriculum is None)
-        first = (step - 1) // self.table.minibatches * size
-        return processes.share(self._order[first : first + size])
-
-    def _rates(self, curriculum: Curriculum, dispatch: Dispatch) -> dict[str, float]:
-        """How often the start handles each candidate right, by its id; asked once in a run."""
-        training = self.training
-        file = training.run.folder / RATES
-        if training.processes.from_first(file.is_file()):
-            return dict(json.loads(file.read_text("utf-8")))
-        seed, size = training.setting.seed, curriculum.rollouts
-        questions = self.material.questions
-        number = min(curriculum.candidates, len(questions))
-        mine = training.processes.share(asked_in_order(questions, number, seed))
-        scored: list[Scored] = []
-        with dispatch.awake():
-            for part in _in_groups(mine, max(1, AT_ONCE // size)):
-                rollouts = self._rolled(part, size, dispatch)
-                settings = {"step": 1, "seed": seed, "curriculum": True}
-                scored += asyncio.run(self._scorer.score(rollouts, settings))
-        training.add_episodes(training.processes.gather(scored))
-        rates = [
-            (group[0].question.id, fmean(each.correct for each in group))
-            for group in _in_groups(scored, size)
-        ]
-        found = dict(training.processes.gather(rates))
-        if training.processes.leads:
-            write_whole(file, json.dumps(found))
-        training.processes.wait()
-        return found
-
-    def _rolled(
-        self, questions: Sequence[Question], size: int, generate: Generate
-    ) -> list[Rollout]:
-        form = self.training.setting.recipe.episode
-        episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
-        return roll_out(episodes, self.tokens, generate, form)
-
-    async def _scored(self, groups: Sequence[Sequence[Rollout]], step: int) -> list[list[Scored]]:
-        """The groups with verdicts and rewards, all judged at the same time."""
-        same = {"temperature": self.table.temperature, "seed": self.training.setting.seed}
+    async def _scored(
+        self, groups: Sequence[Sequence[Rollout]], step: int
+    ) -> tuple[list[list[Scored]], int]:
+        """The groups with verdicts and rewards, and how many of them could not be compared."""
+        recipe, run = self.training.setting.recipe, self.training.run
+        scorer = Scorer(self.judges.reward, recipe.reward, run.id, recipe.name)
+        same = {"temperature": TEMPERATURE, "seed": self.training.setting.seed}
         names = [f"{step}/{group[0].episode.question.id}" for group in groups]
-        scores = (
-            self._scorer.score(group, {"step": step, "group": name, **same})
-            for name, group in zip(names, groups, strict=True)
+        limit = asyncio.Semaphore(JUDGED_AT_ONCE)
+        scored = await asyncio.gather(
+            *(
+                scorer.score(group, {"step": step, "group": name, **same}, limit)
+                for name, group in zip(names, groups, strict=True)
+            )
         )
-        scored = await asyncio.gather(*scores)
         if self.judges.relative is None:
-            return scored
-        return await asyncio.gather(*map(self._compared, groups, scored))
+            return scored, 0
+        ranks = await asyncio.gather(*(self._ranks(group, limit) for group in scored))
+        unranked = 0
+        for place, scores in enumerate(ranks):
+            if scores is not None:
+                scored[place] = list(map(self._with_rank, groups[place], scored[place], scores))
+            elif rewards_of(scored[place]) is not None:
+                unranked += 1
+        return scored, unranked
 
-    async def _compared(self, group: Sequence[Rollout], scored: list[Scored]) -> list[Scored]:
-        """The group, in which each is also paid for its place; as it was if that failed."""
+    async def _ranks(self, group: Sequence[Scored], limit: asyncio.Semaphore) -> list[float] | None:
+        """What the relative judge scores; None if it failed, or the group is left out anyway."""
         assert self.judges.relative is not None
-        if rewards_of(scored) is None:
-            return scored
-        scores = await self.judges.relative.rank(scored)
-        if scores is None:
-            self._unranked += 1
-            return scored
-        return [
-            self._paid(rollout, each, score)
-            for rollout, each, score in zip(group, scored, scores, strict=True)
-        ]
+        if rewards_of(group) is None:
+            return None
+        async with limit:
+            return await self.judges.relative.rank(group)
 
-    def _paid(self, rollout: Rollout, scored: Scored, relative: float) -> Scored:
-        kept = scored.trajectory.verdict
-        verdict, weights = None if kept is None else Verdict(**kept), self._scorer.weights
-        reward = reward_of(rollout.episode.rubric, verdict, weights, relative)
+    def _with_rank(self, rollout: Rollout, scored: Scored, rank: float) -> Scored:
+        """The episode, which is also paid for its place in the group."""
+        row = scored.trajectory.verdict
+        verdict, weights = row and Verdict(**row), self.training.setting.recipe.reward
+        reward = reward_of(rollout.episode.rubric, verdict or None, weights, rank)
         assert reward is not None
         trajectory = dataclasses.replace(scored.trajectory, reward=reward._asdict())
         return Scored(scored.question, trajectory)
 
 
-def asked_in_order(
-    questions: Sequence[Question], number: int, seed: int, *, shuffled: bool = True
-) -> list[Question]:
-    """The questions in the order in which a run asks them: `seed` shuffles them for each pass, if
-    they are to be `shuffled` in the first one too."""
+def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
+    """The questions in the order in which a run asks them; `seed` shuffles them for each pass."""
     order: list[Question] = []
     for again in range(-(-number // len(questions))):
         part = list(questions)
-        if shuffled or again:
-            Random(f"{seed}/grpo/{again}").shuffle(part)
+        Random(f"{seed}/grpo/{again}").shuffle(part)
         order += part
     return order[:number]
 
 
-def hardest_first(questions: Sequence[Question], rates: Mapping[str, float]) -> list[Question]:
-    """Of the questions with a rate those that are sometimes right, the rarest first: a group that
-    is all right or all wrong teaches nothing. Raises `UserError` without such a question."""
-    mixed = [each for each in questions if 0 < rates.get(each.id, 0.0) < 1]
-    if not mixed:
-        raise UserError(
-            f"of the {len(rates)} candidates of grpo.curriculum the start handles each always or"
-            " never right: set more candidates or rollouts, or train the start on"
-        )
-    return sorted(mixed, key=lambda each: rates[each.id])
-
-
-def turn_credits(group: Sequence[Rollout]) -> list[list[float]]:
-    """For each token of the rollouts of a question, how much more its turn did than is usual.
-
-    The facts are that all gold mails have been found, and that all have been read. A turn that
-    reaches one has 1 less the share of the rollouts that do; where a rollout never does, all its
-    turns have less that share. The mean over the rollouts is 0.
-    """
-    rows = [[0.0] * len(rollout.conversation.reached) for rollout in group]
-    for fact in ("found", "read"):
-        when = [[fact in each for each in rollout.conversation.reached] for rollout in group]
-        usual = fmean(map(any, when))
-        for row, reached in zip(rows, when, strict=True):
-            for turn, now in enumerate(reached):
-                if now or not any(reached):
-                    row[turn] += now - usual
-    return [
-        by_token(rollout.conversation.own, row) for rollout, row in zip(group, rows, strict=True)
-    ]
-
-
-def by_token(own: Sequence[bool], turns: Sequence[float]) -> list[float]:
-    """The value of its turn for each token that is the model's own, 0 for the others."""
-    values, turn = [], -1
-    for place, mine in enumerate(own):
-        turn += mine and (place == 0 or not own[place - 1])
-        values.append(turns[turn] if mine else 0.0)
-    return values
-
-
-def _in_groups(values: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [values[at : at + size] for at in range(0, len(values), size)]
+def in_groups(values: Sequence[T], size: int) -> list[list[T]]:
+    """The values in groups of that size."""
+    return [list(values[at : at + size]) for at in range(0, len(values), size)]
 
 
 def rewards_of(group: Sequence[Scored]) -> list[float] | None:
@@ -333,33 +281,3 @@ def outage(scored: Sequence[Scored]) -> str | None:
     reasons = Counter(verdict["reason"] for each in unjudged for verdict in each.verdicts[:1])
     [(words, _)] = reasons.most_common(1)
     return f"{len(unjudged)} of {len(scored)} episodes could not be judged ({words})"
-
-
-def _for_trl(
-    groups: Sequence[Sequence[Rollout]], scored: Sequence[Sequence[Scored]], end_id: int
-) -> dict[str, Any]:
-    """The columns that TRL takes, a row for each rollout.
-
-    A group with an unjudged member is masked whole and is in no sum of the loss: abstentions need
-    no judge, and would alone gain the advantage when it fails. A rollout whose prompt left no
-    room for a turn becomes one masked end token, because TRL rejects empty completions.
-    """
-    rows: list[dict[str, Any]] = []
-    for group, scores in zip(groups, scored, strict=True):
-        rewards = rewards_of(scores)
-        for place, rollout in enumerate(group):
-            conversation = rollout.conversation
-            rows.append(
-                {
-                    "prompt_ids": conversation.prompt_ids,
-                    "completion_ids": conversation.completion_ids or [end_id],
-                    "env_mask": [int(own and rewards is not None) for own in conversation.own]
-                    or [0],
-                    "logprobs": conversation.logprobs if conversation.completion_ids else [0.0],
-                    "earned": None if rewards is None else rewards[place],
-                }
-            )
-    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
-    if None in columns["logprobs"]:
-        columns["logprobs"] = None
-    return columns

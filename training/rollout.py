@@ -56,15 +56,13 @@ class Conversation:
     """A conversation as it was generated.
 
     `own` marks those of `completion_ids` that the model sampled; `logprobs` holds their
-    log-probabilities, and 0.0 for the others. It is None if the engine gives none. `reached` says
-    of each turn whether it was the one that had all gold mails "found" or "read".
+    log-probabilities, and 0.0 for the others. It is None if the engine gives none.
     """
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
     own: list[bool] = field(default_factory=list)
     logprobs: list[float] | None = None
-    reached: list[set[str]] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
@@ -236,9 +234,7 @@ def roll_out(
         conversation.add_turn(turn.ids, turn.logprobs)
         episode.count_tokens(prompt, len(turn.ids))
         message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
-        before = _reached(episode)
         observations = episode.step(message)
-        conversation.reached.append(_reached(episode) - before)
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
             _show(rollout, tokens.between(observations, cut=cut), form)
@@ -246,11 +242,6 @@ def roll_out(
 
     generate([each.conversation.ids for each in going], follow)
     return rollouts
-
-
-def _reached(episode: Episode) -> set[str]:
-    facts = {"found": episode.rubric.found_gold, "read": episode.rubric.read_gold}
-    return {name for name, reached in facts.items() if reached}
 
 
 def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 from rich.text import Text
@@ -32,12 +32,18 @@ from training.alarms import TrainingAlarm, alarms_of
 from training.export import write_card
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
-from training.ranking import Ranker
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
 _PREFIX = "checkpoint-"
+
+
+class Ranker(Protocol):
+    """Anything that compares the rollouts of a question."""
+
+    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
+        """A score from 0 to 1 for each, in their order; None if that failed."""
 
 
 class Judges(NamedTuple):
@@ -59,7 +65,7 @@ class Judges(NamedTuple):
 LINE_EVERY_S, RECENT = 10.0, 10
 # The figures in the lines of a step and of a validation.
 _OF_EPISODES = ("reward", "accuracy", "hallucination", "abstention", "format_errors")
-_OF_STEP = (*_OF_EPISODES, *"turns effort entropy kl unjudged loss grad_norm".split())
+_OF_STEP = (*_OF_EPISODES, *"turns effort entropy unjudged loss grad_norm".split())
 _OF_VALIDATION = (
     "n",
     *_OF_EPISODES,
@@ -362,7 +368,7 @@ def _config(setting: Setting) -> dict[str, Any]:
     """What config.json holds: the settings, and the digest of the mail that questions are about
     (None without such a file, as for synthetic worlds alone)."""
     data, digest = setting.recipe.data, None
-    if any(map(data.has_questions, SPLITS)) and data.inbox_file.is_file():
+    if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
             digest = file.digest
     return {**setting.to_row(), "inbox": digest}
@@ -381,7 +387,7 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         key
         for key in sorted({*had, *wanted})
         if had.get(key) != wanted.get(key)
-        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "inbox")
+        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "runs", "ratings", "inbox")
         # Jobs of a cluster that begin again may have vLLM's server on another machine.
         and key != "recipe.grpo.vllm.server"
     ]

@@ -20,6 +20,7 @@ from transformers import (
     Qwen2Tokenizer,
 )
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+from trl.chat_template_utils import qwen3_training_chat_template
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
@@ -33,6 +34,8 @@ from training.rollout import ChatTokens
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+# Tokens that a new model can attend to.
+CONTEXT = 8_192
 # Handles of the mails that a short episode shows.
 _HANDLES = 16
 
@@ -63,8 +66,9 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
     base, adapter = of_training(name)
     whole = adapter is None and (table is None or table.lora is None)
     bits = 16 if table is None else table.bits
-    own = None if table is None or table.template is None else template(table.template)
-    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded(), template=own)
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
+    if rewrites_messages(str(loaded.tokenizer.chat_template)):
+        loaded.tokenizer.chat_template = qwen3_training_chat_template
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
@@ -92,17 +96,18 @@ def start_of(
     return start
 
 
+def rewrites_messages(template: str) -> bool:
+    """Whether the chat template is Qwen3's own, which drops the thoughts of earlier messages as the
+    conversation goes on, so that it can't be trained on turn by turn."""
+    return "last_query_index" in template and "<function=" not in template
+
+
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """The new adapter to train; None to train all weights, or an adapter that is there."""
     if table.lora is None or start.adapter:
         return None
-    first, layers = table.lora.first_layer, start.model.config.get_text_config().num_hidden_layers
-    target: Any = "all-linear"
-    if first:
-        # peft takes layers only with names.
-        target = rf".*\.layers\.({'|'.join(map(str, range(first, layers)))})\..*_proj"
     return LoraConfig(
-        r=table.lora.rank, lora_alpha=table.lora.alpha, target_modules=target, task_type="CAUSAL_LM"
+        r=table.lora, lora_alpha=2 * table.lora, target_modules="all-linear", task_type="CAUSAL_LM"
     )
 
 
@@ -137,12 +142,9 @@ def make_start(
     return start_of(model.to(best_device()[0]), tokenizer)
 
 
-def template(name: str = "nano") -> str:
-    """A chat template of ours, which names the tools and leaves their schemas out; or TRL's of that
-    family, made for training."""
-    if name == "qwen3":
-        return resources.files("trl").joinpath("chat_templates/qwen3_training.jinja").read_text()
-    return resources.files("training").joinpath(f"templates/{name}.jinja").read_text("utf-8")
+def template() -> str:
+    """Our chat template, which names the tools and leaves their schemas out."""
+    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
@@ -243,7 +245,7 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
         num_hidden_layers=form.layers,
         num_attention_heads=form.heads,
         num_key_value_heads=form.heads,
-        max_position_embeddings=form.context,
+        max_position_embeddings=CONTEXT,
         initializer_range=form.init,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
         tie_word_embeddings=True,

@@ -132,7 +132,7 @@ TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
 def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
-    """A step's rows as TRL pads and buffers them, each with its number as its advantage."""
+    """A step's rows as TRL pads and buffers them, each with its number from 1 as its advantage."""
     prompts = [torch.tensor(prompt).flip(0) for prompt, _ in rows]
     completions = [torch.tensor(completion) for _, completion in rows]
     left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
@@ -142,7 +142,7 @@ def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
         "completion_ids": right,
         "completion_mask": (right > 0).int(),
         "tool_mask": right % 2,
-        "advantages": torch.arange(len(rows), dtype=torch.float32),
+        "advantages": torch.arange(1, len(rows) + 1, dtype=torch.float32),
     }
     cut = {name: each.chunk(parts) for name, each in whole.items()}
     return [
@@ -166,7 +166,7 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[
         # No column is padding in all rows.
         assert bool(batch["prompt_mask"].any(0).all())
         assert bool(batch["completion_mask"].any(0).all())
-        for place, number in enumerate(batch["advantages"].int().tolist()):
+        for place, number in enumerate((batch["advantages"] - 1).int().tolist()):
             masks = [batch[f"{part}_mask"][place].bool() for part in ("prompt", "completion")]
             prompt = batch["prompt_ids"][place][masks[0]].tolist()
             completion = batch["completion_ids"][place][masks[1]].tolist()
@@ -183,14 +183,16 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[
         assert set(list(found)[start : start + size]) == set(range(start, start + size))
 
 
-def test_rows_without_an_advantage_keep_a_token_where_they_teach_nothing() -> None:
-    rows = [([1, 2], [3, 4, 5]), ([1], [6, 7, 8, 9])]  # the first has the advantage 0
-    for skip, lengths in ((False, [3, 4]), (True, [1, 4])):
-        [batch] = packed(buffered(rows, 1), skip_flat=skip)
-        order = batch["advantages"].int().tolist()
-        found = dict(zip(order, batch["completion_mask"].sum(1).tolist(), strict=True))
-        assert [found[0], found[1]] == lengths
-        assert batch["num_items_in_batch"] == 7
+def test_rows_without_an_advantage_keep_one_token() -> None:
+    rows = [([1, 2], [3, 4, 5]), ([1], [6, 7, 8, 9])]
+    step = buffered(rows, 1)
+    step[0]["advantages"][0] = 0.0
+    [batch] = packed(step)
+    lengths = dict(
+        zip(batch["advantages"].tolist(), batch["completion_mask"].sum(1).tolist(), strict=True)
+    )
+    assert lengths == {0.0: 1, 2.0: 4}
+    assert batch["num_items_in_batch"] == 7
 
 
 def test_what_is_sent_of_an_adapter_is_what_peft_saves(

@@ -32,7 +32,6 @@ from training.expert import (
     has_part,
     marked_tokens,
 )
-from training.judging import LenientJudge
 from training.material import planted_in
 from training.recipe import Noise, Part
 from training.rollout import ChatTokens, Material
@@ -108,10 +107,6 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
         assert sum(each["answered"] for each in facts if each["answerable"] is False) > 5
     elif name == "gives_up":
         assert not any(each["answered"] for each in facts)
-    elif name == "lists":
-        assert all(each["answered"] and each["effort"] == 2 for each in facts)
-        assert not any(each["num_sources"] or each["read_gold"] for each in facts)
-        assert right(LenientJudge()) == [each.question.answerable for each in chosen]
     elif name == "wrong_answers":
         assert sum(map(bool, right(OfflineJudge()))) < len(chosen) / 3
     else:

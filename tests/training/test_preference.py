@@ -1,7 +1,6 @@
 """DPO and KTO: what they learn from, which tokens count, and short runs of both."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,11 +140,9 @@ def test_the_best_right_episode_of_each_question_is_imitated(
 SHORT = ("judging.questions=2", "judging.test_questions=2")
 
 
-def preferred(
-    kind: Any, told: Path, warm: Path, out: Path, *changes: str
-) -> tuple[dict[str, Any], TrainingRun]:
-    table = f"preference={{runs={json.dumps([str(told)])}, steps=8, batch=4, rate=3e-4}}"
-    setting = Setting(kind, tiny.recipe(*SHORT, table, *changes), 0, str(warm))
+def preferred(kind: Any, told: Path, warm: Path, out: Path) -> tuple[dict[str, Any], TrainingRun]:
+    table = "preference={steps=8, batch=4, rate=3e-4}"
+    setting = Setting(kind, tiny.recipe(*SHORT, table), 0, str(warm), (str(told),))
     with tiny.begun(setting, out) as training:
         return carry_out(training), training
 
@@ -158,7 +155,7 @@ def test_a_short_run(kind: str, told: Path, warm: Path, home: Path, tmp_path: Pa
     # Before the first step it is the start, to which both are as likely.
     assert steps[0].loss == pytest.approx(math.log(2) if kind == "dpo" else 0.5, abs=0.01)
     assert metrics["test"]["greedy"]["n"] == 2
-    assert [each["step"] for each in metrics["validation"]] == [0, 8]
+    assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
     last = newest_checkpoint(training.run.folder)
     assert last is not None
     right, wrong, *_ = read_trajectories(told / "trajectories.jsonl")

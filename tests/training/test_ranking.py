@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
 from tests.builders import CREW, LEASE, QUICK, message, read, search
 from tests.provider import Provider, Reply, refuses, says
 from tests.training.conftest import Begin
-from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
-from training.ranking import CHARS, RelativeJudge, ScriptedRanker, ranker_of, shown
+from tests.training.scripted import DECLINE, RIGHT, WRONG, rollouts, score
+from training.ranking import CHARS, RelativeJudge, shown
 
 Group = Callable[..., list[Scored]]
 
@@ -73,21 +72,3 @@ def test_long_rollouts_are_cut_to_fit(group: Group) -> None:
     long = [AssistantMessage("word " * 9_000), *RIGHT]
     told = json.dumps(shown(group(*[long, [message(read(LEASE)), *long]] * 4)))
     assert CHARS / 4 < len(told) < 1.5 * CHARS
-
-
-def test_the_scripted_judge_is_as_sure_as_it_is_told(group: Group) -> None:
-    def order(noise: float) -> list[float]:
-        made = asyncio.run(ScriptedRanker(noise).rank(group(RIGHT, DECLINE, WRONG, LOST)))
-        assert made is not None
-        return made
-
-    right, declined, wrong, _ = order(0.0)
-    assert right > declined > wrong
-    assert order(0.3) == order(0.3) != order(0.0)
-    assert all(0 <= each <= 1 for each in order(5.0))
-
-
-def test_the_judge_has_a_name() -> None:
-    assert isinstance(ranker_of("scripted:0.2"), ScriptedRanker)
-    with pytest.raises(UserError, match=r"write it as scripted:0\.2"):
-        ranker_of("scripted:much")

@@ -14,7 +14,6 @@ from evals.verdict import Verdict
 from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
 
 DEFAULT = RewardWeights()
-UNGATED = RewardWeights(grounded_gate=False)
 RIGHT = Verdict(True, True, "test", "right")
 WRONG = Verdict(False, True, "test", "wrong")
 UNSUPPORTED = Verdict(True, False, "test", "right, and no mail says so")
@@ -43,19 +42,17 @@ verdicts = st.builds(
     Verdict, st.booleans(), st.sampled_from((True, False, None)), st.just("test"), st.just("")
 )
 weight = st.floats(0, 2)
-base = st.floats(-4, 4)
+bases = {each: st.floats(-4, 4) for each in OUTCOMES[1:]}
 
 
 @st.composite
 def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     """Weights that the model accepts: bases far enough apart, some only just."""
-    names = ("format", "effort", "sources", "concision", "found", "read", "relative")
+    names = ("format", "effort", "sources", "found", "read", "relative")
     extras = {name: draw(weight) for name in names}
-    gap = draw(st.floats(1e-6, 3))
-    start = draw(base)
-    step = sum(extras.values()) + gap
-    bases = {name: start - place * step for place, name in enumerate(OUTCOMES)}
-    return RewardWeights.model_validate({**bases, **extras, "grounded_gate": draw(st.booleans())})
+    step = sum(extras.values()) + draw(st.floats(1e-6, 3))
+    lower = {name: DEFAULT.correct - place * step for place, name in enumerate(OUTCOMES) if place}
+    return RewardWeights.model_validate({**lower, **extras})
 
 
 compared = st.none() | st.floats(0, 1)  # with the other rollouts
@@ -69,7 +66,7 @@ def test_a_better_outcome_always_earns_more(
 ) -> None:
     earned: dict[Outcome, list[float]] = {name: [] for name in OUTCOMES}
     for rubric, verdict, relative in episodes:
-        outcome = outcome_of(rubric, verdict, weights)
+        outcome = outcome_of(rubric, verdict)
         reward = reward_of(rubric, verdict, weights, relative)
         assert outcome is not None
         assert reward is not None
@@ -82,14 +79,14 @@ def test_a_better_outcome_always_earns_more(
 
 
 @given(
-    st.fixed_dictionaries(dict.fromkeys(OUTCOMES, base)),
+    st.fixed_dictionaries(bases),
     st.fixed_dictionaries(dict.fromkeys(("format", "effort", "sources", "found"), weight)),
 )
 def test_weights_that_break_the_order_are_refused(
-    bases: dict[str, float], extras: dict[str, float]
+    lower: dict[str, float], extras: dict[str, float]
 ) -> None:
     try:
-        weights = RewardWeights.model_validate({**bases, **extras})
+        weights = RewardWeights.model_validate({**lower, **extras})
     except ValidationError as error:
         assert "could earn" in str(error)
         return
@@ -104,10 +101,10 @@ def test_weights_that_break_the_order_are_refused(
         *((name, 5.0, f"'{name}' could earn") for name in OUTCOMES[1:]),
         *(
             (name, value, name)
-            for name in ("effort", "correct")
+            for name in ("effort", "abstained")
             for value in (float("nan"), float("inf"), "much")
         ),
-        ("turns", 1.0, "turns"),
+        *((name, 1.0, name) for name in ("turns", "correct", "concision")),
     ],
 )
 def test_invalid_weights(field: str, value: object, words: str) -> None:
@@ -188,9 +185,8 @@ def test_what_each_outcome_is_paid(
     assert paid(rubric, verdict) == pytest.approx(components)
 
 
-def test_support_counts_only_with_the_gate_and_a_known_lack() -> None:
-    assert outcome_of(answered(), UNSUPPORTED, UNGATED) == "correct"
-    assert outcome_of(answered(), Verdict(True, None, "test", ""), DEFAULT) == "correct"
+def test_an_answer_whose_support_is_unknown_counts() -> None:
+    assert outcome_of(answered(), Verdict(True, None, "test", "")) == "correct"
 
 
 @pytest.mark.parametrize(
@@ -221,32 +217,3 @@ def test_without_a_verdict_or_an_end_there_is_no_reward() -> None:
     assert reward_of(answered(), None, DEFAULT) is None
     with pytest.raises(ValueError, match="not ended"):
         reward_of(answered(answered=False), RIGHT, DEFAULT)
-
-
-def test_the_binary_reward_pays_for_correctness_alone() -> None:
-    binary = RewardWeights(scheme="binary")
-    slow = answered(effort=9, sources_correct=False, bad_argument_calls=2)
-    assert paid(answered(), RIGHT, binary) == paid(slow, RIGHT, binary) == {"correctness": 1.0}
-    abstained = answered(answered=False, abstained=True)
-    assert paid(answered(), WRONG, binary) == paid(abstained, None, binary) == {"correctness": 0.0}
-
-
-def test_without_its_band_an_abstention_is_paid_like_a_wrong_answer() -> None:
-    unbanded = RewardWeights(scheme="no-abstention-band", abstained=5.0)
-    for found, read in itertools.product((True, False), repeat=2):
-        facts = {"found_gold": found, "read_gold": read, "bad_argument_calls": 1}
-        withheld = reward_of(answered(answered=False, abstained=True, **facts), None, unbanded)
-        wrong = reward_of(answered(**facts), WRONG, unbanded)
-        assert withheld is not None
-        assert wrong is not None
-        assert withheld.total == wrong.total
-        assert withheld.components["abstention"] == -0.9
-    for rubric in (EMPTY, answered(), answered(answered=False, ran_out_of_turns=True)):
-        assert reward_of(rubric, RIGHT, unbanded) == reward_of(rubric, RIGHT, DEFAULT)
-    # The other outcomes keep their order.
-    ranked: tuple[Outcome, ...] = ("correct", "out", "wrong", "lost")
-    for better, worse in itertools.pairwise(ranked):
-        assert unbanded.bounds(better)[0] > unbanded.bounds(worse)[1]
-    assert unbanded.bounds("abstained") == unbanded.bounds("wrong")
-    with pytest.raises(ValidationError, match="'out' could earn"):
-        RewardWeights(scheme="no-abstention-band", out=5.0)

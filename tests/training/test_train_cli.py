@@ -20,7 +20,6 @@ FEW = (
     "sft.validate_every=4",
     "grpo.steps=2",
     "grpo.validate_every=2",
-    "grpo.logit_scale_rate=0",
 )
 
 

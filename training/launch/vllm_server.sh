@@ -16,7 +16,7 @@ from training.recipe import load_recipe
 try:
     recipe = load_recipe(sys.argv[1])
     lora = recipe.model.lora
-    print(recipe.model.base or "", recipe.episode.episode_tokens, lora and room_for(lora.rank), sep="\n")
+    print(recipe.model.base or "", recipe.episode.episode_tokens, lora and room_for(lora), sep="\n")
 except UserError as error:
     sys.exit(f"error: {error}")
 PYTHON

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from data_pipeline.cli import FormatName
+from training.material import NAMES
 from training.recipe import (
     Count,
     NotNegative,
@@ -112,7 +113,7 @@ class Profile(RecipeTable):
         worlds = self.recipe.data.worlds
         if self.ingest.sources or worlds is None:
             return self.ingest.sources
-        options = {"vocabulary": worlds.vocabulary, "names": worlds.names}
+        options = {"vocabulary": worlds.vocabulary, "names": NAMES}
         shared = ["short"] if worlds.short else []
         shared += [f"{name}={value}" for name, value in options.items() if value is not None]
         return tuple(
