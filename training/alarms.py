@@ -23,10 +23,8 @@ NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
 # Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
 # 0.82 in six successful runs of nano, 2026-11).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
-# What falls before reward does: calls an episode to so small a part of the start's; entropy to so
-# small a part of it where accuracy gained nothing, or to a multiple; the log-probability of what is
-# reinforced by so many nats a token.
-FEW, SURE, UNSURE, LESS_LIKELY = 0.6, 0.1, 3.0, 0.5
+# Entropy against that of the start: so small a part where accuracy gained nothing, or a multiple.
+SURE, UNSURE = 0.1, 3.0
 # How far the mean ratio of probabilities may be from 1, which it is where both compute one model.
 APART = 0.1
 
@@ -44,7 +42,7 @@ class TrainingAlarm:
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given the last row of each batch so far in order."""
-    looks = (collapse, no_spread, engines_differ, fewer_calls, entropy_moves, less_likely)
+    looks = (collapse, no_spread, engines_differ, entropy_moves)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
@@ -79,14 +77,13 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
         return None
     if right:
         advice = f"most are right (accuracy {accuracy:.0%}): ask harder questions, or stop here"
-    elif accuracy is not None:
-        advice = f"most fail (accuracy {accuracy:.0%}): ask easier questions, or train the start on"
     else:
-        advice = "ask questions of another difficulty"
+        share = "" if accuracy is None else f" (accuracy {accuracy:.0%})"
+        advice = f"most fail{share}: ask easier questions, or train the start on"
     return TrainingAlarm(
         "no spread",
         f"{flat} of {groups} groups of the last {WINDOW} batches have no spread in reward;"
-        f" {advice}; more grpo.rollouts a question or a higher grpo.temperature help too",
+        f" {advice}; more grpo.rollouts a question help too",
     )
 
 
@@ -103,22 +100,6 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
     )
 
 
-def fewer_calls(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """The policy searches and reads ever less, and answers from less mail."""
-    now, start = _recent(steps, "calls"), _first(steps, "calls")
-    accuracy, before = _recent(steps, "accuracy"), _first(steps, "accuracy")
-    if now is None or start is None or now > FEW * start:
-        return None
-    if accuracy is not None and before is not None and accuracy > before:
-        return None
-    return TrainingAlarm(
-        "fewer calls",
-        f"an episode has {now:.1f} calls in the mean of the last {WINDOW} batches and had"
-        f" {start:.1f} at the start, and accuracy gained nothing: lower reward.effort, or pay for"
-        " reward.found and reward.read",
-    )
-
-
 def entropy_moves(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
     """The policy is sure of nearly every token without being right more often, or ever less."""
     now, start = _recent(steps, "entropy"), _first(steps, "entropy")
@@ -128,24 +109,10 @@ def entropy_moves(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAla
     gained = accuracy is not None and before is not None and accuracy > before + FALLEN
     if (now > SURE * start or gained) and now < UNSURE * start:
         return None
-    advice = "raise grpo.clip_high or grpo.temperature" if now < start else "lower grpo.rate"
     return TrainingAlarm(
         "entropy",
         f"entropy went from {start:.3f} to {now:.3f} nats a token in the mean of the last {WINDOW}"
-        f" batches: {advice}{_rate(steps)}",
-    )
-
-
-def less_likely(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """What is reinforced becomes less likely: a collapse that reward shows later."""
-    now, start = _recent(steps, "likelihood"), _first(steps, "likelihood")
-    if now is None or start is None or start - now < LESS_LIKELY:
-        return None
-    return TrainingAlarm(
-        "less likely",
-        f"tokens of the better episodes have a log-probability of {now:.2f} in the mean of the last"
-        f" {WINDOW} batches, and had {start:.2f} at the start, although they are reinforced: lower"
-        f" grpo.rate{_rate(steps)}, or use fewer grpo.minibatches",
+        f" batches: begin again with a lower grpo.rate{_rate(steps)}",
     )
 
 

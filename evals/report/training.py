@@ -67,7 +67,6 @@ _STEPWISE = (
     _RowFigure("accuracy", "Accuracy in training", "By the reward's judge.", "share"),
     _RowFigure("turns", "Turns in training", "Means an episode."),
     _RowFigure("entropy", "Entropy", "In nats a token."),
-    _RowFigure("kl", "KL", "From the start, a token."),
     _RowFigure(
         "flat_share", "Groups without spread",
         "Groups trained on whose rollouts all earned the same.", "share",

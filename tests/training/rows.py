@@ -38,7 +38,6 @@ def rise(seed: int, steps: int = STEPS, questions: int = 8, rollouts: int = 8) -
                 format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
                 calls=2.6 - 0.3 * part + float(other.normal(0, 0.1)),
                 entropy=(0.3 - 0.2 * part) * float(other.uniform(0.7, 1.3)),
-                likelihood=-(0.3 - 0.2 * part) * float(other.uniform(0.7, 1.3)),
                 groups=questions,
                 # Effort gives most groups a spread, were all of their answers right.
                 flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),

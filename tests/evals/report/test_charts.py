@@ -228,7 +228,7 @@ def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"step": 2, "entropy": 0.5, "colour": "red"},
         {"step": 1, "entropy": None, "groups": 0, "flat_groups": 0},
-        {"step": 3, "entropy": float("inf"), "kl": float("nan"), "components": {}},
+        {"step": 3, "entropy": float("inf"), "turns": float("nan"), "components": {}},
         {"step": 2, "entropy": 0.4},
     ]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
