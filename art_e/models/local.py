@@ -88,17 +88,15 @@ def load_checkpoint(
     exact: bool = False,
     bits: int = 16,
     sharded: bool = False,
-    template: str | None = None,
 ) -> Checkpoint:
     """The model, with its adapter, on the best device. Raises `UserError`.
 
     `exact` keeps weights in float32 on a GPU too: bfloat16 would round small training steps away.
     With 4 `bits` the linear layers are NF4. With `sharded` the weights stay on the CPU for a
-    trainer that spreads them over several devices. `template` is a chat template in place of the
-    model's own.
+    trainer that spreads them over several devices.
     """
     folder = checkpoint_folder(name)
-    tokenizer = load_tokenizer(folder, name, template)
+    tokenizer = load_tokenizer(folder, name)
     device, dtype = best_device()
     if exact:
         dtype = "float32"
@@ -121,7 +119,7 @@ def load_checkpoint(
     )
 
 
-def load_tokenizer(folder: Path, name: str, template: str | None = None) -> PreTrainedTokenizerFast:
+def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
     """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
 
     It reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if
@@ -135,8 +133,6 @@ def load_tokenizer(folder: Path, name: str, template: str | None = None) -> PreT
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
-    if template is not None:
-        tokenizer.chat_template = template
     if tokenizer.chat_template is None:
         raise UserError(
             f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
