@@ -57,7 +57,7 @@ def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
     """New float32 weights for `tokenizer`, with the generation config of Qwen2.5-14B-Instruct."""
-    form = Scratch(layers=layers, hidden=hidden, heads=4, init=hidden**-0.5, context=4_096)
+    form = Scratch(layers=layers, hidden=hidden, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
