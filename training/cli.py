@@ -1,7 +1,6 @@
 """`art-e train`: plan a recipe, write its questions, train by it, merge an adapter."""
 
 import dataclasses
-import json
 import shutil
 from functools import partial
 from importlib.util import find_spec
@@ -103,7 +102,7 @@ def plan(
         f"assumed: {ASSUMED}",
         f"not counted: {NOT_COUNTED}",
         *(f"it does not fit: {fault}" for fault in planned.faults),
-        "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
+        "to make it fit: a smaller grpo.micro_batch,"
         " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or --gpu"
         if planned.faults
         else "it fits",
@@ -171,8 +170,8 @@ def questions(
 )
 @app.command(
     "kto",
-    help="Learn from stored episodes that are good or bad, or with --set preference.ratings=true"
-    " from your own ratings (art-e rate) too.",
+    help="Learn from stored episodes that are good or bad, or with --from ratings from the answers"
+    " that you rated (art-e rate).",
     epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
 )
 def from_episodes(
@@ -192,10 +191,8 @@ def from_episodes(
     require_train_extra()
     if launched().count > 1:
         raise UserError(f"art-e train {kind} is one process: run it without a launcher")
-    table = "sft" if kind == "sft" else "preference"
-    named = [f"{table}.runs={json.dumps(runs)}"] if runs else []
-    chosen = load_recipe(recipe, [*(changes or ()), *named])
-    _train(Setting(kind, chosen, seed, init), out, resume, minutes, json_output)
+    setting = Setting(kind, load_recipe(recipe, changes or ()), seed, init, tuple(runs or ()))
+    _train(setting, out, resume, minutes, json_output)
 
 
 @app.command(
@@ -296,7 +293,7 @@ def carry_out(
     from training.sft import train_sft
 
     assert recipe.sft is not None
-    if runs := recipe.sft.runs:
+    if runs := setting.runs:
         conversations = [best_conversations(runs, setting.seed)] * len(recipe.sft.stages)
     else:
         planted = planted_in(recipe.data)

@@ -176,7 +176,7 @@ class _Work:
         self.recipe, self.grpo, self.gpu, self.train, self.serve = recipe, grpo, gpu, train, serve
         self.shape, self.episode = shape_of(recipe.model), expected_episode(recipe)
         self.bytes, lora = gpu.gib * 2**30, recipe.model.lora
-        self.trained = self.shape.lora_parameters(lora.rank) if lora else self.shape.parameters
+        self.trained = self.shape.lora_parameters(lora) if lora else self.shape.parameters
         # Episodes of a batch for each GPU, and how many are generated at a time.
         self.batch = self.at_once = grpo.questions * grpo.rollouts // (serve or train)
         if grpo.vllm is None:
@@ -208,7 +208,7 @@ class _Work:
         size = self._activations(self.grpo.micro_batch * longest)
         training = held | {"gradients": 4.0 * self.trained, "activations": size}
         if vllm and not self.serve:
-            training["vLLM"] = VLLM_BYTES if vllm.sleep else vllm.memory * self.bytes
+            training["vLLM"] = VLLM_BYTES
         return {"generating": generating, "training": training}, room
 
     def _activations(self, tokens: float) -> float:
@@ -238,9 +238,9 @@ class _Work:
         written = LONGEST * episode.own * token / 3600 / min(self.batch, 2 * self.at_once)
         read = (episode.tokens if grpo.vllm else 4 * there) * a_pass / READ_SHARE
         rollout = (written + read) / generators
-        # TRL scores again what vLLM wrote or minibatches move from, and with a KL term.
-        scorings = (grpo.vllm is not None or grpo.minibatches > 1) + (grpo.beta > 0)
-        learning += scorings * a_pass / SCORE_SHARE
+        # TRL scores again what vLLM wrote or minibatches move from.
+        if grpo.vllm is not None or grpo.minibatches > 1:
+            learning += a_pass / SCORE_SHARE
         episodes = grpo.questions * grpo.rollouts * grpo.batches
         hours = {
             "generating": episodes * rollout,

@@ -46,6 +46,8 @@ from training.validation import (
     trainer_arguments,
 )
 
+# In place of a run: the answers of `art-e ask` that the user rated.
+RATINGS = "ratings"
 # Steps before the full rate, and validations of a run after its start.
 WARMUP, VALIDATIONS = 5, 4
 
@@ -189,7 +191,7 @@ def train_preference(
     assert table is not None
     if init is None:
         raise UserError("name the folder of a start with --init")
-    episodes = stored_episodes(setting.runs)
+    episodes = stored_episodes([each for each in setting.runs if each != RATINGS])
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
         if setting.kind == "dpo":
@@ -197,7 +199,7 @@ def train_preference(
             _require(pairs, "no question has two episodes of which one earned more")
             rows = dpo_rows(pairs, start.tokens, table, seed)
         else:
-            labelled = labels_of(episodes) + (rated_episodes() if setting.ratings else [])
+            labelled = labels_of(episodes) + (rated_episodes() if RATINGS in setting.runs else [])
             _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)

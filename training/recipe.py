@@ -321,15 +321,14 @@ class Recipe(RecipeTable):
 
 
 class Setting(NamedTuple):
-    """The settings of a run: `init` is the folder of its start. SFT, DPO and KTO can learn from the
-    episodes of `runs`, and KTO from the user's `ratings` too."""
+    """The settings of a run: `init` is the folder of its start, and `runs` are those whose episodes
+    SFT, DPO and KTO learn from ("ratings": the answers that the user rated)."""
 
     kind: Literal["sft", "grpo", "dpo", "kto"]
     recipe: Recipe
     seed: int
     init: str | None = None
     runs: tuple[str, ...] = ()
-    ratings: bool = False
 
     @property
     def steps(self) -> int:

@@ -387,7 +387,7 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         key
         for key in sorted({*had, *wanted})
         if had.get(key) != wanted.get(key)
-        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "runs", "ratings", "inbox")
+        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "runs", "inbox")
         # Jobs of a cluster that begin again may have vLLM's server on another machine.
         and key != "recipe.grpo.vllm.server"
     ]

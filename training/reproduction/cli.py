@@ -14,8 +14,8 @@ from art_e.models.checkpoint import best_device, require_train_extra
 from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
+from evals.judges import needs_model
 from training.cli import SetOption, rough
-from training.judging import is_paid
 from training.planning import plan
 from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
@@ -110,7 +110,7 @@ def _why_not(name: str) -> str | None:
     """Why a model can't be asked from here; None if it can, or if `name` is no model."""
     model = Model(name)
     try:
-        if is_paid(name) and model.kind == "hosted":
+        if needs_model(name) and model.kind == "hosted":
             _ = model.host
             model.policy()
     except UserError as error:
