@@ -3,7 +3,7 @@
 None, and text without a letter or digit, abstain. Very short text does if it is one of `_SHORT`:
 "No." and "None" are answers. Other text gets a score from its words and runs of words: a logistic
 regression whose weights stand in `abstention.tsv`. Names and numbers count as such, whatever they
-are, because answers have them and abstentions hardly. `python -m tests.art_e.fit_abstention` fits
+are, because answers have them and abstentions hardly. `python -m bench.fit_abstention` fits
 the weights to labelled texts; docs/evaluation.md says how well they do on texts of others.
 """
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.abstention import is_abstention
+from bench.fit_abstention import texts
 from evals.judges.labels import load_pairs
-from tests.art_e.fit_abstention import texts
 
 ABSTENTIONS = [
     "", "   \n", "...", "I dont know", "i DON`T know", "idk", "Unknown.", "no answer found", "N/A",

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from art_e.episode import MAX_WRONG_MESSAGES, Episode
+from art_e.episode import MAX_WRONG_MESSAGES, Episode, EpisodeForm
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.tools import MAX_CALLS
+from art_e.tools import MAX_CALLS, View
 from tests import builders as episodes
 from tests.builders import (
     CREW,
@@ -54,6 +55,20 @@ def test_a_prompt_of_ones_own_has_its_own_hash(inbox_file: InboxFile) -> None:
     assert own.messages[0]["content"] == f"{episodes.BOB}, not given: all mail counts, $5"
     assert own.prompt_hash != Episode(inbox, QUESTION).prompt_hash
     assert Episode(inbox, QUESTION).prompt_hash == Episode(inbox, QUESTION).prompt_hash
+
+
+def test_a_form_of_episode_sets_the_view() -> None:
+    assert EpisodeForm().model_dump() == {
+        **{"max_turns": 10, "hits": 10, "turn_tokens": 2_048, "episode_tokens": 8_000},
+        **{"prompt": None, "snippet_chars": None},
+        **{"handles": True, "addresses": True, "spaced": False},
+    }
+    assert EpisodeForm().view == View()
+    shown = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True}
+    assert EpisodeForm.model_validate(shown).view == View(**shown, utc=True)  # type: ignore[arg-type]
+    for wrong in ({"hits": 0}, {"hits": 11}, {"max_turns": 0}, {"turns": 4}):
+        with pytest.raises(ValidationError):
+            EpisodeForm.model_validate(wrong)
 
 
 # Turns, calls and effort
@@ -116,6 +131,7 @@ def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None
     episode = start()
     observations = step(episode, answer("May 3", "m1"), search("lease"), read("m1"))
     assert observations[0] == DONE
+    assert [event.get("cited") for event in episode.events] == [[LEASE], None, None]
     assert observations[1]["hits"][0]["message_id"] == "m1"
     assert "May 3" in observations[2]["body"]
     assert episode.done

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from art_e.agent import run_episode
 from art_e.episode import Episode
-from art_e.message import ChatMessage, observation_json
-from art_e.models.base import ModelOptions, Policy, PolicyError
+from art_e.message import observation_json
+from art_e.models.base import ModelOptions, PolicyError
 from art_e.models.local import (
     BatchedGenerator,
     LocalPolicy,
@@ -24,12 +23,10 @@ from art_e.models.local import (
     load_tokenizer,
     reloads_the_same,
 )
-from art_e.models.model import Model
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
 from tests.builders import Start, message, search, the_error
-from tests.processes import serving
 from tests.taught import DONT_KNOW, LESSONS
 
 SHORT = ModelOptions(max_output_tokens=120)
@@ -46,14 +43,9 @@ def policy(taught: Path) -> LocalPolicy:
     return LocalPolicy(str(taught), SHORT)
 
 
-async def ask_all(policy: Policy, start: Start) -> list[Trajectory]:
+async def ask_all(policy: LocalPolicy, start: Start) -> list[Trajectory]:
     made = [run_episode(start(question=each), policy, "r") for each in QUESTIONS]
     return await asyncio.gather(*made)
-
-
-def without_ids(messages: list[ChatMessage]) -> str:
-    """The messages as JSON, but for the ids of calls, which each server makes up."""
-    return re.sub(r'"(id|tool_call_id)": "[^"]*"', r'"\1": ""', json.dumps(messages))
 
 
 def test_it_searches_reads_and_answers(policy: LocalPolicy, start: Start) -> None:
@@ -130,24 +122,6 @@ def test_a_batch_holds_the_requests_made_together_up_to_its_size(taught: Path) -
     asyncio.run(generate_all())
     sizes = [len(each.kwargs["input_ids"]) for each in model.generate.call_args_list]
     assert sizes == [3, 3, 2]
-
-
-def test_a_server_gives_the_same_trajectories(
-    taught: Path, policy: LocalPolicy, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`art-e serve` as a process, called by the hosted policy over HTTP."""
-    here = asyncio.run(ask_all(policy, start))
-    with serving(taught, "--name", "taught") as (_, base):
-        monkeypatch.setenv("HOSTED_VLLM_API_BASE", base)
-        remote_policy = Model("hosted_vllm/taught").policy(SHORT)
-        there = asyncio.run(ask_all(remote_policy, start))
-    for local, remote, lesson in zip(here, there, LESSONS, strict=True):
-        assert remote.error is None
-        assert without_ids(local.messages) == without_ids(remote.messages)
-        assert local.final_answer == remote.final_answer == lesson[2]
-        assert local.sources == remote.sources == lesson[3]
-        assert local.rubric == remote.rubric
-        assert local.usage == remote.usage
 
 
 # Checkpoints: the weights, adapter and tokenizer that were saved, or one line of error

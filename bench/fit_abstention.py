@@ -1,4 +1,4 @@
-"""Fits the weights of `art_e.abstention`: `python -m tests.art_e.fit_abstention` writes them.
+"""Fits the weights of `art_e.abstention`: `python -m bench.fit_abstention` writes them.
 
 The texts are those of `abstentions.jsonl` that are for tuning, and of the tuning half of the
 judges' labelled set the gold answers and the right ones. Each is fitted to as it is, in lower case,
@@ -35,7 +35,7 @@ _CLOSINGS = (
     "Hope this helps.", "Hope that helps!", "Let me know if you need more.", "Regards", "Thanks!",
     "Please let me know if I can help further.", "Do you want me to look further?",
 )  # fmt: skip
-TEXTS = Path(__file__).with_name("abstentions.jsonl")
+TEXTS = Path(__file__).parents[1] / "tests" / "art_e" / "abstentions.jsonl"
 WEIGHTS = Path(art_e.abstention.__file__).with_name("abstention.tsv")
 
 Floats = NDArray[np.float64]
