@@ -13,11 +13,11 @@ import os
 import signal
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +57,6 @@ _QUEUED = 2
 WORTH_WORKERS = 1200
 
 Numbers = npt.NDArray[np.int64]
-Task = TypeVar("Task")
-Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,27 +160,18 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     emails = [each.email for each in kept]
     postings, lengths, stem_list, word_table = _index(emails)
     digests = [content_digest(email) for email in emails]
-    mails = {
+    mails: dict[str, Any] = {
         "row": range(len(emails)),
-        "message_id": [email.message_id for email in emails],
-        "sent_at": [email.sent_at for email in emails],
-        "utc_offset": [email.utc_offset for email in emails],
-        "subject": [email.subject for email in emails],
         "from_address": [email.sender.address for email in emails],
         "from_name": [email.sender.name for email in emails],
-        "body": [email.body for email in emails],
         "length": lengths,
-        "source": [email.source for email in emails],
         "content_digest": digests,
         "copy_digest": list(map(copy_digest, emails, digests)),
         "any_id": [each.any_id for each in kept],
-        "junk": [email.junk for email in emails],
-        "labels": [email.labels for email in emails],
         "reference_ids": [email.references for email in emails],
-        "gmail_thread": [email.gmail_thread for email in emails],
-        "delivered_to": [email.delivered_to for email in emails],
-        "attached": [email.attached for email in emails],
     }
+    others = [name for name in _MAILS.names if name not in mails]
+    mails |= {name: [getattr(email, name) for email in emails] for name in others}
     files = [
         (row, number, *file)
         for row, email in enumerate(emails)
@@ -309,30 +298,23 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
             yield from ((each, process(each)) for each in first)
             return
         first.append(job)
-    yield from spread(process, itertools.chain(first, jobs))
-
-
-def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
-    """Every task with its result, in order; `work` is a function of a module."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    under_way: deque[tuple[Task, Future[Done]]] = deque()
+    under_way: deque[tuple[Job, Future[BatchTables]]] = deque()
     try:
-        for task in tasks:
-            under_way.append((task, _submit(pool, work, task)))
+        for job in itertools.chain(first, jobs):
+            under_way.append((job, _submit(pool, job)))
             if len(under_way) >= workers * _QUEUED:
                 done, future = under_way.popleft()
                 yield done, future.result()
-        while under_way:
-            done, future = under_way.popleft()
-            yield done, future.result()
+        yield from ((done, future.result()) for done, future in under_way)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
-    """Submit `task`; workers that start here inherit that Ctrl-C is blocked.
+def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[BatchTables]:
+    """Submit `job`; workers that start here inherit that Ctrl-C is blocked.
 
     This process defers it, too: a pool interrupted while it starts a worker never ends. Blocking
     the signal is not enough for that, as another thread may take it.
@@ -344,7 +326,7 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(work, task)
+        return pool.submit(process, job)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if on_main_thread:

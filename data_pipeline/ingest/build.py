@@ -187,16 +187,10 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
         for any_id, owners, labels, references, sender, *roles, rest in chunk:
-            to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-            email = ParsedEmail(
-                sender=Mailbox(**sender),
-                to=to,
-                cc=cc,
-                bcc=bcc,
-                labels=tuple(labels),
-                references=tuple(references),
-                **rest,
-            )
+            fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
+            for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
+                fields[role] = tuple(Mailbox(**each) for each in listed)
+            email = ParsedEmail(sender=Mailbox(**sender), **fields)
             items.append(StoredMail(email, any_id, tuple(owners)))
         yield Job(items, Rules())
 
@@ -245,14 +239,8 @@ class InboxBuild:
         postings = batch.postings.set_column(
             1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
         )
-        tables = {
-            "mails": batch.mails,
-            "recipients": batch.recipients,
-            "files": batch.files,
-            "owners": batch.owners,
-            "postings": postings,
-        }
-        for name, table in tables.items():
+        for name in ("mails", "recipients", "files", "owners", "postings"):
+            table = postings if name == "postings" else getattr(batch, name)
             rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
             self._insert(name, table.set_column(0, "row", pa.array(rows)))
         self._rows += batch.mails.num_rows

@@ -14,7 +14,7 @@ import html
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
@@ -213,21 +213,12 @@ _LONGEST_TYPE = 200
 _UNENCODED = frozenset({"", "7bit", "8bit", "binary"})
 
 
-class Attachment(NamedTuple):
-    """An attached file: its name, its type, the line that stands for it in the body, its bytes."""
-
-    name: str
-    kind: str
-    line: str
-    data: Callable[[], bytes]
-
-
 class PlainMessage(NamedTuple):
-    """The header fields, the readable body and the attachments of a message."""
+    """The header fields, the readable body and the attached files of a message."""
 
     headers: Headers
     body: str
-    attachments: Sequence[Attachment] = ()
+    files: Sequence[AttachedFile] = ()
 
 
 def plain_message(data: bytes) -> PlainMessage | None:
@@ -259,7 +250,14 @@ _LONGEST_NAME = 200
 Part: TypeAlias = "Message[str, str]"
 
 
-def _message_texts(message: Part, attachments: list[Attachment], depth: int = 0) -> list[str]:
+class _Attachment(NamedTuple):
+    """An attached file, and the line that stands for it in the body."""
+
+    line: str
+    file: AttachedFile
+
+
+def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0) -> list[str]:
     """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
     kind = part_type(message)
     if _is_text(message, kind):
@@ -280,7 +278,7 @@ def plain_text(text: str) -> str:
     return text if readable is text else tidy(readable)
 
 
-def _texts(part: Part, kind: PartType, attachments: list[Attachment], depth: int) -> list[str]:
+def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: int) -> list[str]:
     """The texts of a part in reading order; adds each attachment in it."""
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
@@ -326,7 +324,7 @@ def _is_text(part: Part, kind: PartType) -> bool:
     return kind.is_text and not part.is_multipart()
 
 
-def _attachment(part: Part, kind: PartType) -> Attachment:
+def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
     try:
         payload = part.get_payload()
@@ -340,12 +338,10 @@ def _attachment(part: Part, kind: PartType) -> Attachment:
             length = (length - payload.count("\n") - payload.count("\r")) * 3 // 4
         size = f", {max(1, round(length / 1024)):,} KB"
     name = _file_name(part) or "unnamed"
-
-    def content() -> bytes:
-        found = part.get_payload(decode=True)
-        return found if isinstance(found, bytes) else b""
-
-    return Attachment(name, kind.kind, f"[Attachment: {name} ({kind.kind}{size})]", content)
+    content = part.get_payload(decode=True)
+    data = content if isinstance(content, bytes) else b""
+    file = AttachedFile(scrub(name), kind.kind, data if len(data) <= LARGEST_BYTES else None)
+    return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
 
 
 def _file_name(part: Part) -> str:
@@ -430,7 +426,7 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         return Quarantined(source, "gone", "moved or deleted while the mail was read")
     if not raw.data or raw.data.isspace():
         return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
-    headers, body, attachments = plain_message(raw.data) or message_by_email(raw.data)
+    headers, body, files = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
         return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)
@@ -439,19 +435,12 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     junk = not LEFT_OUT.isdisjoint(labels)
-    files = tuple(_kept_file(each) for each in attachments[:_MOST_FILES])
+    files = tuple(files[:_MOST_FILES])
     attached = "" if extractor is None else _attached(files, extractor)
     if not (labels or thread or files):
         return email
     return replace(
         email, labels=labels, junk=junk, gmail_thread=thread, attached=attached, files=files
-    )
-
-
-def _kept_file(attachment: Attachment) -> AttachedFile:
-    data = attachment.data()
-    return AttachedFile(
-        scrub(attachment.name), attachment.kind, data if len(data) <= LARGEST_BYTES else None
     )
 
 
@@ -469,11 +458,11 @@ def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = parse_message_tree(split_message(data))
-    attachments: list[Attachment] = []
+    attachments: list[_Attachment] = []
     texts = _message_texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
     body = "\n\n".join([*texts, lines]).strip("\n")
-    return PlainMessage(Headers(tree.raw_items()), body, attachments)
+    return PlainMessage(Headers(tree.raw_items()), body, [each.file for each in attachments])
 
 
 def compose(
@@ -487,14 +476,14 @@ def compose(
         parse_date(headers.first("received").rpartition(";")[2]),
         envelope_date and zoned(envelope_date),
     )
-    return _email(
-        source,
-        message_id=headers.first("message-id"),
-        date=date,
-        subject=headers.first("subject"),
-        sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
-        recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
-        body=body,
+    message_id, subject, sender, directory_name = map(
+        headers.first, ("message-id", "subject", "from", "x-from")
+    )
+    to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
+    fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
+    email = _email(fields, directory_name)
+    return replace(
+        email,
         references=tuple(dict.fromkeys(_REFERENCE.findall(ids)))[-_MOST_REFERENCES:],
         delivered_to=next((box.address for box in mailboxes(delivered) if box.address), ""),
     )
@@ -506,58 +495,40 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
         if not fields.body.strip():
             return Quarantined(source, "empty", "no fields and no body")
         return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
-    return _email(
-        source,
-        message_id=fields.message_id,
-        date=most_plausible(fields.date and zoned(fields.date)),
-        subject=fields.subject,
-        sender=sender_mailbox(one_line(fields.sender)),
-        recipients=[fields.to, fields.cc, fields.bcc],
-        body=plain_text(fields.body),
-    )
+    date = most_plausible(fields.date and zoned(fields.date))
+    sender, body = one_line(fields.sender), plain_text(fields.body)
+    return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
-def _email(
-    source: str,
-    *,
-    message_id: str,
-    date: dt.datetime | None,
-    subject: str,
-    sender: Mailbox,
-    recipients: Iterable[Iterable[str]],
-    body: str,
-    references: tuple[str, ...] = (),
-    delivered_to: str = "",
-) -> ParsedEmail:
+def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
+    """The mail of fields whose body and date are clean already."""
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
     roles: list[tuple[Mailbox, ...]] = []
-    for values in recipients:
+    for values in (fields.to, fields.cc, fields.bcc):
         boxes: dict[str, Mailbox] = {}
         for box in mailboxes(values):
             if box.address not in seen:
                 boxes.setdefault(box.address, box)
         seen.update(boxes)
         roles.append(tuple(boxes.values()))
-    subject = decode_words(subject)
-    sent_at = date and date.astimezone(dt.UTC).replace(tzinfo=None)
-    offset = date and date.utcoffset()
-    minutes = int(offset.total_seconds()) // 60 if offset else 0
-    clean_id = _clean_message_id(message_id) or derived_message_id(sent_at, sender, subject, body)
     to, cc, bcc = roles
+    sender = sender_mailbox(fields.sender, directory_name)
+    subject = decode_words(fields.subject)
+    sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
+    offset = fields.date and fields.date.utcoffset()
     return ParsedEmail(
-        source,
-        clean_id,
+        fields.source,
+        _clean_message_id(fields.message_id)
+        or derived_message_id(sent_at, sender, subject, fields.body),
         sent_at,
         subject,
         sender,
         to,
         cc,
         bcc,
-        body,
-        utc_offset=minutes,
-        references=references,
-        delivered_to=delivered_to,
+        fields.body,
+        utc_offset=int(offset.total_seconds()) // 60 if offset else 0,
     )
 
 

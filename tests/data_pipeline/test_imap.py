@@ -16,7 +16,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest import imap
 from data_pipeline.ingest.imap import Account, follow, load_state, state_file
-from tests.builders import WAIT_S, contents, files_of, raw
+from tests.builders import WAIT_S, contents, files_of, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot
 
@@ -111,9 +111,7 @@ def test_all_folders_are_read_with_their_labels(art_e: Run, home: Path, box: Box
     assert PASSWORD.encode() not in b"".join(files_of(home).values())
 
 
-@pytest.mark.parametrize(
-    "cuts", [[], [0], [500, 0, 700], [1500], [2000, 1200], [2500, 1600], [3000, 2600, 2800]]
-)
+@pytest.mark.parametrize("cuts", [[500, 0, 700], [2500, 1600]])
 def test_a_sync_brings_what_changed(art_e: Run, box: Box, cuts: list[int]) -> None:
     box.put(range(1, 9))
     box.put([9], "Lists")
@@ -150,7 +148,7 @@ def test_wherever_it_is_cut_nothing_is_lost_or_twice(
     box.put(range(1, 6))
     box.put([6, 7], "Lists")
     whole = None
-    for cut in itertools.count(0, 113):
+    for cut in itertools.count(0, tries(400, 113)):
         monkeypatch.setenv("ART_E_HOME", str(tmp_path / str(cut)))
         box.wire.cuts = [cut, cut // 2]
         follow(Account.of(box.url), tmp_path / str(cut) / "db")
@@ -160,7 +158,7 @@ def test_wherever_it_is_cut_nothing_is_lost_or_twice(
         assert sorted(found) == ["1", "1", "2", "2", "3", "4", "5"]
         if "is cut" not in capsys.readouterr().err:
             break
-    assert cut > 4000
+    assert cut > 3000
 
 
 def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, box: Box) -> None:
@@ -196,17 +194,10 @@ def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
     assert contents(box.db) == before
     box.wire.stalled = None
-    assert json_of(art_e("sync", "--json"))["new"] == 37
-    assert len(box.stored()) == 39
-
-
-def test_a_sync_makes_up_for_an_interrupted_ingest(art_e: Run, box: Box) -> None:
-    box.put([1])
-    art_e("ingest", box.url)
-    box.put([2])
+    # The same if only the ingest behind it was interrupted.
     follow(Account.of(box.url), box.db)
     assert json_of(art_e("sync", "--json"))["new"] == 0
-    assert box.stored().keys() == {"1", "2"}
+    assert len(box.stored()) == 39
 
 
 def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
@@ -237,17 +228,15 @@ def test_a_rejected_password_is_one_line_without_it(
     line = the_error(art_e("ingest", box.url))
     assert line.startswith(f"Error: 127.0.0.1 rejects the password of {USER}: check both")
     assert "melon" not in line + str(files_of(home))
-    monkeypatch.delenv(imap.PASSWORD)
-    assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url))
-
-
-def test_the_keyring_comes_first(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The keyring comes first.
     keyring = pytest.importorskip("keyring")
-    kept = {("127.0.0.1", USER): PASSWORD}
-    monkeypatch.setattr(keyring, "get_password", lambda *names: kept.get(names))
-    monkeypatch.setenv(imap.PASSWORD, "wrong")
-    box.put([1])
-    assert art_e("ingest", box.url).exit_code == 0
+    with monkeypatch.context() as patch:
+        kept = {("127.0.0.1", USER): PASSWORD}
+        patch.setattr(keyring, "get_password", lambda *names: kept.get(names))
+        box.put([1])
+        assert art_e("ingest", box.url).exit_code == 0
+    monkeypatch.delenv(imap.PASSWORD)
+    assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url, "--replace"))
 
 
 @pytest.mark.parametrize("scheme", ["imaps", "imap"])
@@ -267,13 +256,11 @@ def test_certificates_are_verified(
     assert (other.exit_code == 0) == (scheme == "imap")
 
 
-@pytest.mark.parametrize(
-    "url", ["imaps://me", f"imaps://me:{PASSWORD}@x.example", "imap://me@x.example:99999"]
-)
-def test_an_address_that_is_none_is_not_repeated(art_e: Run, url: str) -> None:
-    line = the_error(art_e("ingest", url))
-    assert "an IMAP account is written imaps://user@host" in line
-    assert PASSWORD not in line
+def test_an_address_that_is_none_is_not_repeated(art_e: Run) -> None:
+    for url in ("imaps://me", f"imaps://me:{PASSWORD}@x.example", "imap://me@x.example:99999"):
+        line = the_error(art_e("ingest", url))
+        assert "an IMAP account is written imaps://user@host" in line
+        assert PASSWORD not in line
 
 
 def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path: Path) -> None:
@@ -392,13 +379,17 @@ def test_what_the_server_refuses_is_left_out_and_nothing_else(
     shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--json")
     assert "a message can't be fetched and is left out (it is broken)" in shown.stderr
     assert json_of(shown)["stored"] == 1
-    # The next time it can be; then the folder can't.
+    # The next time it can be. What a link names is renewed, and not the link.
     script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
-    assert json_of(art_e("sync", "--json"))["new"] == 1
+    (home / "link").symlink_to(home / "inbox.duckdb")
+    report = json_of(art_e("sync", "--db", home / "link", "--json"))
+    assert (report["new"], report["ingest"]["stored"]) == (1, 2)
+    assert (home / "link").is_symlink()
+    # Then the folder can't.
     script[b'EXAMINE "[Gmail]/Alle Mails"'] = REFUSED
-    report = art_e("sync", "--json")
-    assert (json_of(report)["new"], json_of(report)["deleted"]) == (0, 0)
-    assert "[Gmail]/Alle Mails can't be read (it is broken); it stays as it was" in report.stderr
+    again = art_e("sync", "--json")
+    assert (json_of(again)["new"], json_of(again)["deleted"]) == (0, 0)
+    assert "[Gmail]/Alle Mails can't be read (it is broken); it stays as it was" in again.stderr
     script[b"LIST"] = REFUSED
     assert "127.0.0.1 refuses (it is broken)" in the_error(art_e("sync"))
 

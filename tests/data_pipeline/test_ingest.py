@@ -166,7 +166,7 @@ _mails = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=tries(3, 60), deadline=None)
 @given(
     first=_mails, second=_mails, of_enron=st.tuples(st.booleans(), st.booleans()), data=st.data()
 )
@@ -252,7 +252,7 @@ def indexed(found: list[str]) -> list[str]:
     return [word for word in found if len(word) <= MAX_WORD_CHARS]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(mails)
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
@@ -366,12 +366,23 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
     assert not part.with_suffix(".questions.jsonl").exists()
 
 
-def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path: Path) -> None:
+def test_what_is_no_inbox_is_not_replaced_and_a_link_stays_one(
+    art_e: Run, eml: Path, tmp_path: Path
+) -> None:
     precious = tmp_path / "mail.mbox"
     precious.write_text("From ann\n" * 100)
     assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
     assert precious.read_text() == "From ann\n" * 100
     assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
+    os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
+    assert "is no file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to(tmp_path / "real.duckdb")
+    for options in ([], ["--replace"]):
+        json_of(art_e("ingest", eml, "--db", tmp_path / "link", "--json", *options))
+        assert (tmp_path / "link").is_symlink()
+        with InboxFile(tmp_path / "real.duckdb") as file:
+            assert file.counts["read"] == 4
 
 
 # Where an ingest may die, and the most calls until then.
@@ -394,7 +405,7 @@ def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
     json_of(art_e(*more, whole))
     after = contents(whole)
     ends = set()
-    for seed in range(tries(2, 20)):
+    for seed in range(tries(1, 20)):
         place, name, most = DEATHS[seed % len(DEATHS)]
         nth = Random(seed).randint(1, most)
         moment, arguments = Moment(place, name, nth), [*more, str(db)]
@@ -411,21 +422,6 @@ def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
     json_of(art_e(*more, db))
     assert contents(db) == after
     assert not list(tmp_path.glob(".*.partial"))
-
-
-def test_what_is_no_file_is_not_replaced_and_a_link_stays_one(
-    art_e: Run, eml: Path, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
-    assert "is no file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
-    assert (tmp_path / "pipe").is_fifo()
-    for there in (False, True):
-        (tmp_path / "link").unlink(missing_ok=True)
-        (tmp_path / "link").symlink_to(tmp_path / "real.duckdb")
-        json_of(art_e("ingest", eml, "--db", tmp_path / "link", "--json", *["--replace"] * there))
-        assert (tmp_path / "link").is_symlink()
-        with InboxFile(tmp_path / "real.duckdb") as file:
-            assert file.counts["read"] == 4
 
 
 # Bytes that a file may have, and the files that a process may open.
@@ -458,7 +454,7 @@ def test_a_damaged_file_is_told_and_never_half_believed(
         address = file.inboxes(1)[0].address
     asked = ("search", "project", "--inbox", address, "--json", "--db")
     right = json_of(art_e(*asked, world_db))
-    for seed in range(tries(6, 500)):
+    for seed in range(tries(4, 500)):
         rng = Random(seed)
         damaged = bytearray(whole)
         for _ in range(rng.choice((1, 5, 50))):
@@ -511,12 +507,10 @@ def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
 ) -> None:
     first, second = art_e("demo"), art_e("demo", "--json")
     question = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
-    steps = (
-        question.question, " 1  search ", " 2  read ", "| ", "answer  ",
-        f"expected: {question.answer}", "art-e ingest", "art-e search", "art-e ask",
-    )  # fmt: skip
+    steps = (question.question, " 1  search ", " 2  read ", "| ", "answer  ", "expected: ")
     positions = [first.stdout.index(step) for step in steps]
     assert positions == sorted(positions)
+    assert f"expected: {question.answer}" in first.stdout
     assert "making a sample inbox" in first.stderr
     assert "making" not in second.stderr
     assert len(list((home / "demo").glob("*.duckdb"))) == 1
@@ -524,8 +518,7 @@ def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
     answer = json_of(second)
     assert list(answer)[-1] == "gold_answer"
     assert answer["gold_answer"] == question.answer
-    assert (answer["question"], answer["model"]) == (question.question, "offline")
-    assert answer["cost_usd"] == 0
+    assert (answer["question"], answer["cost_usd"]) == (question.question, 0)
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
     assert Path(answer["trajectory"]).is_relative_to(home / "runs")
     assert trajectory.inbox_address == question.inbox_address
@@ -579,24 +572,22 @@ def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
     assert row == (copies, copies, copies)
 
 
-def test_nasty_real_messages_are_parsed(real_inbox: RealInbox) -> None:
+def test_real_messages_in_any_order_and_the_nasty_ones(
+    real_inbox: RealInbox, tmp_path: Path
+) -> None:
+    messages = list(read_enron(real_inbox.archive, Meter()))
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
-    nasty = [each for each in read_enron(real_inbox.archive, Meter()) if each.source in wanted]
+    nasty = [each for each in messages if each.source in wanted]
     assert {each.source for each in nasty} == wanted
     for message in nasty:
         email = parse_message(message)
         assert isinstance(email, ParsedEmail), email
         # Neither headers nor marks of an encoding are left in bodies.
         assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
-
-
-def test_any_order_of_real_mail_gives_the_same_file(real_inbox: RealInbox, tmp_path: Path) -> None:
-    messages = list(read_enron(real_inbox.archive, Meter()))
     Random(0).shuffle(messages)
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, messages, default_rules("enron"))
-    assert hashes(db) == hashes(real_inbox.db)
+    make_inbox(tmp_path / "inbox.duckdb", messages, default_rules("enron"))
+    assert hashes(tmp_path / "inbox.duckdb") == hashes(real_inbox.db)
 
 
 def test_the_real_questions_own_words_find_the_gold_mail(

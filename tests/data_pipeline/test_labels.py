@@ -7,8 +7,7 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.labels import of_file, of_maildir
-from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.records import RawMessage
 from tests.builders import WAIT_S
 from tests.command_line import Run, json_of, the_error
 from tests.formats import parsed, write_mbox
@@ -18,15 +17,12 @@ ME = "me@home.example"
 
 
 def mail(number: int, labels: str | None, body: str, sender: str = "landlord") -> bytes:
-    head = [] if labels is None else [f"X-Gmail-Labels: {labels}"]
-    head += [
-        f"Message-ID: <{number}@x.example>",
-        f"From: {sender}@x.example",
-        f"To: {ME}",
-        f"Date: {number} Mar 2024 09:00:00 +0000",
-        f"Subject: {'Minutes' if sender == 'club' else 'Warehouse lease'}",
-    ]
-    return ("\n".join(head) + f"\n\n{body}\n").encode()
+    label = "" if labels is None else f"X-Gmail-Labels: {labels}\n"
+    subject = "Minutes" if sender == "club" else "Warehouse lease"
+    return (
+        f"{label}Message-ID: <{number}@x.example>\nFrom: {sender}@x.example\nTo: {ME}\n"
+        f"Date: {number} Mar 2024 09:00:00 +0000\nSubject: {subject}\n\n{body}\n"
+    ).encode()
 
 
 REAL = "The warehouse lease ends on March 31, 2026."
@@ -69,8 +65,14 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     assert "no inbox 'scam@x.example'" in the_error(other)
 
 
-def test_no_question_is_answered_from_spam(art_e: Run, takeout: Path) -> None:
+def test_no_question_is_answered_from_spam_and_the_owner_alone_sees_labels(
+    art_e: Run, takeout: Path
+) -> None:
     art_e("ingest", takeout, "--owner", ME)
+    assert json_of(art_e("read", "1@x.example", "--json"))["labels"] == ["Important", "inbox"]
+    assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
+    other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
+    assert "labels" not in other
     shown = json_of(art_e("ask", "When does the warehouse lease end?", "--json"))["passages"]
     assert found(shown) == {"<1@x.example>", "<4@x.example>"}
     assert shown[0]["text"] == REAL
@@ -111,61 +113,38 @@ def test_no_owner_sees_what_another_owner_of_the_file_calls_a_mail(
     assert "Garden" in art_e("read", "2@x.example", "--inbox", ME).stdout
 
 
-@pytest.mark.parametrize(
-    ("headers", "labels"),
-    [
-        ("X-Gmail-Labels: Inbox,Important,\n Unread", ("Important", "inbox", "unread")),
-        ('X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"', ("Tax, 2024", "drafts")),
-        ("X-Gmail-Labels: Sent,Opened,Archived", ("sent",)),
-        ("Status: RO\nX-Status: AF", ("answered", "starred")),
-        ("Status: O\nX-Status: D", ("trash", "unread")),
-        ("Subject: no labels", ()),
-    ],
-)
-def test_the_labels_of_an_mbox(headers: str, labels: tuple[str, ...]) -> None:
-    data = f"From: a@x.example\n{headers}\n\nHi\n".encode()
-    email = parse_message(RawMessage("t", data, in_mbox=True))
-    assert isinstance(email, ParsedEmail)
-    assert email.labels == labels
-    assert email.junk is bool({"trash", "drafts"} & set(labels))
+IN_MBOX: dict[str, tuple[str, ...]] = {
+    "X-Gmail-Labels: Inbox,Important,\n Unread": ("Important", "inbox", "unread"),
+    'X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"': ("Tax, 2024", "drafts"),
+    "X-Gmail-Labels: Sent,Opened,Archived": ("sent",),
+    "Status: RO\nX-Status: AF": ("answered", "starred"),
+    "Status: O\nX-Status: D": ("trash", "unread"),
+    "Subject: no labels": (),
+}
+
+
+@pytest.mark.parametrize("headers", IN_MBOX)
+def test_the_labels_of_an_mbox(headers: str) -> None:
+    data, labels = f"From: a@x.example\n{headers}\n\nHi\n".encode(), IN_MBOX[headers]
     # Where anyone could have written them, they say nothing.
-    [other] = parsed([RawMessage("t", data)])
+    own, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
+    assert (own.labels, own.junk) == (labels, bool({"trash", "drafts"} & set(labels)))
     assert (other.labels, other.junk) == ((), False)
 
 
-@pytest.mark.parametrize(
-    ("folder", "file", "labels"),
-    [
-        ("cur", "1.host:2,S", ("inbox",)),
-        ("new", "1.host", ("inbox", "unread")),
+def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
+    for folder, file, labels in (
+        ("cur", "1.host:2,S", ("inbox",)), ("new", "1.host", ("inbox", "unread")),
         (".Sent/cur", "1.host:2,FRS", ("answered", "sent", "starred")),
         ("Lists/cats/cur", "1.host!2,", ("Lists/cats", "unread")),
         (".Lists.cats/cur", "1.host;2,S", ("Lists/cats",)),
         (".Deleted Items/cur", "1.host:2,S", ("trash",)),
         (".INBOX.Work/cur", "1.host:2,ST", ("INBOX/Work", "trash")),
         ("Drafts/cur", "1.host:2,DS", ("drafts",)),
-    ],
-)
-def test_the_labels_of_a_maildir(folder: str, file: str, labels: tuple[str, ...]) -> None:
-    assert of_maildir(folder, file) == labels
-
-
-def test_files_of_mail_programs_are_folders() -> None:
-    names = {
-        "Mail/Trash": ("trash",),
-        "Sent.mbox": ("sent",),
-        "All mail.mbox": (),
-        "Junk": ("spam",),
-    }
-    assert {name: of_file(name) for name in names} == names
-
-
-def test_the_owner_alone_sees_the_labels(art_e: Run, takeout: Path) -> None:
-    art_e("ingest", takeout, "--owner", ME)
-    assert json_of(art_e("read", "1@x.example", "--json"))["labels"] == ["Important", "inbox"]
-    assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
-    other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
-    assert "labels" not in other
+    ):  # fmt: skip
+        assert of_maildir(folder, file) == labels
+    assert of_file("Mail/Trash") == ("trash",) and of_file("Sent.mbox") == ("sent",)
+    assert of_file("All mail.mbox") == () and of_file("Junk") == ("spam",)
 
 
 # ---- Whose mail it is.
