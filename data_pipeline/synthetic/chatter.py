@@ -27,9 +27,7 @@ class Chatter:
     def __init__(
         self, seed: int, company: Company, projects: Sequence[str], weights: Sequence[float]
     ) -> None:
-        self._seed = seed
-        self._company = company
-        self._projects = tuple(projects)
+        self._seed, self._company, self._projects = seed, company, tuple(projects)
         self._cumulative = tuple(itertools.accumulate(weights))
         self._banks = company.wording.chatter
         others = ("words", "more", "newsletter")
@@ -99,17 +97,10 @@ class Chatter:
                 references = (*parent.references, parent.message_id)[-6:]
                 if not company.plain and rng.random() < 0.75:
                     text = f"{text}\n\n\n{quoted(sender, parent)}"
-            draft = Draft(
-                message_id=_message_id(rng.randrange(1000), rng),
-                minute=minute - sender.utc_offset if first else minute,
-                sender=sender,
-                to=tuple(to),
-                cc=tuple(cc),
-                subject=subject,
-                text=text,
-                references=references,
-                old_addresses=True,
-            )
+            message_id = _message_id(rng.randrange(1000), rng)
+            sent = minute - sender.utc_offset if first else minute
+            draft = Draft(message_id, sent, sender, tuple(to), subject, text, cc=tuple(cc))
+            draft.references, draft.old_addresses = references, True
             drafts.append(draft)
             if first:
                 subject = reply_subject(subject)
@@ -134,16 +125,11 @@ class Chatter:
         subject = pick(rng, self._banks["newsletter"]["subject"])
         lines = self._lines(rng, 5 + int(rng.random() * 6))
         html_only = rng.random() < 0.5
-        return Draft(
-            message_id=_message_id(7, rng),
-            minute=minute,
-            sender=editor,
-            to=(reader,),
-            subject=subject.format_map(self._slots(rng)),
-            text="\n\n".join(lines) + "\n\nYou get this mail because you are on our list.",
-            html_only=html_only,
-            old_addresses=True,
-        )
+        message_id, subject = _message_id(7, rng), subject.format_map(self._slots(rng))
+        text = "\n\n".join([*lines, "You get this mail because you are on our list."])
+        draft = Draft(message_id, minute, editor, (reader,), subject, text, html_only=html_only)
+        draft.old_addresses = True
+        return draft
 
     def _all_hands(self, rng: Random, minute: int) -> Draft:
         staff = self._company.staff

@@ -94,7 +94,8 @@ def letter(
     if company.bounded:
         return text
     text = f"{text}\n{_signature(rng, sender, company)}".rstrip()
-    return _wrap(text) if sender.number % 3 else text
+    # Older mail programs send lines of at most 72 characters.
+    return "\n".join(map(_WRAPPER.fill, text.split("\n"))) if sender.number % 3 else text
 
 
 def _signature(rng: Random, sender: Person, company: Company) -> str:
@@ -108,11 +109,6 @@ def _signature(rng: Random, sender: Person, company: Company) -> str:
         return closing
     phone = f"(555) 01{sender.number % 90 + 10}-{sender.number * 7919 % 9000 + 1000}"
     return f"{closing}\n\n{sender.full}\n{sender.role}\n{company.name}\n{phone}"
-
-
-def _wrap(text: str) -> str:
-    """`text` with lines of at most 72 characters, as older mail programs send it."""
-    return "\n".join(map(_WRAPPER.fill, text.split("\n")))
 
 
 def _local(minute: int, utc_offset: int) -> dt.datetime:

@@ -83,15 +83,9 @@ class Names:
     """
 
     def __init__(
-        self,
-        seed: int,
-        *,
-        people: int,
-        coined: int,
-        short: bool,
-        vocabulary: int | None,
+        self, seed: int, people: int, coined: int, short: bool, vocabulary: int | None,
         names: int | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         rng = Random(f"{seed if names is None else names}/names")
         given = [line.split(" ") for line in word_list("given.txt")]
         family, cities = list(word_list("family.txt")), list(word_list("cities.txt"))

@@ -104,8 +104,6 @@ class Stage:
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
 
-    # People, things and days.
-
     def colleague(self) -> Person:
         """A member of staff who owns no inbox and has no part in this story yet."""
         staff = self.company.staff
@@ -135,8 +133,7 @@ class Stage:
 
         Slots that no phrase of the bank has are ignored; `{x_cap}` is slot `x` with a capital.
         """
-        own = slots_of(self.plan.kind, bank)
-        filled = {}
+        own, filled = slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
             if name in own:
                 filled[name] = self._ref(slot) if isinstance(slot, Person) else str(slot)
@@ -147,9 +144,8 @@ class Stage:
     def _draw(self, bank: str) -> str:
         """A phrase of the bank; none comes again before the bank is used up."""
         if not self._decks.get(bank):
-            deck = list(self._banks[bank])
-            self.rng.shuffle(deck)
-            self._decks[bank] = deck
+            self._decks[bank] = list(self._banks[bank])
+            self.rng.shuffle(self._decks[bank])
         return self._decks[bank].pop()
 
     def _ref(self, person: Person) -> str:
@@ -312,18 +308,9 @@ class Stage:
             references = (*parent.references, parent.message_id)
             if quoting and not company.plain:
                 text = f"{text}\n\n\n{quoted(sender, parent)}"
-        draft = Draft(
-            message_id=next(self.message_ids),
-            minute=minute,
-            sender=writer,
-            to=tuple(receivers),
-            cc=tuple(copied),
-            bcc=bcc,
-            subject=subject,
-            text=text,
-            references=references,
-            attachment="" if company.plain else attachment,
-        )
+        draft = Draft(next(self.message_ids), minute, writer, tuple(receivers), subject, text)
+        draft.cc, draft.bcc, draft.references = tuple(copied), bcc, references
+        draft.attachment = "" if company.plain else attachment
         self.drafts.append(draft)
         return draft
 

@@ -65,13 +65,9 @@ class World:
         # Coined names that chatter uses, before those of the stories.
         self._office_names = 12 if bounded else 60
         spare = plan.stories + 4
+        people, coined = plan.staff + spare * _CAST, self._office_names + spare * _COINED
         self.names = Names(
-            config.seed,
-            people=plan.staff + spare * _CAST,
-            coined=self._office_names + spare * _COINED,
-            short=config.short,
-            vocabulary=config.vocabulary,
-            names=config.names,
+            config.seed, people, coined, config.short, config.vocabulary, config.names
         )
         cities = self.names.cities
         rng = Random(f"{config.seed}/company")
