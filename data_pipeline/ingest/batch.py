@@ -13,11 +13,11 @@ import os
 import signal
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,8 @@ _QUEUED = 2
 WORTH_WORKERS = 1200
 
 Numbers = npt.NDArray[np.int64]
+Task = TypeVar("Task")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +300,18 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
             yield from ((each, process(each)) for each in first)
             return
         first.append(job)
+    yield from spread(process, itertools.chain(first, jobs))
+
+
+def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
+    """Every task with its result, in order; `work` is a function of a module."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    under_way: deque[tuple[Job, Future[BatchTables]]] = deque()
+    under_way: deque[tuple[Task, Future[Done]]] = deque()
     try:
-        for job in itertools.chain(first, jobs):
-            under_way.append((job, _submit(pool, job)))
+        for task in tasks:
+            under_way.append((task, _submit(pool, work, task)))
             if len(under_way) >= workers * _QUEUED:
                 done, future = under_way.popleft()
                 yield done, future.result()
@@ -313,8 +320,8 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
         pool.shutdown(cancel_futures=True)
 
 
-def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[BatchTables]:
-    """Submit `job`; workers that start here inherit that Ctrl-C is blocked.
+def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
+    """Submit `task`; workers that start here inherit that Ctrl-C is blocked.
 
     This process defers it, too: a pool interrupted while it starts a worker never ends. Blocking
     the signal is not enough for that, as another thread may take it.
@@ -326,7 +333,7 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[BatchTables]:
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(process, job)
+        return pool.submit(work, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if on_main_thread:

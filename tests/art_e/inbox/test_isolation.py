@@ -340,7 +340,7 @@ def test_what_a_typed_query_finds_depends_on_the_open_inbox_alone(
 ) -> None:
     word = st.sampled_from([*twins.made_of.words, "unicorn", "zeppelins", "zanzibar"])
     text = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
-    results = []
+    results: list[object] = []
     for inbox in opened(twins):
         try:
             query = parse_query(text, twins.as_of)

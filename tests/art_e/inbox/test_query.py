@@ -25,7 +25,12 @@ def mail(
 ) -> RawMessage:  # fmt: skip
     made = EmailMessage()
     date = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000" if day else None
-    fields = {"Message-ID": f"<{number}@x>", "From": sender, "To": to, "Subject": subject}
+    fields: dict[str, str | None] = {
+        "Message-ID": f"<{number}@x>",
+        "From": sender,
+        "To": to,
+        "Subject": subject,
+    }
     fields |= {"Date": date, "X-Gmail-Labels": labels, **headers}
     for name, value in fields.items():
         if value is not None:
