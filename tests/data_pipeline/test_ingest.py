@@ -252,7 +252,7 @@ def indexed(found: list[str]) -> list[str]:
     return [word for word in found if len(word) <= MAX_WORD_CHARS]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(mails)
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
@@ -392,7 +392,7 @@ DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 
 @pytest.mark.fire
-@pytest.mark.parametrize("how", ["--replace", "--append"])
+@pytest.mark.parametrize("how", [pytest.param("--replace", marks=pytest.mark.long), "--append"])
 def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
     art_e: Run, tmp_path: Path, how: str
 ) -> None:

@@ -147,7 +147,7 @@ FIELDS += [
 HEADS = [b"", *(b"From: a@x.com\n" + field for field in FIELDS)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(HEADS), st.lists(st.binary(max_size=300) | st.sampled_from(SPLINTERS)))
 def test_any_bytes_at_the_start_in_a_header_and_in_a_body(head: bytes, data: list[bytes]) -> None:
     check(head + b"".join(data))
@@ -157,7 +157,7 @@ MOST_CPU_S, MOST_KB = 2.0, 100_000
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(200, 100_000))
+@settings(max_examples=tries(120, 100_000))
 @given(st.sampled_from([PLAIN, WELL_FORMED]), st.integers(0, 2**32), st.booleans())
 def test_a_mutated_message_and_one_filled_with_splinters(
     message: bytes, seed: int, filled: bool

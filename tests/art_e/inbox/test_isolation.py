@@ -119,7 +119,7 @@ def test_the_copies_are_stored_as_aliases(leaky: Leaky) -> None:
     assert counts["duplicates"] == -(-MAILS // 7)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.DataObject) -> None:
     owners = [OWNER, "list@test.example", "copied1@test.example", *leaky.made_of.addresses]
@@ -264,7 +264,7 @@ def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(80, 3_000), deadline=None)
+@settings(max_examples=tries(25, 3_000), deadline=None)
 @given(data=st.data())
 def test_what_an_id_names_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -306,7 +306,7 @@ def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(80, 3_000), deadline=None)
+@settings(max_examples=tries(25, 3_000), deadline=None)
 @given(data=st.data())
 def test_what_a_search_says_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -333,7 +333,7 @@ QUERIES = (
 
 
 @pytest.mark.fire
-@settings(max_examples=tries(40, 1_500), deadline=None)
+@settings(max_examples=tries(25, 1_500), deadline=None)
 @given(data=st.data())
 def test_what_a_typed_query_finds_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject

@@ -39,7 +39,7 @@ def shell(world_db: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_search_is_the_same_in_sql(
     world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject
