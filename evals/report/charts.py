@@ -168,7 +168,8 @@ class DotChart(Chart):
         axes.set_ylim(at, -1)
         axes.yaxis.tick_right()
         axes.set_yticks(list(texts), list(texts.values()))
-        values = [mark.value for row in self.rows for mark in row.marks if mark.value] or [1.0]
+        marks = [mark for row in self.rows for mark in row.marks]
+        values = [end for mark in marks for end in (mark.value, mark.high) if end] or [1.0]
         if self.scale == "share":
             axes.set_xlim(-0.02, 1.02)
         elif self.scale == "number":
