@@ -1,6 +1,6 @@
 """`filter`: drops the rows whose fault can be seen without a model.
 
-It mends fields that disagree, applies every rule to every row, drops the rows that fail one, and
+It corrects fields that disagree, applies every rule to every row, drops the rows that fail one, and
 keeps one of several duplicates. A row keeps all its checks; the first failed rule of `RULES` is
 the reason for its rejection.
 """
@@ -23,7 +23,6 @@ from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
-    Claims,
     Name,
     Value,
     appeal,
@@ -58,15 +57,14 @@ def filter_rows(
 
     `min_realism` is the smallest `how_realistic` that passes; `one_language` drops questions in
     another language than their mail. Only rows that pass all other rules are compared with each
-    other ("duplicate"). Undoes this and later steps first.
+    other ("duplicate").
     """
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
-    owners = {each.inbox_address: owner_of(file, each.inbox_address) for each in golden.questions}
+    owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
     naming: list[Question | Batch] = [*golden.questions, *golden.batches]
-    named = {name for each in naming for name in each.message_ids}
-    found = file.execute(_BODIES, [_BODY_CHARS, sorted(named)]).fetchall()
-    bodies: dict[str, str] = dict(found)
+    named = sorted({name for each in naming for name in each.message_ids})
+    bodies: dict[str, str] = dict(file.execute(_BODIES, [_BODY_CHARS, named]).fetchall())
     rows: list[tuple[Question, Check | None]] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
@@ -74,17 +72,16 @@ def filter_rows(
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
-        stored = {each.stored: each for each in cited.values() if each.stored is not None}
+        known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
         shown = question.message_ids or (() if batch is None else batch.message_ids)
         texts = [bodies[each] for each in shown if each in bodies]
-        owner, known = owners[question.inbox_address], {**cited, **stored}
-        facts = Facts(min_realism, owner, batch, known, texts, one_language)
-        checks = [rule(row, facts) for rule in RULES]
+        owner = owners[question.inbox_address]
+        checks = checked(row, Facts(min_realism, owner, batch, known, texts, one_language))
         fault = next((each for each in checks if each.passed is False), None)
         rows.append((with_checks(row, checks), fault))
         contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
     twins = duplicates([row for row, fault in rows if fault is None], contents)
-    unique = _check("duplicate", True, "no other asks the same")
+    unique = Check("duplicate", "filter", True, PASSED, "rule")
     made = []
     for row, fault in rows:
         failed = fault or twins.get(row.id)
@@ -100,7 +97,7 @@ _COUNTED = re.compile(
 
 
 def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]) -> Question:
-    """The question with fields that agree; its provenance keeps the old values.
+    """The question with fields that agree.
 
     Message ids become those that the inbox stores, each once (unknown ones stay), and an
     unanswerable question cites none. `kind` follows from `answerable`, from the number of mails
@@ -114,18 +111,18 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     stored = (each if each in own else cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
     question = dataclasses.replace(question, message_ids=ids, answerable=answerable)
-    return dataclasses.replace(question, kind=_kind(question, answerable))
+    return dataclasses.replace(question, kind=_kind(question))
 
 
-def _kind(question: Question, answerable: bool | None) -> Kind | None:
-    if answerable is False:
+def _kind(question: Question) -> Kind:
+    if question.answerable is False:
         return "unanswerable"
     several, answer = len(question.message_ids) > 1, question.answer or ""
-    fits = question.kind != "unanswerable" and (several or question.kind != "multi-mail")
+    fits = question.kind not in (None, "unanswerable", *(() if several else ("multi-mail",)))
     if question.kind == "count" and not is_abstention(answer):
         # Another check finds empty answers.
         fits = bool(_COUNTED.search(answer) or read_claims(answer).values)
-    return question.kind if fits else "multi-mail" if several else "lookup"
+    return question.kind if fits and question.kind else "multi-mail" if several else "lookup"
 
 
 # ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
@@ -160,43 +157,42 @@ class Owner:
         for first, last in self.names:
             forms += [rf"\b{first} (?:\w\.? )?{last}\b", rf"\b{last}, {first}\b"]
             forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
-        if found := re.search("|".join(forms), text, re.IGNORECASE):
-            return found[0]
+        if match := re.search("|".join(forms), text, re.IGNORECASE):
+            return match[0]
         firsts = {name.first for name in self.names}
         words: list[str] = [word for word in _WORD.findall(text) if len(word) > 1]
         for place, word in enumerate(words):
-            named = word.removesuffix("'s")
+            name = word.removesuffix("'s")
             # Not the first word, which always has a capital, and may be "Will" or "May".
             neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
-            is_name = word[0].isupper() and (place or content_stems(named.lower()))
-            if named.lower() in firsts and is_name and not any(w[0].isupper() for w in neighbours):
-                return named
+            is_name = word[0].isupper() and (place or content_stems(name.lower()))
+            if name.lower() in firsts and is_name and not any(w[0].isupper() for w in neighbours):
+                return name
         return None
 
 
 def owner_of(file: InboxFile, address: str) -> Owner | None:
     """The owner of the inbox; None if the file has no such inbox."""
-    wanted = address.strip().lower()
-    row = file.execute("SELECT names FROM addresses WHERE address = ?", [wanted]).fetchone()
+    address = address.strip().lower()
+    row = file.execute("SELECT names FROM addresses WHERE address = ?", [address]).fetchone()
     if row is None:
         return None
-    local = wanted.partition("@")[0]
+    local = address.partition("@")[0]
     names = [name for each in row[0].split(" | ") if (name := _full_name(each)) is not None]
     # Mail may also give the names of those who write for the owner.
     fitting = [name for name in names if name.first in local or name.last in local]
-    if (own := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
+    if (spelled := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
-        fitting += [own] * (not names or any(own.last == name.last for name in names))
-    return Owner(wanted, tuple(sorted(set(fitting or names))))
+        fitting += [spelled] * (not names or any(spelled.last == name.last for name in names))
+    return Owner(address, tuple(sorted(set(fitting or names))))
 
 
 def _full_name(text: str) -> FullName | None:
     """First and last name of "vince j kaminski" or "kaminski, vince j."; None otherwise."""
     if "@" in text or any(char.isdigit() for char in text):
         return None
-    last, comma, first = text.lower().partition(",")
-    found = _WORD.findall(f"{first} {last}" if comma else text.lower())
-    words = [word for word in found if len(word) > 1 and word not in _IGNORED]
+    last, _, first = text.lower().partition(",")
+    words = [w for w in _WORD.findall(f"{first} {last}") if len(w) > 1 and w not in _IGNORED]
     return FullName(words[0], words[-1]) if len(words) > 1 else None
 
 
@@ -210,7 +206,7 @@ def _function_words() -> dict[str, frozenset[str]]:
     """The function words of each language; a line of the file has its code, then words."""
     file = resources.files("data_pipeline.golden").joinpath("languages.txt")
     lines = file.read_text("utf-8").splitlines()
-    return {code: frozenset(own) for code, *own in map(str.split, lines)}
+    return {code: frozenset(words) for code, *words in map(str.split, lines)}
 
 
 @lru_cache(maxsize=4096)
@@ -224,14 +220,14 @@ def language_of(text: str) -> str | None:
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in _WORDS.findall(text)]
-    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
+    hits = {code: sum(word in known for word in words) for code, known in _function_words().items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
     enough = max(2, 2 * hits[second], len(words) // 10)
     return first if hits[first] >= enough else None
 
 
-# ---- The rules: one function each.
+# ---- The rules: one function each, which returns the fault or None.
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,138 +247,164 @@ class Facts:
     one_language: bool = True
 
 
-def answer(question: Question, facts: Facts) -> Check:
-    """An answerable question has an answer, an unanswerable one has none."""
+def instructions(question: Question, facts: Facts) -> str | None:
+    """Question or answer give orders to a model or to a judge."""
+    return _in_texts(question, lambda text: (_ORDERS.search(text) or [appeal(text)])[0])
+
+
+def answer(question: Question, facts: Facts) -> str | None:
+    """An answerable question has no answer, or an unanswerable one has one."""
     empty = is_abstention(question.answer)
     if question.answerable is False:
-        reason = "none, as it should be" if empty else "has an answer, though unanswerable"
-        return _check("answer", empty, reason)
-    return _check("answer", not empty, "has none" if empty else "has one")
+        return None if empty else "has an answer, though unanswerable"
+    return "has none" if empty else None
 
 
-def sources(question: Question, facts: Facts) -> Check:
-    """Cited mails are in the batch, and in the inbox when the question is asked."""
+def sources(question: Question, facts: Facts) -> str | None:
+    """A cited mail is not in the batch, or not in the inbox when the question is asked."""
     if question.answerable is False:
-        return _check("sources", not question.message_ids, "none are needed")
-    fault = next(_source_faults(question, facts), None)
-    return _check("sources", fault is None, fault or "all are in the inbox")
+        return "cites mail, though unanswerable" if question.message_ids else None
+    if facts.owner is None:
+        return f"the file has no inbox {_shown(question.inbox_address)}"
+    for each in question.message_ids:
+        cited = facts.cited[each]
+        if facts.batch is not None and each not in facts.batch.message_ids:
+            return f"cites {_shown(each)}, which is not in its batch"
+        if cited.stored is None:
+            return f"cites {_shown(each)}, which {cited.fault}"
+    return None if question.message_ids else "cites no mail"
 
 
-def ids(question: Question, facts: Facts) -> Check:
-    """Neither question nor answer names a mail by its id, as no user would."""
-    fault = _in_texts(question, lambda text: next(_ids_in(text, question, facts), None))
-    return _check("ids", fault is None, fault or "names no mail by its id")
+def ids(question: Question, facts: Facts) -> str | None:
+    """Question or answer name a mail by its id, as no user would."""
+    return _in_texts(question, lambda text: next(_ids_in(text, question, facts), None))
 
 
-def leak(question: Question, facts: Facts) -> Check:
-    """The question does not contain the answer, unless it is a choice ("May 3 or May 4?")."""
+def leak(question: Question, facts: Facts) -> str | None:
+    """The question contains all values, names or words of the answer.
+
+    A choice ("May 3 or May 4?") may.
+    """
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
-    chooses = is_choice(asking.text) or _AMONG.search(asking.text)
-    if is_abstention(question.answer) or asks_yes_no(asking.text) or chooses:
-        return _check("leak", True, "nothing that could stand in the question")
-    fault = _given_away(asking, gold, question)
-    return _check("leak", fault is None, fault or "the question does not give it away")
+    if is_abstention(question.answer) or asks_yes_no(asking.text):
+        return None
+    if is_choice(asking.text) or _AMONG.search(asking.text):
+        return None
+    wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
+    parts: Sequence[Value | Name] = gold.names
+    if any(value.kind in wanted for value in gold.values):
+        # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
+        # "3" to "How many of the 3 plants ...?".
+        parts = gold.values
+        given = all(
+            value.kind != "number"
+            and any(same_value(value, other, question.query_date) for other in asking.values)
+            for value in gold.values
+        )
+    elif "name" in wanted and gold.names:
+        given = all(set(name.words) <= words for name in gold.names)
+    elif gold.values and all(value.kind == "number" for value in gold.values):
+        return None
+    else:
+        stems = set(content_stems(gold.text))
+        given = bool(stems) and stems <= set(content_stems(asking.text))
+        return f"has all words of {_shown(gold.text)}" if given else None
+    texts = ", ".join(gold.text[part.start : part.end] for part in parts)
+    return f"has its {_shown(texts)}" if given else None
 
 
-def wording(question: Question, facts: Facts) -> Check:
-    """The owner speaks: not of themselves by name, and not of "this email"."""
-    text = clean(question.question)
-    if (found := _TALK_OF_MAIL.search(text)) is not None:
-        return _check("wording", False, f"speaks of {_shown(found[0])}")
-    mention = None if facts.owner is None else facts.owner.mention(text)
-    reason = f"speaks of the owner, {_shown(mention)}, by name" if mention else "as a user does"
-    return _check("wording", mention is None, reason)
-
-
-def yes_no(question: Question, facts: Facts) -> Check:
-    """Not answered by yes or no: without mail that is right every other time."""
+def yes_no(question: Question, facts: Facts) -> str | None:
+    """Yes or no answers it: without mail that is right every other time."""
     text = clean(question.question)
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
     polar = is_english and asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
-    bare = bool(_BARE.fullmatch(clean(question.answer or "")))
-    failed = bare or (polar and not _ASKS_WHAT.search(text))
-    return _check("yes-no", not failed, "yes or no answers it" if failed else "asks for a fact")
+    bare = _BARE.fullmatch(clean(question.answer or ""))
+    return "yes or no answers it" if bare or (polar and not _ASKS_WHAT.search(text)) else None
 
 
-def day_asked(question: Question, facts: Facts) -> Check:
-    """No date depends on the day on which the question is asked, or its mail was written."""
+def day_asked(question: Question, facts: Facts) -> str | None:
+    """A date depends on the day on which the question is asked, or its mail was written."""
 
     def relative(text: str) -> str | None:
         # "USA Today" is a name.
-        found = _DAY_ASKED.finditer(text)
-        return next((m[0] for m in found if m.start() == 0 or not m[0][0].isupper()), None)
+        matches = _DAY_ASKED.finditer(text)
+        return next((m[0] for m in matches if m.start() == 0 or not m[0][0].isupper()), None)
 
-    fault = _in_texts(question, relative)
-    return _check("day-asked", fault is None, fault or "no date depends on the day")
-
-
-def instructions(question: Question, facts: Facts) -> Check:
-    """Neither question nor answer gives orders to a model or to a judge."""
-    fault = _in_texts(question, lambda text: (_ORDERS.search(text) or [appeal(text)])[0])
-    return _check("instructions", fault is None, fault or "gives no orders")
+    return _in_texts(question, relative)
 
 
-def language(question: Question, facts: Facts) -> Check:
-    """The question is in the language of one of its mails, as far as both are known."""
-    own = language_of(question.question)
-    mails = {found for each in facts.bodies if (found := language_of(each))}
-    failed = facts.one_language and own is not None and bool(mails) and own not in mails
-    reason = f"in {own}, its mail in {', '.join(sorted(mails))}"
-    return _check("language", not failed, reason if failed else "no other than its mail's")
+def language(question: Question, facts: Facts) -> str | None:
+    """The question is not in the language of one of its mails, as far as both are known."""
+    code = language_of(question.question)
+    mails = {known for each in facts.bodies if (known := language_of(each))}
+    if not facts.one_language or code is None or not mails or code in mails:
+        return None
+    return f"in {code}, its mail in {', '.join(sorted(mails))}"
 
 
-def realism(question: Question, facts: Facts) -> Check:
-    """The rating is high enough; a question without one is unsure."""
+def wording(question: Question, facts: Facts) -> str | None:
+    """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
+    text = clean(question.question)
+    if (match := _TALK_OF_MAIL.search(text)) is not None:
+        return f"speaks of {_shown(match[0])}"
+    mention = None if facts.owner is None else facts.owner.mention(text)
+    return f"speaks of the owner, {_shown(mention)}, by name" if mention else None
+
+
+def realism(question: Question, facts: Facts) -> str | None:
+    """The question was rated too low."""
     rated, least = question.how_realistic, facts.min_realism
-    if rated is None:
-        return _check("realism", None, "not rated")
-    enough = rated >= least
-    return _check("realism", enough, f"rated {rated:g}" + ("" if enough else f", below {least:g}"))
+    return f"rated {rated:g}, below {least:g}" if rated is not None and rated < least else None
 
 
+Rule = Callable[[Question, Facts], str | None]
 # Errors of the row come before matters of taste.
-Rule = Callable[[Question, Facts], Check]
-RULES: tuple[Rule, ...] = (
-    instructions, answer, sources, ids, leak, yes_no, day_asked, language, wording, realism,
-)  # fmt: skip
+RULES: dict[str, Rule] = {
+    "instructions": instructions,
+    "answer": answer,
+    "sources": sources,
+    "ids": ids,
+    "leak": leak,
+    "yes-no": yes_no,
+    "day-asked": day_asked,
+    "language": language,
+    "wording": wording,
+    "realism": realism,
+}
+PASSED = "no fault found"
 
 
-def answer_fault(question: Question) -> Check | None:
-    """The first rule about the answer that the question fails."""
+def checked(question: Question, facts: Facts) -> list[Check]:
+    """The check of each rule; a question that nobody rated is unsure of its realism."""
+    checks = []
+    for name, rule in RULES.items():
+        fault = rule(question, facts)
+        checks.append(Check(name, "filter", fault is None, fault or PASSED, "rule"))
+    if question.how_realistic is None:
+        checks[-1] = Check("realism", "filter", None, "not rated", "rule")
+    return checks
+
+
+def answer_fault(question: Question) -> str | None:
+    """The first rule about the answer that the question fails, and how."""
     facts = Facts(0.0, None, None, {})
-    found = (rule(question, facts) for rule in (instructions, answer, ids, leak, day_asked))
-    return next((each for each in found if each.passed is False), None)
-
-
-def _check(name: str, passed: bool | None, reason: str) -> Check:
-    return Check(name, "filter", passed, reason, "rule")
+    for name in ("instructions", "answer", "ids", "leak", "day-asked"):
+        if (fault := RULES[name](question, facts)) is not None:
+            return f"{name}: {fault}"
+    return None
 
 
 def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | None:
     """What `find` finds in question or answer, and where."""
     for where, text in (("question", question.question), ("answer", question.answer or "")):
-        if (found := find(clean(text))) is not None:
-            return f"the {where} has {_shown(found)}"
+        if (words := find(clean(text))) is not None:
+            return f"the {where} has {_shown(words)}"
     return None
 
 
 def _shown(text: str) -> str:
     return repr(cut_line(text, _SHOWN_CHARS))
-
-
-def _source_faults(question: Question, facts: Facts) -> Iterator[str]:
-    if facts.owner is None:
-        yield f"the file has no inbox {_shown(question.inbox_address)}"
-        return
-    if not question.message_ids:
-        yield "cites no mail"
-    for each in question.message_ids:
-        cited = facts.cited[each]
-        if facts.batch is not None and each not in facts.batch.message_ids:
-            yield f"cites {_shown(each)}, which is not in its batch"
-        elif cited.stored is None:
-            yield f"cites {_shown(each)}, which {cited.fault}"
 
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
@@ -435,31 +457,6 @@ _ORDERS = re.compile(
     re.IGNORECASE,
 )
 _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
-
-
-def _given_away(asking: Claims, gold: Claims, question: Question) -> str | None:
-    """What the question contains of the answer: all its values or names, or all its words."""
-    wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
-    parts: Sequence[Value | Name] = gold.names
-    if any(value.kind in wanted for value in gold.values):
-        # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
-        # "3" to "How many of the 3 plants ...?".
-        parts = gold.values
-        given = all(
-            value.kind != "number"
-            and any(same_value(value, other, question.query_date) for other in asking.values)
-            for value in gold.values
-        )
-    elif "name" in wanted and gold.names:
-        given = all(set(name.words) <= words for name in gold.names)
-    elif gold.values and all(value.kind == "number" for value in gold.values):
-        return None
-    else:
-        stems = set(content_stems(gold.text))
-        given = bool(stems) and stems <= set(content_stems(asking.text))
-        return f"has all words of {_shown(gold.text)}" if given else None
-    found = ", ".join(gold.text[part.start : part.end] for part in parts)
-    return f"has its {_shown(found)}" if given else None
 
 
 _MESSAGE = r"(?:e-?mails?|messages?|threads?|(?:e-?mail|mail|message) (?:chain|exchange)s?)"
@@ -529,7 +526,7 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         if twin is not None:
             words = "the same text" if twin.plain == text.plain else "nearly the same text"
             reason = f"asks what {twin.question.id} does: {words} and the same answer"
-            found[question.id] = _check("duplicate", False, reason)
+            found[question.id] = Check("duplicate", "filter", False, reason, "rule")
             continue
         for group in groups:
             group.append(text)

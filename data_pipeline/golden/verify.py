@@ -336,9 +336,7 @@ class ModelChecks:
         )
         # The filter has not seen the new answer.
         if (fault := answer_fault(renewed)) is not None:
-            return _Found(
-                False, f"{later}: the row then fails {fault.name}: {fault.reason}", question
-            )
+            return _Found(False, f"{later}: the row then fails {fault}", question)
         again = await self._answerable(inbox, renewed)
         checked = with_checks(renewed, [self._check("answerable", again)])
         reason = f"with a newer mail as gold, {again.reason}"

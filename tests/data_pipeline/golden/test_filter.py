@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
 from data_pipeline.golden.filtering import FullName, Owner, agreeing, duplicates
-from data_pipeline.golden.golden_set import Batch, Check
+from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Cited
 
 VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
@@ -72,11 +72,11 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("How many of the 3 plants are shut?", "3"),
         ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
     ),
-    ("yes_no", False): (
+    ("yes-no", False): (
         ("After the audit, was Bob promoted?", "He was not."),
         ("What about the lease, signed?", "Yes."),
     ),
-    ("yes_no", True): (
+    ("yes-no", True): (
         ("Is the dinner on May 3 or May 4?", "May 4"),
         ("Did Ann say when the lease ends?", "May 7"),
         ("Can you find Ann's phone number?", "555-0147"),
@@ -84,13 +84,13 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("What did Ann reply?", "No, she has no time before May."),
         ("Was hat Ann mir von der Bank geschickt?", "Den Vertrag"),
     ),
-    ("day_asked", False): (
+    ("day-asked", False): (
         ("Who do I meet next Tuesday?", "Ann"),
         ("What did I book two weeks ago?", "A hotel"),
         ("What did we sell in Oslo?", "Pumps, in the past few months"),
         ("When is the audit?", "On Friday of next week"),
     ),
-    ("day_asked", True): (
+    ("day-asked", True): (
         ("Who writes for USA Today?", "Bob"),
         ("What is the budget for the last week of June?", "$5"),
         ("Who came the next day?", "Ann"),
@@ -129,16 +129,16 @@ def test_a_question_in_another_language_than_its_mail(
     question: str, bodies: tuple[str, ...], passed: bool
 ) -> None:
     seen = dataclasses.replace(facts(), bodies=bodies)
-    assert rules.language(row(question), seen).passed is passed
+    assert (rules.language(row(question), seen) is None) is passed
     either = dataclasses.replace(seen, one_language=False)
-    assert rules.language(row(question), either).passed is True
+    assert rules.language(row(question), either) is None
 
 
 @given(st.text(), st.text())
 def test_rules_take_any_text(question: str, answer: str) -> None:
     seen = dataclasses.replace(facts(), bodies=(question, ENGLISH))
-    checks = [rule(row(question, answer), seen) for rule in rules.RULES]
-    assert len({each.name for each in checks}) == len(rules.RULES)
+    checks = rules.checked(row(question, answer), seen)
+    assert [each.name for each in checks] == list(rules.RULES)
 
 
 @pytest.mark.parametrize(
@@ -148,21 +148,26 @@ def test_rules_take_any_text(question: str, answer: str) -> None:
 def test_a_rule_tells_faults_from_what_only_looks_like_one(
     name: str, passed: bool, question: str, answer: str
 ) -> None:
-    rule = getattr(rules, name)
-    assert rule(row(question, answer), facts(batch=BATCH)).passed is passed
+    fault = rules.RULES[name](row(question, answer), facts(batch=BATCH))
+    assert (fault is None) is passed
 
 
-def test_sources_name_the_fault() -> None:
-    def check(*ids: str, batch: Batch | None = None) -> Check:
-        known = {ID: Cited(ID)}
-        cited = {each: known.get(each, Cited(None, "is not in the inbox file")) for each in ids}
-        return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
-
-    assert check(ID).passed is True
-    assert check(ID, batch=BATCH).passed is True
-    assert "cites no mail" in check().reason
-    assert "not in its batch" in check(ID, "m37", batch=BATCH).reason
-    assert "not in the inbox" in check("<made-up@x>").reason
+@pytest.mark.parametrize(
+    ("cited", "batch", "fault"),
+    [
+        ((ID,), None, None),
+        ((ID,), BATCH, None),
+        ((), None, "cites no mail"),
+        ((ID, "m37"), BATCH, "not in its batch"),
+        (("<made-up@x>",), None, "not in the inbox"),
+    ],
+)
+def test_sources_name_the_fault(
+    cited: tuple[str, ...], batch: Batch | None, fault: str | None
+) -> None:
+    mails = {each: Cited(None, "is not in the inbox file") for each in cited} | {ID: Cited(ID)}
+    named = rules.sources(row(message_ids=cited), facts(batch=batch, cited=mails))
+    assert named is None if fault is None else fault in str(named)
 
 
 def test_fields_that_disagree_are_agreeing() -> None:
