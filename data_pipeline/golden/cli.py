@@ -84,13 +84,15 @@ class _Opened(NamedTuple):
 
 @contextmanager
 def _step(
-    step: Step, out: Path | None, db: Path | None, *, as_json: bool, is_new: bool = False
+    step: Step, out: Path | None, db: Path | None, *, as_json: bool, source: str | None = None
 ) -> Iterator[_Opened]:
     """Open what the step begins with, save its rows, and print its counts and the next step."""
     folder = out or default_golden()
     with InboxFile(chosen_db(db)) as file, held(folder):
-        golden = GoldenSet.begun(folder) if is_new else GoldenSet.load(folder, step)
-        if not is_new:
+        if step in ("generate", "import"):
+            golden = GoldenSet.begun(folder, step, source)
+        else:
+            golden = GoldenSet.load(folder, step)
             check_db(golden, file)
         yield _Opened(file, golden, folder)
         later = golden.save(folder)
@@ -206,7 +208,7 @@ def generate_command(
             plan = generate.make_plan(file, options, model)
         _print_plan(plan, as_json=json_output)
         return
-    with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
+    with _step("generate", out, db, as_json=json_output) as (file, golden, folder):
         temperature = generate.TEMPERATURE
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options, model)
@@ -282,7 +284,8 @@ def import_command(
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason.
     """
-    with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
+    name = importing.name_of(source)
+    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
         importing.import_questions(file, golden, source)
 
 
@@ -296,7 +299,8 @@ def ratings_command(
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
-    with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
+    name = importing.RATINGS
+    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
         importing.import_ratings(file, golden, ratings)
 
 
@@ -374,8 +378,6 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        estimate = verify.estimate_cost(golden, model, judge)
-        note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
         before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
         for_reader = for_judge = None
         if max_cost is not None:
@@ -416,8 +418,6 @@ def split_command(
     with _step("split", out, db, as_json=json_output) as (file, golden, _):
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
-    if not json_output:
-        _print_leaks(record["leaks"])
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
     note(
         f"{quoted:,} of {plural(learned, 'gold mail')} outside the test split"
@@ -430,16 +430,6 @@ def split_command(
 
 
 # ---- stats.
-
-
-def _print_leaks(leaks: dict[str, Any]) -> None:
-    """Print what splits have in common, before rows were dropped and after."""
-    rows = [
-        {"": label, "splits": pair, "before": count, "after": leaks["after"][name][pair]}
-        for name, label in export.SHARED.items()
-        for pair, count in leaks["before"][name].items()
-    ]
-    _table("what splits have in common", rows)
 
 
 @app.command("stats", epilog=example("art-e golden stats golden"))
@@ -455,8 +445,6 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
         _table(name, ({"": label, **counts} for label, counts in figures[name].items()))
     for name in ("splits", "steps", "checks"):
         _table(name, figures[name])
-    if figures["leaks"] is not None:
-        _print_leaks(figures["leaks"])
 
 
 # ---- review and export.

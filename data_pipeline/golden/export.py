@@ -37,10 +37,6 @@ from data_pipeline.golden.golden_set import (
 ALL_ROWS = "questions"
 # Rows without split, kind or difficulty, which imported sets may have.
 UNLABELLED = "unlabelled"
-SHARED = {
-    "shared_gold": "mails that are gold in both",
-    "gold_in_inboxes": "gold mails of the first in inboxes of the second",
-}
 PARQUET_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("id", "question", "answer")]
     + [("message_ids", pa.list_(pa.string()))]
@@ -60,7 +56,7 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
     """The figures of the set, ready for JSON.
 
     `kinds` and `difficulties` are numbers of rows by label and split. `checks` are those of the
-    kept rows; `without` counts the rows that lack one. `leaks` are those of the split step.
+    kept rows; `without` counts the rows that lack one.
     """
     rows, steps = _frame(golden), golden.manifest["steps"]
     return {
@@ -74,7 +70,6 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
         "difficulties": _by_split(rows, "difficulty"),
         "steps": [{"step": step, **steps[step]["sums"]} for step in STEPS if step in steps],
         "checks": _checks(golden),
-        "leaks": steps.get("split", {}).get("leaks"),
     }
 
 
@@ -178,7 +173,6 @@ def card(golden: GoldenSet) -> str:
         synthetic=set(writers) == {"synthetic"},
         taken={name: steps[name] for name in STEPS if name in steps},
         unverified=sum(all(check.step != "verify" for check in each) for each in found),
-        shared=SHARED,
     )
     return f"{text.rstrip()}\n"
 

@@ -280,42 +280,6 @@ def _data(
         yield {"owner": owner, "mails": shown_mails(mails), "questions": questions}
 
 
-def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:
-    """The settings that a set's manifest keeps; other settings make another set."""
-    return {
-        "db": made_from(file),
-        "seed": options.seed,
-        "model": model,
-        "prompt": digest(prompt_text("generate")),
-        "temperature": TEMPERATURE,
-        "questions_per_batch": options.questions,
-        "batches_per_inbox": options.batches,
-        "min_mails": options.min_mails,
-        "wanted": options.counts._asdict(),
-        "named": list(options.inboxes),
-    }
-
-
-def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
-    """Raise `UserError`, naming the differences, if the set was made with other settings."""
-    steps = golden.manifest["steps"]
-    if "generate" not in steps:
-        if steps:
-            raise UserError("the folder holds an imported set; name another folder with --out")
-        return
-    made = {**steps["generate"], "db": golden.manifest["db"]}
-    other = [
-        f"{name} {json.dumps(made.get(name))}, not {json.dumps(value)}"
-        for name, value in settings.items()
-        if made.get(name) != value
-    ]
-    if other:
-        raise UserError(
-            f"the set in the folder was made with {'; '.join(other)}: use the same,"
-            " or name another folder with --out"
-        )
-
-
 # ---- Asking.
 
 
@@ -340,27 +304,34 @@ def generate(
     concurrency: int,
     on_reply: Callable[[Reply], None] = lambda _: None,
 ) -> list[tuple[str, str]]:
-    """Ask for the questions of every batch; returns why batches gave nothing, by kind and text.
+    """Fill a new set with questions; returns why batches gave nothing, by kind and text.
 
     `concurrency` limits the batches at a time; `on_reply` gets each reply as it comes. Kinds are
-    "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question,
-    or the set has other settings.
+    "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question.
     """
-    settings = settings_of(file, plan.options, asker.name)
-    check_same(golden, settings)
     replies = asyncio.run(_ask_all(asker, plan, concurrency, on_reply))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
         why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
-    golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
-    golden.manifest = GoldenSet().manifest | {"db": settings.pop("db")}
+    golden.batches = list(plan.batches)
+    golden.manifest["db"] = made_from(file)
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
     for each in replies:
         _put(golden, each, days[each.batch.inbox], plan)
     spent = asker.spent
-    settings |= {
+    options = plan.options
+    settings = {
+        "seed": options.seed,
+        "model": asker.name,
+        "prompt": digest(prompt_text("generate")),
+        "temperature": TEMPERATURE,
+        "questions_per_batch": options.questions,
+        "batches_per_inbox": options.batches,
+        "min_mails": options.min_mails,
+        "wanted": options.counts._asdict(),
+        "named": list(options.inboxes),
         "splits": dict(plan.splits),
         "batches": {
             "drawn": len(replies),

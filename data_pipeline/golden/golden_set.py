@@ -167,14 +167,19 @@ class GoldenSet:
         self.manifest["steps"][step] = {**settings, "sums": {"in": came, "kept": kept, **sums}}
 
     @classmethod
-    def begun(cls, folder: Path) -> Self:
-        """The set in `folder`, or a new one. Raises `UserError` if it would replace other files."""
+    def begun(cls, folder: Path, step: Step, source: str | None = None) -> Self:
+        """A new set, made by `step` from `source`, in place of one that was made so before.
+
+        Raises `UserError` if the folder holds other files of these names.
+        """
         names = [each for each in SET_FILES if (folder / each).exists()]
-        if not names:
-            return cls()
-        if MANIFEST not in names:
+        if names and MANIFEST not in names:
             raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")
-        return cls.load(folder) if _manifest(folder)["steps"] else cls()
+        with _reading(folder):
+            steps = _manifest(folder)["steps"] if names else {}
+        if steps and (step not in steps or steps[step].get("source") != source):
+            raise UserError(f"{folder} holds another golden set; name another --out")
+        return cls()
 
     @classmethod
     def load(cls, folder: Path, step: Step | None = None) -> Self:
@@ -182,24 +187,12 @@ class GoldenSet:
 
         Raises `UserError` if it is missing or torn.
         """
-        try:
+        with _reading(folder):
             while True:
                 golden = cls._read(folder, step)
                 # No save of another process came in between.
                 if _manifest(folder)["steps"].items() >= golden.manifest["steps"].items():
                     return golden
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(
-                f"{folder} holds no golden set; make one with: art-e golden generate --out"
-                f" {folder}, or art-e golden import FILE --out {folder}"
-            ) from None
-        except OSError as error:
-            raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            fault = fault_of(error, "row") if isinstance(error, ValidationError) else str(error)
-            reason = " ".join(fault.split())
-            what = f"{folder} is not a complete golden set ({reason}); make it again"
-            raise UserError(what) from None
 
     @classmethod
     def _read(cls, folder: Path, step: Step | None) -> Self:
@@ -268,6 +261,25 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if unknown := manifest["steps"].keys() - STEP_FILES:
         raise ValueError(f"{MANIFEST}: there is no step {unknown.pop()!r}")
     return manifest
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Raise `UserError` for whatever is wrong with the set's files."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{folder} holds no golden set; make one with: art-e golden generate --out"
+            f" {folder}, or art-e golden import FILE --out {folder}"
+        ) from None
+    except OSError as error:
+        raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        fault = fault_of(error, "row") if isinstance(error, ValidationError) else str(error)
+        reason = " ".join(fault.split())
+        what = f"{folder} is not a complete golden set ({reason}); make it again"
+        raise UserError(what) from None
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

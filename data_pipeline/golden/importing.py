@@ -21,7 +21,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.ratings import AnswerRating
-from art_e.text import cut_line, digest, encodable, is_seen
+from art_e.text import cut_line, encodable, is_seen
 from data_pipeline.golden.golden_set import (
     Check,
     GoldenSet,
@@ -41,20 +41,22 @@ _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 
 
 def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
-    """Make `golden` the set of the rows of `source`: a file, a folder or a hub id.
+    """Fill a new set with the rows of `source`: a file, a folder or a hub id.
 
-    Raises `UserError` if `source` has no row or can't be read, and if the set has other rows.
+    Raises `UserError` if `source` has no row or can't be read.
     """
-    # A path says nothing to others.
-    name = Path(source).resolve().name if Path(source).exists() else source
-    _import_rows(file, golden, list(read_rows(source)), name)
+    _import_rows(file, golden, list(read_rows(source)), name_of(source))
+
+
+def name_of(source: str) -> str:
+    """The name of a source in a set; a path says nothing to others."""
+    return Path(source).resolve().name if Path(source).exists() else source
 
 
 def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[AnswerRating]) -> None:
-    """Make `golden` the set of the answers that users rated good or corrected.
+    """Fill a new set with the answers that users rated good or corrected.
 
-    A bad answer without a correction, and a follow-up question, are rejected. Raises `UserError`
-    if there is no rating, and if the set has other rows.
+    A bad answer without a correction, and a follow-up question, are rejected.
     """
     _import_rows(file, golden, [_rated(each) for each in ratings], RATINGS)
 
@@ -83,25 +85,17 @@ def _rated(rating: AnswerRating) -> RawRow:
 def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], name: str) -> None:
     if not rows:
         raise UserError(f"{name} has no row; name a file of questions")
-    plain = (json.dumps(_plain(row.value), ensure_ascii=False, sort_keys=True) for row in rows)
-    name_of_rows = digest("".join(f"{each}\n" for each in plain))
-    steps = golden.manifest["steps"]
-    before = steps.get("import", {})
-    # Ratings become more from day to day.
-    grows = name == RATINGS == before.get("source")
-    if steps and before.get("digest") != name_of_rows and not grows:
-        raise UserError("the folder holds another golden set; name another --out")
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
-    golden.batches, golden.manifest = [], GoldenSet().manifest | {"db": made_from(file)}
+    golden.manifest["db"] = made_from(file)
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
     ).fetchall()
     cited = CitedMails(file, golden.questions)
     made = [_placed(each, (address_of(each),) in held, cited.of(each)) for each in golden.questions]
-    golden.finish("import", made, {"source": name, "digest": name_of_rows})
+    golden.finish("import", made, {"source": name})
 
 
 def _read(row: RawRow, source: str, number: int) -> Question | Rejected:

@@ -7,7 +7,6 @@ quotes counts as its mail.
 """
 
 import dataclasses
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -61,15 +60,12 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     placed = [
         dataclasses.replace(each, split=inboxes[address_of(each)]) for each in golden.questions
     ]
-    before = overlaps(placed, gold, holders, inboxes)
     learned = {mail for each in placed if each.split != "test" for mail in gold[each.id]}
     quoted = _contained(file, learned, inboxes)
     rows = list(_without_leaks(placed, gold, holders, inboxes, quoted))
-    kept = [question for question, fault in rows if fault is None]
     settings: dict[str, Any] = {
         "splits_from": origin,
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
-        "leaks": {"before": before, "after": overlaps(kept, gold, holders, inboxes)},
         "contained": {"gold_mails": len(learned), "contained": len(quoted)},
     }
     if origin == "seed":
@@ -156,29 +152,3 @@ def _checked(name: str, gold: Mapping[str, str], places: Mapping[str, str]) -> C
             reason = " ".join(f"gold mail {cited} is {places[content]}".split())
             return Check(name, "split", False, reason, "rule")
     return Check(name, "split", True, _REASONS[name], "rule")
-
-
-def overlaps(
-    questions: Sequence[Question], gold: GoldMails, holders: Holders, inboxes: Mapping[str, Split]
-) -> dict[str, dict[str, int]]:
-    """What splits have in common, by pairs of splits that have an inbox.
-
-    `shared_gold`: mails that are gold in both. `gold_in_inboxes`, "A/B": gold mails of A that an
-    inbox of B holds.
-    """
-    contents: defaultdict[str, set[str]] = defaultdict(set)
-    held: defaultdict[str, set[str]] = defaultdict(set)
-    for each in questions:
-        contents[inboxes[address_of(each)]].update(gold[each.id])
-    for content, addresses in holders.items():
-        for address in addresses:
-            held[inboxes[address]].add(content)
-    used = [name for name in SPLITS if name in inboxes.values()]
-    return {
-        "shared_gold": {
-            f"{a}/{b}": len(contents[a] & contents[b]) for a, b in itertools.combinations(used, 2)
-        },
-        "gold_in_inboxes": {
-            f"{a}/{b}": len(contents[a] & held[b]) for a, b in itertools.permutations(used, 2)
-        },
-    }

@@ -11,33 +11,33 @@ read, the check is "not checked": unsure, and the row stays. Rows do not influen
 """
 
 import asyncio
-import dataclasses
 import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from art_e.abstention import is_abstention
+from art_e.cli.output import total_usd
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
-from art_e.models.base import PolicyError, Usage
+from art_e.models.base import PolicyError
 from art_e.models.fit import informative_words, name_stems, split_sentences
-from art_e.models.prices import expected_cost
 from art_e.models.structured import UnparseableError
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails, sum_of
+from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, mails_of
-from evals.judges import needs_model, spent_by
+from evals.judges import spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
 from evals.verdict import Judge
@@ -46,20 +46,86 @@ PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
 
-# Reasons quote so much of a model's text.
-MAX_SAID_CHARS = 300
+# Reasons quote at most this much of a model's text.
+MAX_QUOTED_CHARS = 300
 # A gold answer is a short fact: the longest of the 73 public questions has 286 characters.
 MAX_NEW_ANSWER_CHARS = 300
 # Mails that are read for a question, best first; copies of gold mails are not counted.
 MAX_RIVALS = 10
 _MAX_COPIES = 20
-# How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
-# "unparseable" or "judge" follows.
+# Begins the reason of a check that could not be made; then comes the kind of the `PolicyError`,
+# "unparseable" or "judge".
 NOT_CHECKED = "not checked: "
-# A row with its checks, and the one that drops it.
-Examined = tuple[Question, Check | None]
 # How the reason of an `LlmJudge` begins if the limit forbade the call.
 _OUT_OF_BUDGET = "failed: budget:"
+
+# ---- The step.
+
+
+def verify(
+    file: InboxFile,
+    golden: GoldenSet,
+    checks: "ModelChecks",
+    *,
+    strict: bool = False,
+    concurrency: int,
+    on_row: Callable[[], None] = lambda: None,
+) -> None:
+    """Check every row: rows that fail are dropped, superseded answers replaced.
+
+    `strict` also drops rows with an unsure check, or one that could not be made. `concurrency`
+    limits the rows at a time; `on_row` is called after each. Raises `UserError` for an inbox that
+    the file lacks.
+    """
+    cited = CitedMails(file, golden.questions)
+
+    async def verify_all() -> list[tuple[Question, Check | None]]:
+        turn = asyncio.Semaphore(concurrency)
+
+        async def one(question: Question) -> tuple[Question, Check | None]:
+            async with turn:
+                inbox, fault = file.inbox_of(question), unfit(question, cited.of(question))
+                row = (question, fault) if fault else await checks.examine(inbox, question)
+                on_row()
+                return row
+
+        return await asyncio.gather(*map(one, golden.questions))
+
+    rows, unchecked = [], Counter[tuple[str, str]]()
+    for question, fault in asyncio.run(verify_all()):
+        verified = (each for each in checks_of(question).values() if each.step == "verify")
+        unsure = [each for each in verified if each.passed is None]
+        rows.append((question, fault or (unsure[0] if strict and unsure else None)))
+        for each in unsure:
+            if each.reason.startswith(NOT_CHECKED):
+                unchecked[each.name, each.reason.removeprefix(NOT_CHECKED)] += 1
+    counted: dict[str, dict[str, int]] = {}
+    for (name, why), count in sorted(unchecked.items()):
+        counted.setdefault(name, {})[why] = count
+    golden.finish("verify", rows, {**checks.settings(), "strict": strict, "unchecked": counted})
+
+
+def refuse_own_rows(golden: GoldenSet, model: str) -> None:
+    """Raise `UserError` if `model` wrote rows of the set, through any provider."""
+    writers = {str(each.provenance.get("model", "")) for each in golden.questions}
+    own = sorted(each for each in writers if each.rpartition("/")[2] == model.rpartition("/")[2])
+    if own:
+        raise UserError(
+            f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
+        )
+
+
+def unfit(question: Question, cited: Mapping[str, Cited]) -> Check | None:
+    """The reason why a row can't be verified: an answerable one without answer or mails."""
+    faults = [f"{name} {mail.fault}" for name, mail in cited.items() if mail.fault]
+    if not question.answer:
+        faults = ["there is no gold answer"]
+    elif not cited:
+        faults = ["no mail is cited"]
+    if question.answerable is False or not faults:
+        return None
+    return Check("answerable", "verify", False, faults[0], "rule")
+
 
 # ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
 # of the schema and so of the kept request: a change pays replies again.
@@ -126,8 +192,8 @@ def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
     names = name_stems(question.question)
     keywords = informative_words(question.question)
     named = [each for each in keywords if stems([each])[0] in names]
-    found = (*_search(inbox, keywords, ()), *_search(inbox, named, ()))
-    return list({each.message_id: each for each in found}.values())
+    mails = (*_search(inbox, keywords, ()), *_search(inbox, named, ()))
+    return list({each.message_id: each for each in mails}.values())
 
 
 def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Email]:
@@ -150,44 +216,21 @@ def _sentences(body: str) -> tuple[tuple[str, str], ...]:
     return tuple((each.text, " ".join(words(each.text))) for each in split_sentences(body))
 
 
-# ---- Requests and their cost.
-
-# Assumed: requests to the reader for each row, and the tokens of each; the tokens of each verdict,
-# and verdicts for each answerable row (without mail, from the cited mails, on a rival answer).
-READS_PER_ROW = 4
-READER_USAGE = Usage(2_500, 0, 300, 0)
-JUDGE_USAGE = Usage(600, 0, 300, 0)
-VERDICTS_PER_ROW = 3
-
-
-def estimate_cost(golden: GoldenSet, model: str, judge: str) -> ExpectedCost:
-    """What verifying every row costs at most."""
-    answerable = sum(each.answerable is not False for each in golden.questions)
-    reads = READS_PER_ROW * answerable + 2 * (len(golden.questions) - answerable)
-    verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
-    calls = [(model, READER_USAGE, reads), (judge, JUDGE_USAGE, verdicts)][: 1 + bool(verdicts)]
-    return ExpectedCost(
-        reads + verdicts,
-        sum(usage.prompt_tokens * count for _, usage, count in calls),
-        sum(usage.completion_tokens * count for _, usage, count in calls),
-        sum_of(*(expected_cost(name, [usage], count) for name, usage, count in calls)),
-    )
-
-
-def _with_mails(question: Question, mails: Iterable[Email]) -> dict[str, Any]:
-    return {**_question(question), "mails": shown_mails(by_date(mails))}
-
-
-def _question(question: Question) -> dict[str, Any]:
-    day = question.query_date
-    return {"question": question.question, "asked_on": None if day is None else day.isoformat()}
+def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
+    """Whether a claim's mails only quote its answer from the gold mails."""
+    quoted, own = _lines(gold), list[Email]()
+    for mail in claim.mails:
+        lines = [text for text, line in _sentences(mail.body) if line not in quoted]
+        own.append(replace(mail, body="\n".join(lines)))
+    in_gold, in_own = (grounded_in(question.question, claim.answer, each) for each in (gold, own))
+    return in_gold.grounded is True and in_own.grounded is False
 
 
 # ---- The checks.
 
 
-class _Found(NamedTuple):
-    """What a check found. `question` is the row that it mended.
+class _Result(NamedTuple):
+    """What a check found. `question` is the row if the check changed it.
 
     `name` and `by` are those of the check and of reader and judge, unless given.
     """
@@ -199,10 +242,10 @@ class _Found(NamedTuple):
     by: str | None = None
 
 
-_NO_MAIL = _Found(True, "the search finds no mail", by="search")
+_NO_MAIL = _Result(True, "the search finds no mail", by="search")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ModelChecks:
     """Checks rows with a reader and a judge, who cost `judge_before` USD in earlier runs."""
 
@@ -216,7 +259,7 @@ class ModelChecks:
         """What reader and judge have cost, in earlier runs too; None if a price is unknown."""
         judged = spent_by(self.judge)
         now = 0.0 if judged is None else judged.cost_usd
-        return sum_of(self.reader.spent.cost_usd, self.judge_before, now)
+        return total_usd([self.reader.spent.cost_usd, self.judge_before, now])
 
     def settings(self) -> dict[str, Any]:
         """Model, judge and prompts, for the manifest."""
@@ -224,83 +267,84 @@ class ModelChecks:
         models = {"model": self.reader.name, "judge": self.judge.name}
         return {**models, "min_realism": self.min_realism, "prompts": prompts}
 
-    async def examine(self, inbox: Inbox, question: Question) -> Examined:
-        """The row after its checks; `inbox` is as of the question's date."""
+    async def examine(self, inbox: Inbox, question: Question) -> tuple[Question, Check | None]:
+        """The row after its checks, and the failed one; `inbox` is as of the question's date."""
         checks = {"realistic": self._realistic}
         if question.answerable is False:
-            checks |= {"unanswerable": self._unanswerable}
+            checks["unanswerable"] = self._unanswerable
         else:
-            checks |= {
-                "needs-mail": self._needs_mail,
-                "answerable": self._answerable,
-                "unambiguous": self._unambiguous,
-            }
-        for name, find in checks.items():
+            checks["needs-mail"] = self._needs_mail
+            checks["answerable"] = self._answerable
+            checks["unambiguous"] = self._unambiguous
+        for name, examine in checks.items():
             try:
-                found = await find(inbox, question)
+                result = await examine(inbox, question)
             except PolicyError as error:
-                found = _Found(None, f"{NOT_CHECKED}{error.kind}")
+                result = _Result(None, f"{NOT_CHECKED}{error.kind}")
             except UnparseableError:
-                found = _Found(None, f"{NOT_CHECKED}unparseable")
-            check = self._check(name, found)
-            question = with_checks(found.question or question, [check])
+                result = _Result(None, f"{NOT_CHECKED}unparseable")
+            check = self._check(name, result)
+            question = with_checks(result.question or question, [check])
             if check.passed is False:
                 return question, check
         return question, None
 
-    def _check(self, name: str, found: _Found) -> Check:
-        by = found.by or f"{self.reader.name}, judged by {self.judge.name}"
-        return Check(found.name or name, "verify", found.passed, found.reason, by)
+    def _check(self, name: str, result: _Result) -> Check:
+        by = result.by or f"{self.reader.name}, judged by {self.judge.name}"
+        return Check(result.name or name, "verify", result.passed, result.reason, by)
 
-    async def _realistic(self, inbox: Inbox, question: Question) -> _Found:
+    async def _realistic(self, inbox: Inbox, question: Question) -> _Result:
         data = {"question": question.question, "inbox": question.inbox_address}
         rated = await self._ask("realism", data, Rating)
         rate = rated.how_realistic
         if not 0 <= rate <= 1:
             raise UnparseableError(f"{rate:g} is not from 0 to 1")
-        if rate != question.how_realistic:
-            question = dataclasses.replace(question, how_realistic=rate)
-        reason = f"rated {rate:g}: {cut_line(rated.reason, MAX_SAID_CHARS)}"
-        return _Found(rate >= self.min_realism, reason, question)
+        reason = f"rated {rate:g}: {cut_line(rated.reason, MAX_QUOTED_CHARS)}"
+        return _Result(rate >= self.min_realism, reason, replace(question, how_realistic=rate))
 
-    async def _needs_mail(self, inbox: Inbox, question: Question) -> _Found:
-        data = {**_question(question), "inbox": question.inbox_address}
+    async def _needs_mail(self, inbox: Inbox, question: Question) -> _Result:
+        data = {**_request(question), "inbox": question.inbox_address}
         read = await self._read("closed_book", data, ())
         if read.answer is None:
-            return _Found(True, f"without mail there is no answer: {read.reason}")
+            return _Result(True, f"without mail there is no answer: {read.reason}")
         if not await self._is_gold(question, read.answer):
-            return _Found(True, f"without mail the answer is another one: {_quoted(read.answer)}")
+            return _Result(True, f"without mail the answer is another one: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
         if asks_yes_no(question.question) or is_choice(question.question):
             # One of two answers is guessed every other time.
-            return _Found(None, f"one of two, guessed; {reason}")
-        return _Found(False, reason)
+            return _Result(None, f"one of two, guessed; {reason}")
+        return _Result(False, reason)
 
-    async def _answerable(self, inbox: Inbox, question: Question) -> _Found:
+    async def _answerable(self, inbox: Inbox, question: Question) -> _Result:
         read = await self._read_mails(question, mails_of(inbox, question.message_ids))
         if read.answer is None:
-            return _Found(False, f"the cited mails give no answer: {read.reason}")
+            return _Result(False, f"the cited mails give no answer: {read.reason}")
         passed = await self._is_gold(question, read.answer)
         other = "" if passed else "another answer, "
-        return _Found(passed, f"the cited mails give {other}{_quoted(read.answer)}: {read.reason}")
+        return _Result(passed, f"the cited mails give {other}{_quoted(read.answer)}: {read.reason}")
 
-    async def _unanswerable(self, inbox: Inbox, question: Question) -> _Found:
-        found = possible_answers(inbox, question)
-        if not found:
+    async def _unanswerable(self, inbox: Inbox, question: Question) -> _Result:
+        mails = possible_answers(inbox, question)
+        if not mails:
             return _NO_MAIL
-        read = await self._read_mails(question, found)
+        read = await self._read_mails(question, mails)
         if read.answer is None:
-            return _Found(True, f"{len(found)} mails found give no answer: {read.reason}")
-        return _Found(False, f"the mail found gives {_quoted(read.answer)}: {read.reason}")
+            return _Result(True, f"{len(mails)} mails found give no answer: {read.reason}")
+        return _Result(False, f"the mail found gives {_quoted(read.answer)}: {read.reason}")
 
-    async def _unambiguous(self, inbox: Inbox, question: Question) -> _Found:
+    async def _unambiguous(self, inbox: Inbox, question: Question) -> _Result:
         gold = mails_of(inbox, question.message_ids)
-        found = _search(inbox, informative_words(question.question), gold)
-        if not found:
+        others = _search(inbox, informative_words(question.question), gold)
+        if not others:
             return _NO_MAIL
         if question.kind in ("count", "multi-mail"):
-            return await self._same_with_more(question, gold, found)
-        claims = await self._claims(question, by_date(found))
+            # With the other mails the answer must stay the same.
+            read = await self._read_mails(question, [*gold, *others])
+            if read.answer is not None and await self._is_gold(question, read.answer):
+                return _Result(True, f"with {len(others)} other mails the answer is the same")
+            other = f"the answer is {_quoted(read.answer)}" if read.answer else "there is none"
+            return _Result(False, f"with the other mails found, {other}: {read.reason}")
+        claims = await self._claims(question, by_date(others))
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
             standing = Claim(question.answer or "", tuple(by_date(gold)))
@@ -308,75 +352,50 @@ class ModelChecks:
             for claim in claims:
                 settled = await self._settle(question, standing, claim)
                 if settled.relation == "both_stand":
-                    return _Found(False, settled.reason, question)
+                    return _Result(False, settled.reason, question)
                 notes.append(settled.reason)
                 is_sure = is_sure and (bool(claim.mails) or settled.relation == "same")
                 if settled.relation == "gold_replaced":
                     replacing.append(claim)
-                elif settled.relation == "rival_replaced" and question.kind != "latest-update":
-                    question = dataclasses.replace(question, kind="latest-update")
+                elif settled.relation == "rival_replaced":
+                    question = replace(question, kind="latest-update")
             if not replacing:
-                reason = "; ".join(notes) or f"{len(found)} mails found support no other answer"
-                return _Found(True if is_sure else None, reason, question)
+                reason = "; ".join(notes) or f"{len(others)} mails found support no other answer"
+                return _Result(True if is_sure else None, reason, question)
             latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
             renewed = await self._renewed(inbox, question, latest)
             if not renewed.passed or renewed.question is None:
                 return renewed
             question, gold = renewed.question, by_date(latest.mails)[-1:]
 
-    async def _renewed(self, inbox: Inbox, question: Question, latest: Claim) -> _Found:
+    async def _renewed(self, inbox: Inbox, question: Question, latest: Claim) -> _Result:
         """The row with a later answer as gold, and whether that can be gold."""
         name = by_date(latest.mails)[-1].message_id
         later = f"{name} gives a later answer, {_quoted(latest.answer)}"
         if (length := len(latest.answer)) > MAX_NEW_ANSWER_CHARS:
             reason = f"{later}: {length:,} characters are too long for a gold answer"
-            return _Found(None, reason, question)
-        renewed = dataclasses.replace(
-            question, kind="latest-update", answer=latest.answer, message_ids=(name,)
-        )
+            return _Result(None, reason, question)
+        row = replace(question, kind="latest-update", answer=latest.answer, message_ids=(name,))
         # The filter has not seen the new answer.
-        if (fault := answer_fault(renewed)) is not None:
-            return _Found(False, f"{later}: the row then fails {fault}", question)
-        again = await self._answerable(inbox, renewed)
-        checked = with_checks(renewed, [self._check("answerable", again)])
+        if (fault := answer_fault(row)) is not None:
+            return _Result(False, f"{later}: the row then fails {fault}", question)
+        again = await self._answerable(inbox, row)
         reason = f"with a newer mail as gold, {again.reason}"
-        return _Found(again.passed, reason, checked, "answerable")
-
-    async def _same_with_more(
-        self, question: Question, gold: Sequence[Email], found: Sequence[Email]
-    ) -> _Found:
-        """With the found mails the answer must stay the same."""
-        read = await self._read_mails(question, [*gold, *found])
-        if read.answer is not None and await self._is_gold(question, read.answer):
-            return _Found(True, f"with {len(found)} mails found besides, the answer is the same")
-        other = "there is none" if read.answer is None else f"the answer is {_quoted(read.answer)}"
-        return _Found(False, f"with the mails found besides, {other}: {read.reason}")
-
-    async def _is_gold(self, question: Question, answer: str) -> bool:
-        verdict = await self.judge.judge(question, answer)
-        if verdict.correct is None:
-            is_over = verdict.reason.startswith(_OUT_OF_BUDGET)
-            raise PolicyError("budget" if is_over else "judge", verdict.reason)
-        return verdict.correct
-
-    async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:
-        return await self._read("read", _with_mails(question, mails), by_date(mails))
-
-    async def _read(self, prompt: str, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
-        """The reader's answer on one line, uncut, and its reason with message ids."""
-        reply = await self._ask(prompt, data, Reading)
-        answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
-        return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
+        row = with_checks(row, [self._check("answerable", again)])
+        return _Result(again.passed, reason, row, "answerable")
 
     async def _claims(self, question: Question, mails: Sequence[Email]) -> list[Claim]:
-        reply = await self._ask("candidates", _with_mails(question, mails), Candidates)
+        data = {**_request(question), "mails": shown_mails(mails)}
+        reply = await self._ask("candidates", data, Candidates)
         named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
-        claims = []
-        for each in reply.answers:
-            if not is_abstention(each.answer):
-                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
-                claims.append(Claim(_one_line(each.answer), cited))
-        return claims
+        return [
+            Claim(
+                _one_line(each.answer),
+                tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
+            )
+            for each in reply.answers
+            if not is_abstention(each.answer)
+        ]
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
         """How an answer stands to the gold one, by the judge, the reader and the dates."""
@@ -393,7 +412,7 @@ class ModelChecks:
         mails = (*gold.mails, *rival.mails)
         shown, cut = shown_mails(mails), len(gold.mails)
         data = {
-            **_question(question),
+            **_request(question),
             "gold": {"answer": gold.answer, "mails": shown[:cut]},
             "rival": {"answer": rival.answer, "mails": shown[cut:]},
         }
@@ -409,18 +428,30 @@ class ModelChecks:
                 relation = "both_stand"
         return Settlement(reason=f"{ids} gives {answer}, {relation}: {reason}", relation=relation)
 
+    async def _is_gold(self, question: Question, answer: str) -> bool:
+        verdict = await self.judge.judge(question, answer)
+        if verdict.correct is None:
+            is_over = verdict.reason.startswith(_OUT_OF_BUDGET)
+            raise PolicyError("budget" if is_over else "judge", verdict.reason)
+        return verdict.correct
+
+    async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:
+        mails = by_date(mails)
+        return await self._read("read", {**_request(question), "mails": shown_mails(mails)}, mails)
+
+    async def _read(self, prompt: str, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
+        """The reader's answer on one line, uncut, and its reason with message ids."""
+        reply = await self._ask(prompt, data, Reading)
+        answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
+        return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
+
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         return await self.reader.ask(prompt_text(prompt), data, form)
 
 
-def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
-    """Whether a claim's mails only quote its answer from the gold mails."""
-    quoted, own = _lines(gold), list[Email]()
-    for mail in claim.mails:
-        lines = [text for text, line in _sentences(mail.body) if line not in quoted]
-        own.append(dataclasses.replace(mail, body="\n".join(lines)))
-    in_gold, in_own = (grounded_in(question.question, claim.answer, each) for each in (gold, own))
-    return in_gold.grounded is True and in_own.grounded is False
+def _asked(question: Question) -> dict[str, Any]:
+    day = question.query_date
+    return {"question": question.question, "asked_on": None if day is None else day.isoformat()}
 
 
 def _one_line(text: str) -> str:
@@ -428,82 +459,11 @@ def _one_line(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return repr(cut_line(text, MAX_SAID_CHARS))
+    return repr(cut_line(text, MAX_QUOTED_CHARS))
 
 
 def _with_ids(reason: str, mails: Sequence[Email]) -> str:
     """The reason, cut, with message ids in place of handles."""
     ids = {f"m{number}": mail.message_id for number, mail in enumerate(mails, start=1)}
-    text = cut_line(reason, MAX_SAID_CHARS)
+    text = cut_line(reason, MAX_QUOTED_CHARS)
     return re.sub(r"\bm\d+\b", lambda match: ids.get(match[0], match[0]), text)
-
-
-# ---- The step.
-
-
-def verify(
-    file: InboxFile,
-    golden: GoldenSet,
-    checks: ModelChecks,
-    *,
-    strict: bool = False,
-    concurrency: int,
-    on_row: Callable[[], None] = lambda: None,
-) -> None:
-    """Check every row: rows that fail are dropped, superseded answers replaced.
-
-    `strict` also drops rows with an unsure check, or one that could not be made. `concurrency`
-    limits the rows at a time; `on_row` is called after each. Raises `UserError` for an inbox that
-    the file lacks.
-    """
-    cited = CitedMails(file, golden.questions)
-
-    async def examine_all() -> list[Examined]:
-        turn = asyncio.Semaphore(concurrency)
-
-        async def one(question: Question) -> Examined:
-            async with turn:
-                inbox, fault = file.inbox_of(question), unfit(question, cited.of(question))
-                done = (question, fault) if fault else await checks.examine(inbox, question)
-                on_row()
-                return done
-
-        return await asyncio.gather(*map(one, golden.questions))
-
-    made, unchecked = [], Counter[tuple[str, str]]()
-    for question, failed in asyncio.run(examine_all()):
-        unsure = [
-            each
-            for each in checks_of(question).values()
-            if each.step == "verify" and each.passed is None
-        ]
-        made.append((question, failed or (unsure[0] if strict and unsure else None)))
-        for each in unsure:
-            if each.reason.startswith(NOT_CHECKED):
-                unchecked[each.name, each.reason.removeprefix(NOT_CHECKED)] += 1
-    counted: dict[str, dict[str, int]] = {}
-    for (name, why), count in sorted(unchecked.items()):
-        counted.setdefault(name, {})[why] = count
-    golden.finish("verify", made, {**checks.settings(), "strict": strict, "unchecked": counted})
-
-
-def refuse_own_rows(golden: GoldenSet, model: str) -> None:
-    """Raise `UserError` if `model` wrote rows of the set, through any provider."""
-    writers = {str(each.provenance.get("model", "")) for each in golden.questions}
-    own = sorted(each for each in writers if each.rpartition("/")[2] == model.rpartition("/")[2])
-    if own:
-        raise UserError(
-            f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
-        )
-
-
-def unfit(question: Question, cited: Mapping[str, Cited]) -> Check | None:
-    """The reason why a row can't be verified: an answerable one without answer or mails."""
-    faults = [f"{name} {mail.fault}" for name, mail in cited.items() if mail.fault]
-    if not question.answer:
-        faults = ["there is no gold answer"]
-    elif not cited:
-        faults = ["no mail is cited"]
-    if question.answerable is False or not faults:
-        return None
-    return Check("answerable", "verify", False, faults[0], "rule")

@@ -302,7 +302,6 @@ def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
     host = provider.base_url.split("/")[2]
     assert f"mail text stays on this machine ({host}, {READER})" in result.stderr
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
-    assert "estimate: about $0." in result.stderr
     # Reader and judge were paid in full, however often it is run.
     both = [spent_on(tmp_path / "golden", *each) for each in (("read", READER), ("judge", JUDGE))]
     assert all(each.cost_usd for each in both)
