@@ -1,17 +1,19 @@
-"""Models that work on a golden set, and none of whose replies is paid twice.
+"""Calls models for the golden set and caches every reply.
 
 Every reply is kept in the set's folder as it arrives, even an unreadable one, so that a killed
 step asks only for what is missing. Replies of earlier runs count towards the limit.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from art_e.cli.output import total_usd
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import Usage
 from art_e.models.hosted import Retries
@@ -62,28 +64,11 @@ def spent_on(folder: Path, role: str, model: str) -> Spent:
     """
     usages = Responses(responses_folder(folder, role, model)).usages()
     known = [each for each in usages if each is not None]
-    price, cost = price_of(model), None
-    if price is not None:
-        unknown = len(usages) - len(known)
-        most = price.most(0, capabilities_of(model).most_tokens) if unknown else 0.0
-        cost = sum(map(price.cost, known)) + most * unknown
-    return Spent(len(usages), sum(known, Usage()), cost if usages else 0.0)
-
-
-class ExpectedCost(NamedTuple):
-    """What requests are expected to cost; `usd` is None if a price is unknown."""
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
-            f" prompts and {self.completion_tokens:,} of replies)"
-        )
+    price, cost = price_of(model), None if usages else 0.0
+    if price is not None and usages:
+        most = price.most(0, capabilities_of(model).most_tokens) if None in usages else 0.0
+        cost = sum(map(price.cost, known)) + most * (len(usages) - len(known))
+    return Spent(len(usages), sum(known, Usage()), cost)
 
 
 def left_of(limit: float | None, before: float | None) -> float | None:
@@ -91,12 +76,6 @@ def left_of(limit: float | None, before: float | None) -> float | None:
     if limit is None or not limit >= 0:
         return limit
     return max(0.0, limit - (before or 0.0))
-
-
-def sum_of(*costs: float | None) -> float | None:
-    """The sum of costs in USD; None if one is unknown."""
-    known = [each for each in costs if each is not None]
-    return sum(known) if len(known) == len(costs) else None
 
 
 class Asker:
@@ -132,7 +111,7 @@ class Asker:
     def spent(self) -> Spent:
         """What all replies of the role have cost, in this run and earlier ones."""
         before, now = self._before, self._model.spent
-        cost = sum_of(before.cost_usd, now.cost_usd)
+        cost = total_usd([before.cost_usd, now.cost_usd])
         return Spent(before.calls + now.calls, before.usage + now.usage, cost)
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
@@ -151,12 +130,7 @@ class Asker:
         An unreadable reply is retried. Raises `UnparseableError`, as `reading` does, after
         `ATTEMPTS` replies, and `PolicyError` if a call fails.
         """
-        attempt = 0
-        while True:
-            reply = await self._model.reply(prompt, data, form, attempt=attempt)
-            try:
-                return reading(reply)
-            except UnparseableError:
-                attempt += 1
-                if attempt == ATTEMPTS:
-                    raise
+        for attempt in range(ATTEMPTS - 1):
+            with contextlib.suppress(UnparseableError):
+                return reading(await self._model.reply(prompt, data, form, attempt=attempt))
+        return reading(await self._model.reply(prompt, data, form, attempt=ATTEMPTS - 1))

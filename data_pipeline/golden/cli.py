@@ -2,12 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-import pandas as pd
 import typer
 from typer import Argument, Option
 
@@ -21,6 +20,7 @@ from art_e.cli.output import (
     plural,
     print_json,
     print_line,
+    print_table,
     progress,
     shown_usd,
 )
@@ -45,6 +45,11 @@ app = typer.Typer(
 
 # ---- Options and steps.
 
+
+def _number(flag: str, help_text: str, least: int = 1) -> Any:
+    return Option(flag, metavar="N", min=least, help=help_text)
+
+
 SetOption = Annotated[
     Path | None,
     Option(
@@ -52,21 +57,9 @@ SetOption = Annotated[
     ),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
-ModelOption = Annotated[
-    str, Option("--model", "-m", metavar="MODEL", parser=full_name, help="Any hosted model.")
-]
-
-
-def _number(flag: str, help_text: str, least: int = 1) -> Any:
-    return Option(flag, metavar="N", min=least, help=help_text)
-
-
 TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
 ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
-BatchesOption = Annotated[int, _number("--batches", "Number of 20-mail batches per inbox.")]
-QuestionsOption = Annotated[int, _number("--questions", "Number of questions per batch.")]
-MinMailsOption = Annotated[int, _number("--min-mails", "Minimum number of mails in an inbox.")]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 RealismOption = Annotated[
     float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
@@ -76,16 +69,10 @@ READER_SHARE = 0.8  # of a limit for reader and judge
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
 
-class _Opened(NamedTuple):
-    file: InboxFile
-    golden: GoldenSet
-    folder: Path
-
-
 @contextmanager
 def _step(
     step: Step, out: Path | None, db: Path | None, *, as_json: bool, source: str | None = None
-) -> Iterator[_Opened]:
+) -> Iterator[tuple[InboxFile, GoldenSet, Path]]:
     """Open what the step begins with, save its rows, and print its counts and the next step."""
     folder = out or default_golden()
     with InboxFile(chosen_db(db)) as file, held(folder):
@@ -94,7 +81,7 @@ def _step(
         else:
             golden = GoldenSet.load(folder, step)
             check_db(golden, file)
-        yield _Opened(file, golden, folder)
+        yield file, golden, folder
         later = golden.save(folder)
     if later:
         note(f"{step} was run again; so must be: {', '.join(later)}")
@@ -128,11 +115,11 @@ def _live(things: str, total: int, status: Callable[[], str]) -> Iterator[Callab
         yield show
 
 
-def _table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as a table; all text is made safe."""
-    shown = [{one_line(name): _cell(value) for name, value in row.items()} for row in rows]
-    if shown:
-        print_line(f"\n{title}\n{pd.DataFrame(shown).to_string(index=False)}")
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table, if there are any."""
+    if rows:
+        cells = [[_cell(value) for value in row.values()] for row in rows]
+        print_table(list(map(one_line, rows[0])), cells, title=title, lines=False)
 
 
 def _cell(value: Any) -> str:
@@ -165,14 +152,22 @@ def _refuse_unhosted(model: str, offline: str) -> None:
     ),
 )
 def generate_command(
-    model: ModelOption = "gemini/gemini-2.5-pro",
+    model: Annotated[
+        str, Option("--model", "-m", metavar="MODEL", parser=full_name, help="Any hosted model.")
+    ] = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: BatchesOption = generate.BATCHES,
-    questions: QuestionsOption = generate.QUESTIONS,
+    batches: Annotated[
+        int, _number("--batches", "Number of 20-mail batches per inbox.")
+    ] = generate.BATCHES,
+    questions: Annotated[
+        int, _number("--questions", "Number of questions per batch.")
+    ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
-    min_mails: MinMailsOption = MIN_MAILS,
+    min_mails: Annotated[
+        int, _number("--min-mails", "Minimum number of mails in an inbox.")
+    ] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
         Option(
@@ -217,21 +212,14 @@ def generate_command(
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-        written = 0
 
         def status() -> str:
             costs = asker.spent.cost_usd, plan.estimate.usd
             cost, expected = (shown_usd(each, 2) for each in costs)
-            return f"{plural(written, 'question')}, {cost} of about {expected}"
+            return f"{cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
-
-            def on_reply(reply: generate.Reply) -> None:
-                nonlocal written
-                written += reply.questions
-                show()
-
-            lost = generate.generate(file, golden, asker, plan, concurrency, on_reply)
+            lost = generate.generate(file, golden, asker, plan, concurrency, show)
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -442,7 +430,7 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
         return
     print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
     for name in ("kinds", "difficulties"):
-        _table(name, ({"": label, **counts} for label, counts in figures[name].items()))
+        _table(name, [{"": label, **counts} for label, counts in figures[name].items()])
     for name in ("splits", "steps", "checks"):
         _table(name, figures[name])
 

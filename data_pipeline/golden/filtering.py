@@ -8,6 +8,7 @@ the reason for its rejection.
 import dataclasses
 import itertools
 import re
+import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -81,19 +82,22 @@ def filter_rows(
         rows.append((with_checks(row, checks), fault))
         contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
     twins = duplicates([row for row, fault in rows if fault is None], contents)
-    unique = Check("duplicate", "filter", True, PASSED, "rule")
-    made = []
-    for row, fault in rows:
-        failed = fault or twins.get(row.id)
-        made.append((row if failed else with_checks(row, [unique]), failed))
-    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
+    rows = [(row, fault or twins.get(row.id)) for row, fault in rows]
+    golden.finish("filter", rows, {"min_realism": min_realism, "one_language": one_language})
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """The pattern of that name in `patterns.toml`."""
+    file = resources.files("data_pipeline.golden").joinpath("patterns.toml")
+    tables = tomllib.loads(file.read_text("utf-8"))
+    pattern = "|".join(tables["patterns"][name])
+    for piece, text in tables["pieces"].items():
+        pattern = pattern.replace(f"{{{piece}}}", text)
+    return re.compile(pattern, re.IGNORECASE)
 
 
 # ---- Fields that disagree.
-
-_COUNTED = re.compile(
-    r"\b(?:none|no|zero|once|twice|thrice|both|a couple|several)\b", re.IGNORECASE
-)
 
 
 def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]) -> Question:
@@ -121,7 +125,7 @@ def _kind(question: Question) -> Kind:
     fits = question.kind not in (None, "unanswerable", *(() if several else ("multi-mail",)))
     if question.kind == "count" and not is_abstention(answer):
         # Another check finds empty answers.
-        fits = bool(_COUNTED.search(answer) or read_claims(answer).values)
+        fits = bool(_pattern("counted").search(answer) or read_claims(answer).values)
     return question.kind if fits and question.kind else "multi-mail" if several else "lookup"
 
 
@@ -133,19 +137,12 @@ _IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
-class FullName(NamedTuple):
-    """First and last name, lower case."""
-
-    first: str
-    last: str
-
-
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of an inbox: the address and the names that mail gives it."""
+    """The owner of an inbox: the address, and first and last names that mail gives it."""
 
     address: str
-    names: tuple[FullName, ...]
+    names: tuple[tuple[str, str], ...]
 
     def mention(self, text: str) -> str | None:
         """The words by which `text` names the owner, or None.
@@ -155,11 +152,11 @@ class Owner:
         text = clean(text)
         forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
         for first, last in self.names:
-            forms += [rf"\b{first} (?:\w\.? )?{last}\b", rf"\b{last}, {first}\b"]
+            forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
             forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
         if match := re.search("|".join(forms), text, re.IGNORECASE):
             return match[0]
-        firsts = {name.first for name in self.names}
+        firsts = {first for first, _ in self.names}
         words: list[str] = [word for word in _WORD.findall(text) if len(word) > 1]
         for place, word in enumerate(words):
             name = word.removesuffix("'s")
@@ -178,22 +175,22 @@ def owner_of(file: InboxFile, address: str) -> Owner | None:
     if row is None:
         return None
     local = address.partition("@")[0]
-    names = [name for each in row[0].split(" | ") if (name := _full_name(each)) is not None]
+    names = [name for each in row[0].split(" | ") for name in _full_name(each)]
     # Mail may also give the names of those who write for the owner.
-    fitting = [name for name in names if name.first in local or name.last in local]
-    if (spelled := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
+    fitting = [name for name in names if name[0] in local or name[1] in local]
+    for spelled in _full_name(re.sub(r"[._-]+", " ", local)):
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
-        fitting += [spelled] * (not names or any(spelled.last == name.last for name in names))
+        fitting += [spelled] * (not names or any(spelled[1] == last for _, last in names))
     return Owner(address, tuple(sorted(set(fitting or names))))
 
 
-def _full_name(text: str) -> FullName | None:
-    """First and last name of "vince j kaminski" or "kaminski, vince j."; None otherwise."""
+def _full_name(text: str) -> list[tuple[str, str]]:
+    """First and last name of "vince j kaminski" or "kaminski, vince j.", if it is one."""
     if "@" in text or any(char.isdigit() for char in text):
-        return None
+        return []
     last, _, first = text.lower().partition(",")
     words = [w for w in _WORD.findall(f"{first} {last}") if len(w) > 1 and w not in _IGNORED]
-    return FullName(words[0], words[-1]) if len(words) > 1 else None
+    return [(words[0], words[-1])] if len(words) > 1 else []
 
 
 # ---- The language of a text.
@@ -203,10 +200,8 @@ _LAST_LATIN = "\u024f"
 
 @cache
 def _function_words() -> dict[str, frozenset[str]]:
-    """The function words of each language; a line of the file has its code, then words."""
-    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
-    lines = file.read_text("utf-8").splitlines()
-    return {code: frozenset(words) for code, *words in map(str.split, lines)}
+    text = resources.files("data_pipeline.golden").joinpath("languages.txt").read_text("utf-8")
+    return {code: frozenset(words) for code, *words in map(str.split, text.splitlines())}
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +214,7 @@ def language_of(text: str) -> str | None:
     others = [char for char in letters if char > _LAST_LATIN]
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
-    words = [word.lower() for word in _WORDS.findall(text)]
+    words = [word.lower() for word in re.findall(r"\w+", text)]
     hits = {code: sum(word in known for word in words) for code, known in _function_words().items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
@@ -249,7 +244,7 @@ class Facts:
 
 def instructions(question: Question, facts: Facts) -> str | None:
     """Question or answer give orders to a model or to a judge."""
-    return _in_texts(question, lambda text: (_ORDERS.search(text) or [appeal(text)])[0])
+    return _in_texts(question, lambda text: (_pattern("orders").search(text) or [appeal(text)])[0])
 
 
 def answer(question: Question, facts: Facts) -> str | None:
@@ -288,7 +283,7 @@ def leak(question: Question, facts: Facts) -> str | None:
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
     if is_abstention(question.answer) or asks_yes_no(asking.text):
         return None
-    if is_choice(asking.text) or _AMONG.search(asking.text):
+    if is_choice(asking.text) or _pattern("among").search(asking.text):
         return None
     wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
     parts: Sequence[Value | Name] = gold.names
@@ -318,9 +313,15 @@ def yes_no(question: Question, facts: Facts) -> str | None:
     text = clean(question.question)
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
-    polar = is_english and asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
-    bare = _BARE.fullmatch(clean(question.answer or ""))
-    return "yes or no answers it" if bare or (polar and not _ASKS_WHAT.search(text)) else None
+    polar = (
+        is_english and asks_yes_no(_pattern("after-comma").sub("", text)) and not is_choice(text)
+    )
+    bare = _pattern("bare").fullmatch(clean(question.answer or ""))
+    return (
+        "yes or no answers it"
+        if bare or (polar and not _pattern("asks-what").search(text))
+        else None
+    )
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:
@@ -328,7 +329,7 @@ def day_asked(question: Question, facts: Facts) -> str | None:
 
     def relative(text: str) -> str | None:
         # "USA Today" is a name.
-        matches = _DAY_ASKED.finditer(text)
+        matches = _pattern("day-asked").finditer(text)
         return next((m[0] for m in matches if m.start() == 0 or not m[0][0].isupper()), None)
 
     return _in_texts(question, relative)
@@ -346,7 +347,7 @@ def language(question: Question, facts: Facts) -> str | None:
 def wording(question: Question, facts: Facts) -> str | None:
     """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
     text = clean(question.question)
-    if (match := _TALK_OF_MAIL.search(text)) is not None:
+    if (match := _pattern("talk-of-mail").search(text)) is not None:
         return f"speaks of {_shown(match[0])}"
     mention = None if facts.owner is None else facts.owner.mention(text)
     return f"speaks of the owner, {_shown(mention)}, by name" if mention else None
@@ -361,16 +362,11 @@ def realism(question: Question, facts: Facts) -> str | None:
 Rule = Callable[[Question, Facts], str | None]
 # Errors of the row come before matters of taste.
 RULES: dict[str, Rule] = {
-    "instructions": instructions,
-    "answer": answer,
-    "sources": sources,
-    "ids": ids,
-    "leak": leak,
-    "yes-no": yes_no,
-    "day-asked": day_asked,
-    "language": language,
-    "wording": wording,
-    "realism": realism,
+    rule.__name__.replace("_", "-"): rule
+    for rule in (
+        *(instructions, answer, sources, ids, leak),
+        *(yes_no, day_asked, language, wording, realism),
+    )
 }
 PASSED = "no fault found"
 
@@ -409,12 +405,6 @@ def _shown(text: str) -> str:
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
 _DIGITS_OF_ID = 8  # more than an address has: ids hold a time or a counter
-_NUMBERED = re.compile(
-    r"\b(?:e-?mails?|mails?|messages?) ?(?:#|no\.|number|id|\(?m) ?\d{1,3}\b|"
-    r"\b(?:e-?mail|mail|message) \d{1,3}\b(?! ?(?:[ap]\.?m|%|\w+s\b|times?|mb|kb|gb))|"
-    r"\bmessage[ -]ids?\b",
-    re.IGNORECASE,
-)
 # Cubic metres are m3 too: "how many m3", "40 m3".
 _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m\d{1,3}\b(?![/-])")
 
@@ -429,63 +419,18 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
             yield inner
     # An id may have lost its brackets.
     yield from (each for each in sorted(known) if len(each) > 4 and each.strip("<>") in text)
-    yield from (match[0] for match in _NUMBERED.finditer(text))
+    yield from (match[0] for match in _pattern("numbered").finditer(text))
     yield from (match[0] for match in _HANDLE.finditer(text) if match[0] in handles)
-
-
-_AFTER_COMMA = re.compile(r"^(?:so|and|but|then|also|[^,?]{1,60},)\s+(?=\w)", re.IGNORECASE)
-# "Did Ann say when the lease ends?" and "Can you find Ann's number?" ask for more than yes.
-_ASKS_WHAT = re.compile(
-    r"\b(?:when|where|what|who|whom|whose|how|why|which|(?:can|could|would) you)\b", re.IGNORECASE
-)
-_BARE = re.compile(r"\W*(?:yes|no|yeah|yep|nope|true|false)\b[\W_]*", re.IGNORECASE)
-_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_DAY_ASKED = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|(?:a|an|one|two|three|few|\d+) \w+ ago"
-    rf"|(?<!the )(?:last|next|this|coming|past) (?:week|weekend|month|quarter|year|{_DAY}"
-    r"|morning|afternoon|evening|night)|the (?:past|last|next|coming) (?:few|couple of|two|three"
-    r"|\d+) (?:day|week|month|year)s)\b(?! (?:of|in)\b)",
-    re.IGNORECASE,
-)
-_ORDERS = re.compile(
-    r"\b(?:ignore|disregard|forget|override) (?:\w+ ){0,4}(?:instruction|prompt|rule|guideline)s?\b"
-    r"|\b(?:system prompt|your instructions|developer mode|jailbreak)\b"
-    r"|\byou (?:are now|must now|must (?:answer|reply|respond|say))\b"
-    r"|\b(?:answer|reply|respond) (?:only|always|exactly) with\b"
-    r"|\b(?:search_emails|read_email|return_final_answer)\b|<\|?\w+\|?>|\[/?INST\]"
-    r"|\b(?:forward|send|email) (?:all|every|any) .{0,60}@",
-    re.IGNORECASE,
-)
-_AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
-
-
-_MESSAGE = r"(?:e-?mails?|messages?|threads?|(?:e-?mail|mail|message) (?:chain|exchange)s?)"
-# "The email from Ann", told from others, is one that a user may mean.
-_TALK_OF_MAIL = re.compile(
-    rf"\b(?:this|these) (?:mails?|{_MESSAGE})\b(?! (?:address|list|account|group|system|server))"
-    rf"|\bthe (?:above|following|provided|given|preceding) (?:mails?|{_MESSAGE})\b"
-    rf"|\bthe (?:mails?|{_MESSAGE}) above\b"
-    rf"|\b(?:in|of|from|to|by|per) the {_MESSAGE}(?= ?(?:[?.,;!]|$))"
-    rf"|\bthe (?:sender|recipients?|author|writer) of (?:the|this) (?:mail|{_MESSAGE})\b"
-    r"|\bthe (?:sender|recipient)s?\b(?! of\b)"
-    r"|\bthe (?:inbox|mailbox)(?:'s)? owner\b|\bthe owner of (?:the|this) (?:inbox|mailbox)\b"
-    r"|\bthe user(?:'s)?(?= (?:ask|say|said|want|need|request|receiv|sen[dt]|repl|plan|agree|"
-    r"ha[ds]|have|g[eo]t|be|is|was|do|does|did|will|would|should|tell|told|mention|writ|wrote)"
-    r"\w*\b)",
-    re.IGNORECASE,
-)
 
 
 # ---- Questions that ask the same as another one.
 
-_WORDS = re.compile(r"\w+")
 _ASKING = {word: word for word in "who what when where why how whose".split()}
 _ASKING |= {"whom": "who", "which": "what"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A question as it is compared."""
+class _Text(NamedTuple):
+    """A question as it is compared: its gold mails, its words, and what they say."""
 
     question: Question
     gold: Set[str]
@@ -509,10 +454,9 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
 
     The most realistic question is kept, then an answerable one, then the smallest id. Questions
     are compared with kept ones only, so that a chain of near texts does not collapse into its
-    first. `gold` has the contents (any digest) of gold mails by question id. Ids must differ; the
-    order of `questions` does not matter.
+    first. `gold` has the contents (any digest) of gold mails by question id.
     """
-    found: dict[str, Check] = {}
+    faults: dict[str, Check] = {}
     # Duplicates share an inbox or a gold mail, besides values and denial.
     kept: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
     best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
@@ -523,19 +467,19 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         groups = [kept[each, text.values, text.denies] for each in shared]
         others = itertools.chain.from_iterable(groups)
         twin = next((each for each in others if _is_twin(each, text)), None)
-        if twin is not None:
-            words = "the same text" if twin.plain == text.plain else "nearly the same text"
-            reason = f"asks what {twin.question.id} does: {words} and the same answer"
-            found[question.id] = Check("duplicate", "filter", False, reason, "rule")
+        if twin is None:
+            for group in groups:
+                group.append(text)
             continue
-        for group in groups:
-            group.append(text)
-    return found
+        words = "the same text" if twin.plain == text.plain else "nearly the same text"
+        reason = f"asks what {twin.question.id} does: {words} and the same answer"
+        faults[question.id] = Check("duplicate", "filter", False, reason, "rule")
+    return faults
 
 
 def _text(question: Question, gold: Set[str]) -> _Text:
     claims = read_claims(question.question)
-    words = _WORDS.findall(claims.text)
+    words = re.findall(r"\w+", claims.text)
     # The first word always has a capital.
     capitals = " ".join(word for word in words[1:] if word[0].isupper())
     return _Text(

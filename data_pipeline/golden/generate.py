@@ -29,7 +29,7 @@ from art_e.models.providers import listed_model
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
+from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
@@ -221,6 +221,22 @@ class Options:
     questions: int = QUESTIONS
 
 
+class ExpectedCost(NamedTuple):
+    """What requests are expected to cost; `usd` is None if a price is unknown."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+
+    def __str__(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        return (
+            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
+            f" prompts and {self.completion_tokens:,} of replies)"
+        )
+
+
 class Plan(NamedTuple):
     """What will be asked: `data` is what the model sees of each of the `batches`."""
 
@@ -290,11 +306,6 @@ class Reply(NamedTuple):
     items: list[GeneratedItem | NoQuestion]
     lost: tuple[str, str] | None = None
 
-    @property
-    def questions(self) -> int:
-        """The number of usable items."""
-        return sum(isinstance(each, GeneratedItem) for each in self.items)
-
 
 def generate(
     file: InboxFile,
@@ -302,16 +313,16 @@ def generate(
     asker: Asker,
     plan: Plan,
     concurrency: int,
-    on_reply: Callable[[Reply], None] = lambda _: None,
+    on_reply: Callable[[], None] = lambda: None,
 ) -> list[tuple[str, str]]:
     """Fill a new set with questions; returns why batches gave nothing, by kind and text.
 
-    `concurrency` limits the batches at a time; `on_reply` gets each reply as it comes. Kinds are
+    `concurrency` limits the batches at a time; `on_reply` is called after each reply. Kinds are
     "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question.
     """
     replies = asyncio.run(_ask_all(asker, plan, concurrency, on_reply))
     lost = [each.lost for each in replies if each.lost]
-    if not any(each.questions for each in replies):
+    if not any(isinstance(item, GeneratedItem) for each in replies for item in each.items):
         why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
     golden.batches = list(plan.batches)
@@ -348,7 +359,7 @@ def generate(
 
 
 async def _ask_all(
-    asker: Asker, plan: Plan, concurrency: int, on_reply: Callable[[Reply], None]
+    asker: Asker, plan: Plan, concurrency: int, on_reply: Callable[[], None]
 ) -> list[Reply]:
     """The replies in the plan's order."""
     turn, prompt = asyncio.Semaphore(concurrency), prompt_text("generate")
@@ -364,7 +375,7 @@ async def _ask_all(
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
             reply = Reply(batch, [], (error.kind, cut_line(str(error), _KEPT_CHARS)))
-        on_reply(reply)
+        on_reply()
         return reply
 
     return await asyncio.gather(*map(ask, plan.batches, plan.data))

@@ -449,7 +449,7 @@ class ModelChecks:
         return await self.reader.ask(prompt_text(prompt), data, form)
 
 
-def _asked(question: Question) -> dict[str, Any]:
+def _request(question: Question) -> dict[str, Any]:
     day = question.query_date
     return {"question": question.question, "asked_on": None if day is None else day.isoformat()}
 

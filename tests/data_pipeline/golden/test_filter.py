@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
-from data_pipeline.golden.filtering import FullName, Owner, agreeing, duplicates
+from data_pipeline.golden.filtering import Owner, agreeing, duplicates
 from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Cited
 
-VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
+VINCE = Owner("vince.kaminski@enron.com", (("vince", "kaminski"),))
 ID = "<1.2@x>"
 BATCH = Batch("b-1", VINCE.address, "train", (ID, "<2.2@x>"))
 
