@@ -115,7 +115,8 @@ def status() -> "Iterator[Callable[[str], None]]":
         yield lambda _: None
         return
     with console(to_stderr=True).status("") as shown:
-        yield lambda line: shown.update(text(one_line(line)))
+        # A new spinner has the line drawn at once, however short it stands.
+        yield lambda line: shown.update(text(one_line(line)), spinner="dots")
 
 
 # The width of tables without a terminal.
