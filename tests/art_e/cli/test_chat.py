@@ -2,8 +2,6 @@
 
 import os
 import select
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from art_e.ratings import read_ratings
 from art_e.runs import list_runs
 from tests.builders import WAIT_S, answer, read, search
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, the_error
+from tests.processes import at_terminal, sent
 from tests.provider import Provider, Reply, Request, rate_limited, says
 
 ROOT = Path(__file__).parents[3]
@@ -28,40 +27,25 @@ SCRIPT = [
 @contextmanager
 def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str], str]]:
     """Starts a chat; type a line, and get what is printed until a text and the next prompt."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "art_e", "chat", "--db", str(db), *options],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "ART_E_HOME": str(home), "PYTHONPATH": str(ROOT),
-             "TERM": "xterm", "COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1"},
-        start_new_session=True,
-    ) as process:  # fmt: skip
-        os.close(theirs)
+    environment = {"ART_E_HOME": str(home), "PYTHONPATH": str(ROOT), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with at_terminal(["chat", "--db", db, *options], environment) as (process, terminal):
 
         def say(line: str, until: str) -> str:
             if line:
-                os.write(ours, f"{line}\r".encode())
+                os.write(terminal, f"{line}\r".encode())
             printed = b""
             # What is typed before the prompt may be lost: the terminal's mode changes.
             while until.encode() not in printed or PROMPT not in printed.split(until.encode())[-1]:
-                ready, _, _ = select.select([ours], [], [], WAIT_S)
+                ready, _, _ = select.select([terminal], [], [], WAIT_S)
                 assert ready, printed.decode("utf-8", "replace")
-                printed += os.read(ours, 65_536)
+                printed += os.read(terminal, 65_536)
             return printed.decode("utf-8", "replace")
 
-        try:
-            say("", "/help shows what there is")
-            yield say
-            os.write(ours, b"\x04")
-            with pytest.raises(OSError):
-                while os.read(ours, 65_536):
-                    pass
-            assert process.wait(WAIT_S) == 0
-        finally:
-            process.kill()
-            os.close(ours)
+        say("", "/help shows what there is")
+        yield say
+        os.write(terminal, b"\x04")
+        assert list(sent(terminal))
+        assert process.wait(WAIT_S) == 0
 
 
 @pytest.mark.usefixtures("ctrl_c")
