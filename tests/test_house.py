@@ -97,7 +97,7 @@ def is_entry_point(name: str) -> bool:
 def test_the_packages_are_found() -> None:
     assert {package_of(name) for name in files()} == set(PACKAGES)
     assert files().keys() >= BY_NAME
-    assert Import("art_e.agent", late=False) in imports("art_e.cli.ask")
+    assert Import("art_e.agent", late=False) in imports("art_e.cli.conversation")
 
 
 def test_no_import_points_up_the_house_and_none_of_ours_is_late() -> None:

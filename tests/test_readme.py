@@ -50,7 +50,7 @@ OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml")
 # Not our programs; most are not installed where the tests run. tests/evals runs the last two.
 NOT_PARSED = set("cp hf pip ollama claude sky aws ruff mypy inspect vf-eval".split())
 
-PRINT_NO_DATA = ("mcp", "serve", "open", "chat", "web", "eval label")
+PRINT_NO_DATA = ("mcp", "serve", "open", "web", "eval label")
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
 COMMANDS = [
@@ -107,7 +107,7 @@ def check_module(arguments: list[str]) -> None:
     assert (ROOT / module.partition(".")[0]).is_dir()
 
 
-@pytest.mark.parametrize("arguments", ["ask", "ask x --no-such", "sarch x", "search --limit 0"])
+@pytest.mark.parametrize("arguments", ["read", "ask x --no-such", "sarch x", "search --limit 0"])
 def test_an_invalid_command_is_found(arguments: str) -> None:
     with pytest.raises(TyperException):
         check_art_e(arguments.split())

@@ -63,14 +63,6 @@ class Record(NamedTuple):
         return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
 
     @property
-    def when(self) -> str:
-        """When it was begun, by the clock of this machine."""
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            begun = dt.datetime.fromisoformat(self.config["started_at"])
-            return f"{begun.astimezone():%Y-%m-%d %H:%M}"
-        return ""
-
-    @property
     def question(self) -> str:
         """The question that was asked, or the set of questions."""
         return str(self.config.get("question") or self.config.get("questions") or "")
@@ -94,12 +86,14 @@ class Record(NamedTuple):
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The run in a table of runs."""
+        """The run in a table of runs, with its start by the clock of this machine."""
+        when = ""
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            started = dt.datetime.fromisoformat(self.config["started_at"])
+            when = f"{started.astimezone():%Y-%m-%d %H:%M}"
         accuracy = ", ".join(f"{share:.0%}" for share in self.accuracy.values())
         figures = (f"{len(self.trajectories):,}", accuracy, shown_usd(self.cost_usd, 2))
-        return (
-            self.run.id, self.when, self.model, _cut(self.question), *figures, self.state
-        )  # fmt: skip
+        return (self.run.id, when, self.model, _cut(self.question), *figures, self.state)
 
     def to_json(self) -> dict[str, Any]:
         """The run in a list of runs."""
@@ -157,9 +151,27 @@ def show(
     if record.broken is not None:
         note(f"this run is broken: {record.broken}; what can be read of it is shown")
     if episode is not None:
-        _show_episode(_chosen(record, episode), as_json)
+        found = [each for each in record.trajectories if each.episode_id.startswith(episode)]
+        if len(found) != 1 or not episode:
+            what = f"{len(found)} episodes start" if found else "no episode starts"
+            raise UserError(f"{what} with {episode!r}; art-e runs show {record.run.id} lists them")
+        _show_episode(found[0], as_json)
     elif as_json:
-        episodes = [_facts(each) for each in record.trajectories]
+        episodes = [
+            {
+                "episode_id": each.episode_id,
+                "question_id": each.question_id,
+                "question": _question(each),
+                "inbox_address": each.inbox_address,
+                "answer": each.final_answer,
+                "abstained": each.rubric.get("abstained"),
+                "sources": each.sources,
+                "turns": each.rubric.get("turns"),
+                "verdict": each.verdict,
+                "error": each.error,
+            }
+            for each in record.trajectories
+        ]
         print_json({**record.to_json(), "config": record.config, "episodes": episodes})
     else:
         _show_record(record)
@@ -195,29 +207,6 @@ def _cut(line: str) -> str:
 def _question(trajectory: Trajectory) -> str:
     asked = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
     return str(next(asked, ""))
-
-
-def _facts(trajectory: Trajectory) -> dict[str, Any]:
-    return {
-        "episode_id": trajectory.episode_id,
-        "question_id": trajectory.question_id,
-        "question": _question(trajectory),
-        "inbox_address": trajectory.inbox_address,
-        "answer": trajectory.final_answer,
-        "abstained": trajectory.rubric.get("abstained"),
-        "sources": trajectory.sources,
-        "turns": trajectory.rubric.get("turns"),
-        "verdict": trajectory.verdict,
-        "error": trajectory.error,
-    }
-
-
-def _chosen(record: Record, start: str) -> Trajectory:
-    found = [each for each in record.trajectories if each.episode_id.startswith(start)]
-    if len(found) == 1 and start:
-        return found[0]
-    what = f"{len(found)} episodes start" if found else "no episode starts"
-    raise UserError(f"{what} with {start!r}; art-e runs show {record.run.id} lists them")
 
 
 def _show_record(record: Record) -> None:
