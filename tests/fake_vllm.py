@@ -287,6 +287,8 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vllm_generation, "LLM", LLM, raising=False)
     patch.setattr(vllm_generation, "SamplingParams", SamplingParams, raising=False)
     patch.setattr(vllm_client, "is_vllm_available", lambda: True)
+    # As on a GPU, where vLLM sleeps while weights are trained.
+    patch.setattr("training.grpo.best_device", lambda: ("cuda", "bfloat16"))
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         # TRL sets them for vLLM in its own process; they must not outlive the test.
         before = os.environ.get(name)

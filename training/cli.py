@@ -19,6 +19,7 @@ from art_e.question import Split
 from art_e.storage import runs_folder, write_whole
 from training.expert import best_conversations, conversations_of
 from training.export import merge as merge_adapter
+from training.export import write_card
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
 from training.planning import ASSUMED, GPUS, MEASURED, NOT_COUNTED, expected_episode
@@ -275,6 +276,16 @@ def carry_out(
 ) -> dict[str, Any]:
     """Carry a run out with its recipe's questions and judges, and return its metrics. `max_cost`
     limits the fees of GRPO's judges over the whole run (None: as the recipe says)."""
+    metrics = _trained(training, checkpoint, max_cost, **more)
+    if training.paused is None and training.processes.leads:
+        write_card(training.run.folder, training.setting, metrics)
+        training.run.finish()
+    return metrics
+
+
+def _trained(
+    training: TrainingRun, checkpoint: Path | None, max_cost: float | None, **more: Any
+) -> dict[str, Any]:
     setting, spent, count = training.setting, training.cost_before, training.processes.count
     recipe, load = setting.recipe, partial(load_material, setting.recipe.data)
     if not setting.steps:

@@ -101,7 +101,7 @@ def merge(checkpoint: Path, out: Path) -> float:
     require_train_extra()
     from transformers import AutoConfig
 
-    from art_e.models.local import load_checkpoint, load_tokenizer
+    from art_e.models.loading import load_checkpoint, load_tokenizer
 
     try:
         base_folder = checkpoint_folder(base)

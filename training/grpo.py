@@ -19,6 +19,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
+from art_e.models.checkpoint import best_device
 from evals.scored import Scored
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.optimizer import (
@@ -258,7 +259,8 @@ def _vllm(table: Grpo, context: int) -> dict[str, Any]:
         "use_vllm": True,
         "vllm_mode": table.vllm.mode,
         "vllm_gpu_memory_utilization": table.vllm.memory,
-        "vllm_enable_sleep_mode": True,
+        # vLLM on a CPU can't sleep.
+        "vllm_enable_sleep_mode": best_device()[0] != "cpu",
         "vllm_max_model_length": context,
         "vllm_server_base_url": table.vllm.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,

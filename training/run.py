@@ -29,7 +29,6 @@ from art_e.text import cut_line, printable
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.alarms import TrainingAlarm, alarms_of
-from training.export import write_card
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import Setting
@@ -279,12 +278,10 @@ class TrainingRun:
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the metrics with the figures of `test`, and complete the run; the metrics."""
+        """Write the metrics with the figures of `test`, and return them."""
         metrics = {**self.metrics, "test": test}
         if self.processes.leads:
             self.run.write_json(METRICS, metrics)
-            write_card(self.run.folder, self.setting, metrics)
-            self.run.finish()
         return metrics
 
     def close(self) -> None:

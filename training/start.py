@@ -25,7 +25,7 @@ from trl.chat_template_utils import qwen3_training_chat_template
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import best_device, of_training
-from art_e.models.local import end_of_turn, load_checkpoint
+from art_e.models.loading import end_of_turn, load_checkpoint
 from art_e.tools import ARGUMENTS, schemas
 from training.processes import sharded
 from training.recipe import ModelTable, Recipe, Scratch

@@ -119,7 +119,7 @@ def transformers_server(
     weights, so `folder` gets a subfolder of that form.
     """
     require_train_extra()
-    from art_e.models.local import load_tokenizer
+    from art_e.models.loading import load_tokenizer
 
     source = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(source, checkpoint)
@@ -147,7 +147,7 @@ def transformers_server(
 
 def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
     """Raise `UserError` if transformers, and so vLLM, would load another one from `folder`."""
-    from art_e.models.local import reloads_the_same
+    from art_e.models.loading import reloads_the_same
 
     if not reloads_the_same(folder, tokenizer):
         raise UserError(
@@ -166,7 +166,7 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     """Have generation stop where `local:` stops, without a penalty for repetition."""
     from transformers import AutoConfig, GenerationConfig
 
-    from art_e.models.local import stop_ids
+    from art_e.models.loading import stop_ids
 
     path = folder / "generation_config.json"
     if path.is_file():
@@ -184,7 +184,7 @@ def vllm_server(
     vllm: str, checkpoint: str, adapter: str | None, name: str, listen: list[str]
 ) -> Server:
     """vLLM's server; `vllm` is the path of its command. Raises `UserError`."""
-    from art_e.models.local import load_tokenizer
+    from art_e.models.loading import load_tokenizer
 
     model = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)

@@ -99,7 +99,7 @@ def steps_of(folder: Path) -> list[Step]:
     return read_steps(folder) if (folder / "steps.jsonl").is_file() else []
 
 
-IN_PROCESS = ("grpo.vllm.sleep=false", "grpo.vllm.memory=0.2")
+IN_PROCESS = ("grpo.vllm.memory=0.2",)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ from transformers import AutoModelForCausalLM
 
 from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import episode_form, meant_checkpoint
-from art_e.models.local import LocalPolicy, load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests import tiny_qwen
@@ -185,7 +186,7 @@ SMALL: dict[str, Any] = {
 }
 LORA: dict[str, Any] = {
     "name": "of our own",
-    "model": {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": {"rank": 8}},
+    "model": {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8},
     "data": {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"},
     "sft": {"stages": [{"steps": 200}]},
 }
@@ -243,12 +244,6 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
-        # Real mail beside the made-up one: the weights may tell of it.
-        (made({**SMALL, "data": {**SMALL["data"], "questions": "q", "db": "mail", "both": True}}), [
-            "made from the seeds 0 to 29.",
-            "Questions as well: those of the golden set q",
-            "the weights may have kept some of it",
-        ], ["from made-up mail in English alone"]),
         (made(best_checkpoint=None), [
             "The test was not asked.", "local:RUN/checkpoints/CHECKPOINT"
         ], []),

@@ -20,7 +20,7 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import meant_checkpoint
-from art_e.models.local import load_checkpoint
+from art_e.models.loading import load_checkpoint
 from art_e.trajectory import read_trajectories
 from tests import fake_vllm
 from tests.provider import Provider, refuses

@@ -11,7 +11,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.local import load_tokenizer, reloads_the_same
+from art_e.models.loading import load_tokenizer, reloads_the_same
 from art_e.trajectory import read_trajectories
 from tests.builders import answer, message, read, search
 from tests.training import tiny

@@ -16,13 +16,8 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.message import observation_json
 from art_e.models.base import ModelOptions, PolicyError
-from art_e.models.local import (
-    BatchedGenerator,
-    LocalPolicy,
-    load_checkpoint,
-    load_tokenizer,
-    reloads_the_same,
-)
+from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen

@@ -1,0 +1,242 @@
+"""Loading a checkpoint: faults are one-line errors before a run starts, and the tokenizer is loaded
+exactly as it was saved.
+
+This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import.
+"""
+
+import json
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from jinja2 import TemplateError
+from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from art_e.errors import UserError
+from art_e.models.checkpoint import (
+    ADAPTER_CONFIG,
+    TOKENIZER,
+    adapter_folder,
+    best_device,
+    checkpoint_folder,
+)
+from art_e.models.tool_formats import call_form
+
+if not sys.stderr.isatty():
+    _bars: Any = transformers.utils.logging
+    _bars.disable_progress_bar()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model that is ready to generate. `stop_ids` end a turn, `context` is in tokens."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    generation_config: GenerationConfig
+    device: str
+    dtype: str
+    stop_ids: tuple[int, ...]
+    context: int
+
+
+def load_checkpoint(
+    name: str,
+    adapter: str | None = None,
+    *,
+    exact: bool = False,
+    bits: int = 16,
+    sharded: bool = False,
+) -> Checkpoint:
+    """The model, with its adapter, on the best device. Raises `UserError`.
+
+    `exact` keeps weights in float32 on a GPU too: bfloat16 would round small training steps away.
+    With 4 `bits` the linear layers are NF4. With `sharded` the weights stay on the CPU for a
+    trainer that spreads them over several devices.
+    """
+    folder = checkpoint_folder(name)
+    tokenizer = load_tokenizer(folder, name)
+    device, dtype = best_device()
+    if exact:
+        dtype = "float32"
+    model = _load_model(folder, name, None if sharded else device, dtype, bits)
+    if bits == 4 and device == "cpu":
+        _keep_differentiable(model)
+    generation_config = model.generation_config
+    assert generation_config is not None
+    if adapter is not None:
+        model = _with_adapter(model, adapter_folder(adapter), adapter)
+    model.train(False)
+    return Checkpoint(
+        model=model,
+        tokenizer=tokenizer,
+        generation_config=generation_config,
+        device=device,
+        dtype=dtype,
+        stop_ids=stop_ids(tokenizer, generation_config),
+        context=int(model.config.get_text_config().max_position_embeddings),
+    )
+
+
+def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
+
+    It reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if
+    the config says qwen2. `name` is for errors.
+    """
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
+    try:
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(
+            folder, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
+        )
+    try:
+        call_form(tokenizer)
+    except TemplateError as error:
+        raise UserError(
+            f"the chat template of {name} can't be used: {_in_a_line(error)};"
+            " save its tokenizer with another"
+        ) from None
+    except ValueError:
+        raise UserError(
+            f"{name} does not call tools in Qwen's form, the only one that local: reads; use a"
+            " Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
+        ) from None
+    return tokenizer
+
+
+def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
+    try:
+        reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except ValueError:  # a tokenizer that comes as code, which is never run
+        return False
+    return bool(_content(reloaded) == _content(tokenizer))
+
+
+def stop_ids(
+    tokenizer: PreTrainedTokenizerFast, generation_config: GenerationConfig
+) -> tuple[int, ...]:
+    """The tokens that end a turn: the model's, the tokenizer's, the chat template's."""
+    eos = generation_config.eos_token_id
+    configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
+    return tuple(dict.fromkeys([*configured, *(each for each in own if each is not None)]))
+
+
+def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
+    """The special token that the chat template writes after a message of the model.
+
+    None if the template writes no special token there. Qwen2.5-Instruct's generation config
+    lists two end tokens, and only the template tells which of them ends a turn.
+    """
+    reply = "reply"
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False
+    )
+    assert isinstance(rendered, str)
+    first = tokenizer.encode(rendered.rpartition(reply)[2], add_special_tokens=False)[:1]
+    return next((each for each in first if each in tokenizer.all_special_ids), None)
+
+
+def _load_model(
+    folder: Path, name: str, device: str | None, dtype: str, bits: int
+) -> PreTrainedModel:
+    how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
+    how["trust_remote_code"] = False
+    if bits == 4:
+        how |= _in_four_bits(how["dtype"], device)
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **how)
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"{name} does not fit into the memory of the {device or 'cpu'}; use a smaller model"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise UserError(
+            f"{name} can't be loaded as a causal language model: {_in_a_line(error)};"
+            " save or download it again"
+        ) from None
+    return model
+
+
+def _keep_differentiable(model: PreTrainedModel) -> None:
+    """Keep bitsandbytes from packing weights on some CPUs, which stops gradients for good."""
+    from bitsandbytes.nn.modules import Linear4bit
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
+def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
+    """As in QLoRA (arXiv 2305.14314): NF4 with double quantisation."""
+    config_type: Any = BitsAndBytesConfig
+    config = config_type(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    # accelerate compares the device's number.
+    place = torch.cuda.current_device() if device == "cuda" else device
+    return {"quantization_config": config, "device_map": {"": place}}
+
+
+def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrainedModel:
+    """The model with the adapter on it. Raises `UserError` if weights have no counterpart."""
+    try:
+        with warnings.catch_warnings():
+            # Missing weights are found below.
+            warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
+            # peft 0.21 uses an older name of transformers 5.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            adapted = PeftModel.from_pretrained(model, str(folder))
+        saved = load_peft_weights(str(folder), device="cpu")
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise _misfit(name, _in_a_line(error)) from None
+    # By default peft would look on the hub whether embeddings were resized.
+    own = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
+    if lost:
+        raise _misfit(name, f"{len(lost)} weights have no counterpart")
+    # A PeftModel generates like the model that it wraps, but is no subclass of it.
+    result: Any = adapted
+    return result  # type: ignore[no-any-return]
+
+
+def _misfit(name: str, why: str) -> UserError:
+    return UserError(
+        f"the adapter {name} does not fit the model: {why};"
+        " name the model that it was trained on (base_model_name_or_path in its"
+        f" {ADAPTER_CONFIG})"
+    )
+
+
+def _content(tokenizer: Any) -> Any:
+    """All that decides how a tokenizer encodes a text."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: value for key, value in content.items() if key not in ("truncation", "padding")}
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
