@@ -70,8 +70,6 @@ def test_the_talk_takes_what_one_h100_measured() -> None:
     ("name", "changes", "gpu", "fitting"),
     [
         ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
-        ("talk", ("grpo.vllm.sleep=false", "grpo.micro_batch=4"), H100, "grpo.vllm.sleep=true"),
-        ("talk", ("model.checkpointing=false",), H100, "model.checkpointing=true"),
         ("talk", ("grpo.micro_batch=12",), H100, "grpo.micro_batch=2"),
         ("talk-24gb", ("grpo.generate_batch=24",), RTX, "grpo.generate_batch=4"),
     ],

@@ -250,4 +250,4 @@ def test_one_question_in_the_form_of_a_recipe(art_e: Run, db: Path, trained: Pat
     [trajectory] = read_trajectories(path)
     assert_of_the_recipe(trajectory)
     config = json.loads((path.parent / "config.json").read_text("utf-8"))
-    assert (config["recipe"], config["max_turns"]) == (str(trained), 4)
+    assert config["max_turns"] == 4
