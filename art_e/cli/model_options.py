@@ -86,7 +86,7 @@ def turn_tokens(form: EpisodeForm, model: str) -> int | None:
     return form.turn_tokens if limited else None
 
 
-def own_form(models: Collection[str]) -> EpisodeForm:
+def _own_form(models: Collection[str]) -> EpisodeForm:
     """The form of episode that the models were trained in, else the default one.
 
     Raises `UserError` if two were trained in different forms.
@@ -112,7 +112,7 @@ def chosen_form(
     itself: `--max-turns`, or `--prompt` (`other_prompt`).
     """
     if recipe is None:
-        form = own_form(models)
+        form = _own_form(models)
         changes = {} if max_turns is None else {"max_turns": max_turns}
         return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
     given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
@@ -121,14 +121,11 @@ def chosen_form(
     path = expanded(recipe)
     overriding = episode_form(recipe) if path.is_dir() else _form_in(path)
     if overriding is None:
-        raise UserError(f"--recipe {recipe} {_NO_FORM}")
+        raise UserError(
+            f"--recipe {recipe} has no form of episode: name a TOML file with a table [episode], or"
+            " the folder of a training run or checkpoint"
+        )
     return overriding
-
-
-_NO_FORM = (
-    "has no form of episode: name a TOML file with a table [episode], or the folder of a training"
-    " run or checkpoint"
-)
 
 
 def _form_in(file: Path) -> EpisodeForm | None:
