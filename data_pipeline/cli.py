@@ -143,11 +143,12 @@ def ingest(
     elif append and state_file(path).exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
+    rules = partial(_rules, no_filter, max_body_chars, max_recipients)
     report, questions = read_sources(
         sources,
         path,
         source_format=source_format,
-        rules=partial(_rules, no_filter, max_body_chars, max_recipients),
+        rules=rules,
         owner=owner,
         append=append,
         limit=limit,

@@ -143,8 +143,7 @@ def _zip_members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
 
 def _tar_members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
     with meter.decompressed(path) as stream:
-        for name, member in tar_members(stream):
-            yield printable(name), io.BufferedReader(member, 1 << 16)
+        yield from ((printable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
 
 
 # ---- Tar archives, at little more than the cost of reading them.

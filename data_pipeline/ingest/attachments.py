@@ -53,9 +53,7 @@ class Extractor:
     def text_of(self, name: str, kind: str, data: bytes) -> str:
         """The text, cut; "" if it has none or can't be read."""
         form = form_of(name, kind)
-        if form is None:
-            return ""
-        if form != "text" and find_spec(_PACKAGES[form]) is None:
+        if form is None or (form != "text" and find_spec(_PACKAGES[form]) is None):
             return ""
         text = decode_bytes(data) if form == "text" else self._asked(form, data)
         return text[:MAX_CHARS].strip()
@@ -129,11 +127,8 @@ def _ics(file: io.BytesIO) -> Iterator[str]:
 
 
 _READERS: dict[str, Callable[[io.BytesIO], Iterator[str]]] = {
-    "pdf": _pdf,
-    "docx": _docx,
-    "xlsx": _xlsx,
-    "ics": _ics,
-}
+    "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics,
+}  # fmt: skip
 
 
 def extracted(form: str, data: bytes) -> str:
@@ -157,9 +152,8 @@ def main() -> None:
     while line := requests.readline():
         form, size = line.split()
         text = extracted(form.decode(), requests.read(int(size)))
-        answer = json.dumps(text[:MAX_CHARS]).encode() + b"\n"
-        sys.stdout.buffer.write(answer)
-        sys.stdout.buffer.flush()
+        sys.stdout.write(json.dumps(text[:MAX_CHARS]) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -112,11 +112,10 @@ def process(job: Job) -> BatchTables:
     kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
     for item in job.items:
-        if isinstance(item, StoredMail):
-            kept.append(item)
-            continue
-        email = parse_message(item, _extractor())
-        if isinstance(email, Quarantined):
+        email = item if isinstance(item, StoredMail) else parse_message(item, _extractor())
+        if isinstance(email, StoredMail):
+            kept.append(email)
+        elif isinstance(email, Quarantined):
             skipped.append((email.source, "quarantined", email.reason, email.detail))
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
@@ -180,16 +179,9 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for number, file in enumerate(email.files, start=1)
     ]
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    return BatchTables(
-        pa.table(mails, schema=_MAILS),
-        _recipients(emails),
-        _table(files, _FILES),
-        _table(owners, _OWNERS),
-        postings,
-        stem_list,
-        word_table,
-        skipped,
-    )
+    tables = (_recipients(emails), _table(files, _FILES), _table(owners, _OWNERS))
+    mail_table = pa.table(mails, schema=_MAILS)
+    return BatchTables(mail_table, *tables, postings, stem_list, word_table, skipped)
 
 
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -247,13 +239,8 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.
     rows = np.repeat(np.repeat(row_of_text, words_of_text), times)
     keys = rows * stem_count + np.repeat(stem_of_all[word_ids], times)
     pairs, frequency = np.unique(keys, return_counts=True)
-    postings = pa.table(
-        {
-            "row": (pairs // stem_count).astype(np.int32),
-            "term": (pairs % stem_count).astype(np.int32),
-            "frequency": frequency.astype(np.int32),
-        }
-    )
+    numbered = {"row": pairs // stem_count, "term": pairs % stem_count, "frequency": frequency}
+    postings = pa.table({name: column.astype(np.int32) for name, column in numbered.items()})
     word_table = pa.table(
         {
             "word": pa.array(surfaces[:content_words], pa.string()),

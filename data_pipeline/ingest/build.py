@@ -68,13 +68,10 @@ class IngestReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as `art-e ingest --json` prints it; the rate is of this run."""
-        return {
-            "db": str(self.db),
-            **self.counts,
-            "added": {"read": self.added_read, "stored": self.added_stored},
-            "seconds": round(self.seconds, 3),
-            "messages_per_second": round(self.added_read / self.seconds, 1),
-        }
+        added = {"read": self.added_read, "stored": self.added_stored}
+        rate = round(self.added_read / self.seconds, 1)
+        speed = {"seconds": round(self.seconds, 3), "messages_per_second": rate}
+        return {"db": str(self.db), **self.counts, "added": added, **speed}
 
 
 def ingest(
@@ -214,12 +211,9 @@ class InboxBuild:
         # Nobody else may read the mail, whatever the process's umask is.
         self._folder.mkdir(parents=True, mode=0o700)
         try:
+            spill = {"memory_limit": _MEMORY_LIMIT, "temp_directory": str(self._folder / "spill")}
             self._connection = duckdb.connect(
-                config={
-                    "memory_limit": _MEMORY_LIMIT,
-                    "temp_directory": str(self._folder / "spill"),
-                    "autoinstall_known_extensions": False,
-                }
+                config={**spill, "autoinstall_known_extensions": False}
             )
             self._run("ATTACH ':memory:' AS staging")
             self._run_file("staging.sql")

@@ -86,9 +86,8 @@ class Account(NamedTuple):
 def _password_of(account: Account) -> str:
     with contextlib.suppress(ImportError):
         import keyring
-        from keyring.errors import KeyringError
 
-        with contextlib.suppress(KeyringError):
+        with contextlib.suppress(keyring.errors.KeyringError):
             if kept := keyring.get_password(account.host, account.user):
                 return str(kept)
     load_env()
@@ -263,15 +262,13 @@ def _read_folders(imap: imaplib.IMAP4, spool: Path, old: State, new: State) -> N
         if folder.key in new.folders:
             continue
         try:
-            found = _read_folder(imap, spool, folder, query)
+            new.folders[folder.key] = _read_folder(imap, spool, folder, query)
         except imaplib.IMAP4.abort:
             raise
         except imaplib.IMAP4.error as error:
             note(f"{folder.name} can't be read ({error}); it stays as it was")
-            if folder.key not in old.folders:
-                continue
-            found = old.folders[folder.key]
-        new.folders[folder.key] = found
+            if folder.key in old.folders:
+                new.folders[folder.key] = old.folders[folder.key]
 
 
 class _Listed(NamedTuple):

@@ -26,27 +26,9 @@ from lxml import etree
 from lxml.html import HtmlElement, HTMLParser, document_fromstring
 
 from art_e.inbox.mail import AttachedFile, Mailbox
+from data_pipeline.ingest import headers as head
 from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
-from data_pipeline.ingest.headers import (
-    Headers,
-    PartType,
-    cut,
-    declared_type,
-    decode_bytes,
-    decode_words,
-    mailboxes,
-    most_plausible,
-    one_line,
-    parse_date,
-    parse_message_tree,
-    part_type,
-    scrub,
-    sender_mailbox,
-    split_message,
-    tidy,
-    without_stray_quoted_printable,
-    zoned,
-)
+from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
@@ -223,7 +205,7 @@ class PlainMessage(NamedTuple):
 
 def plain_message(data: bytes) -> PlainMessage | None:
     """The message, if it is well formed and its body is one text; else None."""
-    block, body = cut(data)
+    block, body = head.cut(data)
     if len(block) > _LARGEST_BLOCK or not _WELL_FORMED.fullmatch(block):
         return None
     headers = Headers(_FIELD.findall(block.decode("ascii", "surrogateescape")))
@@ -231,7 +213,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
     encoding = headers.raw("content-transfer-encoding").lower()
     if len(content_type) > _LONGEST_TYPE or not content_type.isascii():
         return None
-    kind = declared_type(content_type)
+    kind = head.declared_type(content_type)
     if not kind.is_text or kind.is_container:
         return None
     if encoding == "quoted-printable":
@@ -259,10 +241,9 @@ class _Attachment(NamedTuple):
 
 def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0) -> list[str]:
     """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
-    kind = part_type(message)
-    if _is_text(message, kind):
-        return _leaf(message, kind)
-    return _texts(message, kind, attachments, depth)
+    kind = head.part_type(message)
+    is_text = _is_text(message, kind)
+    return _leaf(message, kind) if is_text else _texts(message, kind, attachments, depth)
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
@@ -274,7 +255,7 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 def plain_text(text: str) -> str:
     """The readable text of a text/plain body: tidy, stray quoted-printable and HTML undone."""
     text = tidy(text)
-    readable = _without_html(without_stray_quoted_printable(text))
+    readable = _without_html(head.without_stray_quoted_printable(text))
     return text if readable is text else tidy(readable)
 
 
@@ -289,10 +270,8 @@ def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: in
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
             return texts
         if kind.kind.startswith("multipart/"):
-            kinds = [(child, part_type(child)) for child in _children(part)]
-            parts = [
-                (type_, _texts(child, type_, attachments, depth + 1)) for child, type_ in kinds
-            ]
+            kinds = [(child, head.part_type(child)) for child in _children(part)]
+            parts = [(each, _texts(child, each, attachments, depth + 1)) for child, each in kinds]
             found = [each for each in parts if each[1]]
             if kind.kind == "multipart/alternative":
                 # Plain text, else HTML or what holds it, else any.
@@ -385,7 +364,7 @@ def parse_message(
         detail = f"more than {LONGEST_SECONDS:g} s of CPU time"
         return Quarantined(scrub(message.source), "too-slow", detail)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
-        detail = one_line(f"{type(error).__name__}: {error}")[:200]
+        detail = head.one_line(f"{type(error).__name__}: {error}")[:200]
         return Quarantined(scrub(message.source), "parse-error", detail)
 
 
@@ -434,13 +413,15 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
-    junk = not LEFT_OUT.isdisjoint(labels)
-    files = tuple(files[:_MOST_FILES])
-    attached = "" if extractor is None else _attached(files, extractor)
     if not (labels or thread or files):
         return email
     return replace(
-        email, labels=labels, junk=junk, gmail_thread=thread, attached=attached, files=files
+        email,
+        labels=labels,
+        junk=not LEFT_OUT.isdisjoint(labels),
+        gmail_thread=thread,
+        attached="" if extractor is None else _attached(files, extractor),
+        files=tuple(files[:_MOST_FILES]),
     )
 
 
@@ -457,7 +438,7 @@ def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
 
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
-    tree = parse_message_tree(split_message(data))
+    tree = head.parse_message_tree(head.split_message(data))
     attachments: list[_Attachment] = []
     texts = _message_texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
@@ -471,10 +452,10 @@ def compose(
     """The mail of a header block and a body that is text already."""
     ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
     delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
-    date = most_plausible(
-        parse_date(headers.first("date")),
-        parse_date(headers.first("received").rpartition(";")[2]),
-        envelope_date and zoned(envelope_date),
+    date = head.most_plausible(
+        head.parse_date(headers.first("date")),
+        head.parse_date(headers.first("received").rpartition(";")[2]),
+        envelope_date and head.zoned(envelope_date),
     )
     message_id, subject, sender, directory_name = map(
         headers.first, ("message-id", "subject", "from", "x-from")
@@ -485,7 +466,7 @@ def compose(
     return replace(
         email,
         references=tuple(dict.fromkeys(_REFERENCE.findall(ids)))[-_MOST_REFERENCES:],
-        delivered_to=next((box.address for box in mailboxes(delivered) if box.address), ""),
+        delivered_to=next((box.address for box in head.mailboxes(delivered) if box.address), ""),
     )
 
 
@@ -495,8 +476,8 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
         if not fields.body.strip():
             return Quarantined(source, "empty", "no fields and no body")
         return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
-    date = most_plausible(fields.date and zoned(fields.date))
-    sender, body = one_line(fields.sender), plain_text(fields.body)
+    date = head.most_plausible(fields.date and head.zoned(fields.date))
+    sender, body = head.one_line(fields.sender), plain_text(fields.body)
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
@@ -507,13 +488,13 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     roles: list[tuple[Mailbox, ...]] = []
     for values in (fields.to, fields.cc, fields.bcc):
         boxes: dict[str, Mailbox] = {}
-        for box in mailboxes(values):
+        for box in head.mailboxes(values):
             if box.address not in seen:
                 boxes.setdefault(box.address, box)
         seen.update(boxes)
         roles.append(tuple(boxes.values()))
     to, cc, bcc = roles
-    sender = sender_mailbox(fields.sender, directory_name)
+    sender = head.sender_mailbox(fields.sender, directory_name)
     subject = decode_words(fields.subject)
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
@@ -536,7 +517,7 @@ def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" if there is no usable one."""
     if _USUAL_ID.fullmatch(value):
         return value
-    value = "".join(one_line(value).split())
+    value = "".join(head.one_line(value).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
     return f"<{inner}>" if inner and len(inner) + 2 <= _LONGEST_ID else ""

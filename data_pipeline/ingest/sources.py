@@ -53,15 +53,12 @@ _INJECTION = "synthetic:injection"
 _WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
+Reader = Callable[[Path, Meter], Iterable[RawMessage | MailFields]]
+
 _DAMAGE = (
-    EOFError,
-    lzma.LZMAError,
-    zlib.error,
-    gzip.BadGzipFile,
-    tarfile.TarError,
-    zipfile.BadZipFile,
+    EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile,
     csv.Error,
-)
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -77,10 +74,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
     except OSError as error:
         at = printable(str(error.filename)) if error.filename else shown
-        reason = error.strerror or str(error)
-        raise UserError(
-            f"can't read {at} ({reason}): check the path and its permissions"
-        ) from error
+        why = error.strerror or str(error)
+        raise UserError(f"can't read {at} ({why}): check the path and its permissions") from error
 
 
 def _message(path: Path, folder: Path, meter: Meter, prefix: str = "") -> RawMessage:
@@ -107,20 +102,16 @@ def open_source(
         return injection_mail() if path == _INJECTION else messages(described(path).config)
     if format != "hf" and not Path(path).exists():
         raise _missing(path)
-    return _read(path, format, meter or Meter())
+    return _read(path, *_READERS[format], meter or Meter())
 
 
-def _read(
-    path: str,
-    format: Format,  # noqa: A002
-    meter: Meter,
-) -> Iterator[RawMessage | MailFields]:
-    read, nothing = _READERS[format]
-    count = 0
+def _read(path: str, read: Reader, nothing: str, meter: Meter) -> Iterator[RawMessage | MailFields]:
+    is_empty = True
     with reading(path):
-        for count, message in enumerate(read(Path(path), meter), start=1):  # noqa: B007
+        for message in read(Path(path), meter):
+            is_empty = False
             yield message
-    if count == 0:
+    if is_empty:
         raise UserError(f"{printable(path)} holds no {nothing}")
 
 
@@ -155,19 +146,15 @@ def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMess
     """The message of a file that another program may move or delete meanwhile, and where it was."""
     with contextlib.suppress(FileNotFoundError):
         return file, _message(file, folder, meter)
-    with contextlib.suppress(FileNotFoundError):
-        now = _moved(file)
-        return now, _message(now, folder, meter)
-    return file, RawMessage("", b"", gone=True)
-
-
-def _moved(file: Path) -> Path:
-    """Where a mail is that was flagged or moved on to `cur` since; else `file`."""
+    # It was flagged, or moved on to `cur`.
     name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
     folders = (file.parent, file.parent.with_name("cur"))
     files = (each for folder in folders for each in regular_files(folder))
     same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
-    return next(same, file)
+    with contextlib.suppress(FileNotFoundError):
+        now = next(same, file)
+        return now, _message(now, folder, meter)
+    return file, RawMessage("", b"", gone=True)
 
 
 def read_enron(path: Path, meter: Meter) -> Iterator[RawMessage]:
@@ -205,13 +192,9 @@ def _read_mbox(path: Path, meter: Meter) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
     for name, stream in files_with(path, ".mbox", meter):
         for number, (separator, data) in enumerate(_pieces(stream), start=1):
-            yield RawMessage(
-                f"{name.rpartition('/')[2]}#{number}",
-                _QUOTED.sub(rb"\1", data),
-                parse_date(" ".join(separator.decode("ascii", "replace").split()[2:])),
-                of_file(name),
-                in_mbox=True,
-            )
+            source = f"{name.rpartition('/')[2]}#{number}"
+            date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
+            yield RawMessage(source, _QUOTED.sub(rb"\1", data), date, of_file(name), in_mbox=True)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
@@ -282,19 +265,15 @@ def _read_huggingface(path: Path, meter: Meter) -> Iterator[MailFields]:
                 f"{path} lacks the columns {', '.join(missing)}: "
                 "it needs the shape of corbt/enron-emails"
             )
-        to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
-        date = row["date"]
-        yield MailFields(
-            source=_text(row.get("file_name")) or f"{name}#{number}",
-            message_id=_text(row["message_id"]),
-            subject=_text(row["subject"]),
-            sender=_text(row["from"]),
-            to=to,
-            cc=cc,
-            bcc=bcc,
-            date=date if isinstance(date, dt.datetime) else parse_date(_text(date)),
-            body=_text(row["body"]),
+        source = _text(row.get("file_name")) or f"{name}#{number}"
+        message_id, subject, sender, body = (
+            _text(row[column]) for column in ("message_id", "subject", "from", "body")
         )
+        to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
+        date = (
+            row["date"] if isinstance(row["date"], dt.datetime) else parse_date(_text(row["date"]))
+        )
+        yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
 
 
 def _parquet_rows(path: Path, meter: Meter) -> Iterator[dict[str, Any]]:
@@ -319,9 +298,9 @@ def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
     except (OSError, ValueError, RuntimeError) as error:
         detail = " ".join(str(error).split())[:200]
         raise UserError(
-            f"there is no file or folder {hub_id}, and the Hugging Face data set of that name "
-            f"can't be loaded ({detail}): check the name and the network, "
-            "or download its Parquet files and give their folder"
+            f"there is no file or folder {hub_id}, and the Hugging Face data set of that name can't"
+            f" be loaded ({detail}): check the name and the network, or download its Parquet files"
+            " and give their folder"
         ) from error
 
 
@@ -335,7 +314,7 @@ def _texts(value: object) -> list[str]:
     return [_text(item) for item in values if item]
 
 
-_READERS: dict[Format, tuple[Callable[[Path, Meter], Iterable[RawMessage | MailFields]], str]] = {
+_READERS: dict[Format, tuple[Reader, str]] = {
     "enron": (read_enron, "files: give the maildir folder or an archive of it"),
     "maildir": (_read_maildir, "mail in cur or new: give a Maildir folder"),
     "mbox": (_read_mbox, 'mbox mail: messages start with a "From " line there'),
