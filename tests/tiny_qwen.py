@@ -69,7 +69,7 @@ def make_model(
     form = FourHeads(layers=layers, hidden=hidden, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
-    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(
         bos_token_id=padding,
         pad_token_id=padding,
         eos_token_id=[end, padding],

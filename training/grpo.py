@@ -116,6 +116,8 @@ class AgentTrainer(GRPOTrainer):
     It pads batches less, and may scale logits.
     """
 
+    optimizer: Optimizer | None
+
     def __init__(self, roller: Roller, start: Start, report_to: str) -> None:
         training, table = roller.training, roller.table
         recipe = training.setting.recipe

@@ -139,6 +139,8 @@ def _batches(
 class StagedTrainer(SFTTrainer):
     """TRL's trainer, which takes its `batches` and its learning rate from the stages."""
 
+    optimizer: Optimizer | None
+
     def __init__(
         self,
         training: TrainingRun,

@@ -221,7 +221,7 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
         raise _misfit(name, f"{len(lost)} weights have no counterpart")
     # A PeftModel generates like the model that it wraps, but is no subclass of it.
     result: Any = adapted
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _misfit(name: str, why: str) -> UserError:

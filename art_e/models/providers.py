@@ -20,7 +20,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -47,7 +46,7 @@ _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 
 @cache
-def load_litellm() -> ModuleType:
+def load_litellm() -> Any:
     """The module litellm, silent, and offline except for the calls that we make."""
     os.environ.update(_ENVIRONMENT)
     loopback_directly()
