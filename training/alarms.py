@@ -23,8 +23,6 @@ NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
 # Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
 # 0.82 in six successful runs of nano, 2026-11).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
-# Entropy against that of the start: so small a part where accuracy gained nothing, or a multiple.
-SURE, UNSURE = 0.1, 3.0
 # How far the mean ratio of probabilities may be from 1, which it is where both compute one model.
 APART = 0.1
 
@@ -42,7 +40,7 @@ class TrainingAlarm:
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given the last row of each batch so far in order."""
-    looks = (collapse, no_spread, engines_differ, entropy_moves)
+    looks = (collapse, no_spread, engines_differ)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
@@ -55,11 +53,12 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
         return None
     if now < NEARLY_ALL or now - start < FAR_ABOVE or best - accuracy < FALLEN:
         return None
+    rate = "" if steps[-1].learning_rate is None else f" (now {steps[-1].learning_rate:g})"
     return TrainingAlarm(
         "collapse to abstention",
         f"{now:.0%} of the episodes of the last {WINDOW} batches abstain, {start:.0%} did at the"
         f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
-        f" checkpoint with a lower grpo.rate{_rate(steps)}, or with --init from a start that"
+        f" checkpoint with a lower grpo.rate{rate}, or with --init from a start that"
         " answers more right; a lower reward.abstained makes it pay less",
     )
 
@@ -100,28 +99,6 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
     )
 
 
-def entropy_moves(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """The policy is sure of nearly every token without being right more often, or ever less."""
-    now, start = _recent(steps, "entropy"), _first(steps, "entropy")
-    if now is None or not start:
-        return None
-    accuracy, before = _recent(steps, "accuracy"), _first(steps, "accuracy")
-    gained = accuracy is not None and before is not None and accuracy > before + FALLEN
-    if (now > SURE * start or gained) and now < UNSURE * start:
-        return None
-    return TrainingAlarm(
-        "entropy",
-        f"entropy went from {start:.3f} to {now:.3f} nats a token in the mean of the last {WINDOW}"
-        f" batches: begin again with a lower grpo.rate{_rate(steps)}",
-    )
-
-
-def _first(steps: Sequence[Step], name: str) -> float | None:
-    """The mean of the first steps; None where the last window is among them."""
-    values = _values(steps[:START], name)
-    return fmean(values) if len(values) == START and len(steps) >= START + WINDOW else None
-
-
 def _values(steps: Sequence[Step], name: str) -> list[float]:
     """The figure of that name, of the steps that have it."""
     return [value for each in steps if (value := getattr(each, name)) is not None]
@@ -150,9 +127,3 @@ def _best_accuracy(steps: Sequence[Step], validations: Sequence[Validation]) -> 
     values, start = _values(steps, "accuracy"), _start(steps, validations, "accuracy")
     windows = [fmean(values[at : at + WINDOW]) for at in range(len(values) - WINDOW + 1)]
     return max([*windows, *([] if start is None else [start])], default=None)
-
-
-def _rate(steps: Sequence[Step]) -> str:
-    """The last learning rate, in brackets."""
-    rate = steps[-1].learning_rate
-    return "" if rate is None else f" (now {rate:g})"

@@ -9,12 +9,10 @@ The log-probabilities of the start are computed once, before the first step, so 
 is held, and a run that is resumed compares with the start too.
 """
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 from datasets import Dataset
@@ -33,7 +31,7 @@ from training.expert import NO_LOSS, MarkedTokens, marked_tokens, stored_episode
 from training.optimizer import BETAS, FLAT, own_tokens_scored, padded
 from training.processes import quiet
 from training.recipe import Preference
-from training.rollout import ChatTokens
+from training.rollout import ChatTokens, in_passes
 from training.run import Judges, TrainingRun
 from training.start import adapter_config, keep_exact, load_start
 from training.validation import (
@@ -136,23 +134,12 @@ def _own(marked: MarkedTokens) -> list[int]:
     return [int(label != NO_LOSS) for label in marked.labels]
 
 
-def _drawn(examples: Sequence[Any], number: int, seed: int) -> Iterator[Any]:
-    """So many of the examples, shuffled anew for each pass."""
-    for again in itertools.count():
-        order = list(examples)
-        Random(f"{seed}/preference/{again}").shuffle(order)
-        yield from order[:number]
-        number -= len(order)
-        if number <= 0:
-            return
-
-
 def dpo_rows(
     pairs: Sequence[tuple[Scored, Scored]], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """A row for each pair of all steps."""
     rows = []
-    for pair in _drawn(pairs, table.steps * table.batch, seed):
+    for pair in in_passes(pairs, table.steps * table.batch, f"{seed}/preference"):
         better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
         ids = {"chosen_ids": better.input_ids, "rejected_ids": worse.input_ids}
         rows.append(
@@ -166,7 +153,7 @@ def kto_rows(
 ) -> list[dict[str, Any]]:
     """A row for each episode of all steps, beside which stands the next one of its batch."""
     rows = []
-    for each in _drawn(labelled, table.steps * table.batch, seed):
+    for each in in_passes(labelled, table.steps * table.batch, f"{seed}/preference"):
         marked = marked_tokens(each.trajectory.messages, tokens)
         row = {"completion_ids": marked.input_ids, "own": _own(marked)}
         rows.append({"prompt_ids": [], **row, "label": each.good})
@@ -266,13 +253,14 @@ def _trainer(
     return trainer
 
 
+def _as_it_is(_: Any, dataset: Any, *__: Any) -> Any:
+    """In place of what makes tokens of a dataset's texts: our rows are tokens already."""
+    return dataset
+
+
 class _Pairs(DPOTrainer):
-    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Rows are tokens already."""
-        return dataset
+    _prepare_dataset = _as_it_is
 
 
 class _Labels(KTOTrainer):
-    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-        """Rows are tokens already."""
-        return dataset
+    _prepare_dataset = _as_it_is

@@ -2,11 +2,10 @@
 
     art-e train grpo --recipe nano --set grpo.steps=20
 
-A run's `config.json` holds its recipe whole (`run_recipe`).
+A run's `config.json` holds its recipe whole.
 """
 
 import itertools
-import json
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
@@ -408,23 +407,3 @@ def _change(content: dict[str, Any], change: str) -> None:
         place[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         place[last] = value.strip()
-
-
-# ---- The recipe that a model was trained by.
-
-
-def run_recipe(folder: Path) -> Recipe:
-    """The recipe of a training run. Raises `UserError` if its folder has none of this version."""
-    try:
-        row = json.loads((folder / "config.json").read_text("utf-8"))["recipe"]
-        return Recipe.model_validate(row)
-    except ValidationError as error:
-        fault = fault_of(error, "the recipe")
-        raise UserError(
-            f"the config.json of {folder} does not fit this version: {fault}; name the recipe"
-            " with --recipe"
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{folder} is not a training run's folder: its config.json has no recipe"
-        ) from None

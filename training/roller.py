@@ -8,7 +8,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from training.processes import gpu_memory_used
 from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
-from training.rollout import ChatTokens, Material, Rollout, roll_out
+from training.rollout import ChatTokens, Material, Rollout, in_passes, roll_out
 from training.run import Judges, TrainingRun
 
 T = TypeVar("T")
@@ -154,7 +153,8 @@ class Roller:
         """This process's questions of a step."""
         training, size = self.training, self.table.questions
         first = (step - 1) // self.table.minibatches * size
-        order = asked_in_order(self.material.questions, first + size, training.setting.seed)
+        key = f"{training.setting.seed}/grpo"
+        order = in_passes(self.material.questions, first + size, key)
         return training.processes.share(order[first:])
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> Batch:
@@ -224,16 +224,6 @@ class Roller:
         assert reward is not None
         trajectory = dataclasses.replace(scored.trajectory, reward=reward._asdict())
         return Scored(scored.question, trajectory)
-
-
-def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
-    """The questions in the order in which a run asks them; `seed` shuffles them for each pass."""
-    order: list[Question] = []
-    for again in range(-(-number // len(questions))):
-        part = list(questions)
-        Random(f"{seed}/grpo/{again}").shuffle(part)
-        order += part
-    return order[:number]
 
 
 def in_groups(values: Sequence[T], size: int) -> list[list[T]]:

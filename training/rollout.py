@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _PROBE: ChatMessage = {"role": "user", "content": "probe"}
+
+
+T = TypeVar("T")
+
+
+def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
+    """The first `number` of the values, which `key` shuffles again for each pass over them."""
+    order: list[T] = []
+    for again in range(-(-number // len(values))):
+        part = list(values)
+        Random(f"{key}/{again}").shuffle(part)
+        order += part
+    return order[:number]
 
 
 class Material(NamedTuple):

@@ -12,7 +12,7 @@ STEPS = 60
 
 def rise(seed: int, steps: int = STEPS, questions: int = 8, rollouts: int = 8) -> list[Step]:
     """A policy that learns: questions differ in difficulty, and their rollouts are alike."""
-    rng, other = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    rng = np.random.default_rng(seed)
     first, last = rng.uniform(0.2, 0.5), rng.uniform(0.6, 0.9)
     made = []
     for number in range(steps):
@@ -36,8 +36,6 @@ def rise(seed: int, steps: int = STEPS, questions: int = 8, rollouts: int = 8) -
                 hallucination=wrong / total,
                 abstention=withheld / total,
                 format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
-                calls=2.6 - 0.3 * part + float(other.normal(0, 0.1)),
-                entropy=(0.3 - 0.2 * part) * float(other.uniform(0.7, 1.3)),
                 groups=questions,
                 # Effort gives most groups a spread, were all of their answers right.
                 flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),

@@ -28,7 +28,7 @@ from tests.builders import files_of, message, search, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training.conftest import Begin
 from training.export import card, kept_of, merge
-from training.recipe import Recipe, Setting, run_recipe
+from training.recipe import Recipe, Setting
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -159,7 +159,7 @@ def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
 ) -> None:
     out = tmp_path / "shared"
     shutil.copytree(meant_checkpoint(trained), out)
-    form = run_recipe(trained).episode
+    form = tiny.recipe().episode
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
     assert form.view.spaced
     command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")

@@ -10,7 +10,7 @@ from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
-from training.recipe import load_recipe, recipe_names, run_recipe
+from training.recipe import load_recipe, recipe_names
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
 
@@ -96,37 +96,6 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=words) as raised:
             load_recipe(name)
         assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_a_config_without_a_recipe_is_no_run(tmp_path: Path, content: str) -> None:
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UserError, match="not a training run"):
-        run_recipe(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("table", "field", "value"), [("episode", "max_turns", "many"), ("grpo", "resample", 1)]
-)
-def test_a_recipe_of_another_version_is_refused_by_its_field(
-    tmp_path: Path, table: str, field: str, value: object
-) -> None:
-    row = load_recipe("nano").to_row()
-    row[table][field] = value
-    (tmp_path / "config.json").write_text(json.dumps({"recipe": row}), encoding="utf-8")
-    with pytest.raises(
-        UserError, match=rf"not fit this version: {table}\.{field}: .*; name the recipe"
-    ) as raised:
-        run_recipe(tmp_path)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "deep" / "er" / "nano").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "deep" / "er")
-    assert load_recipe("nano").name == "nano"
 
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.
