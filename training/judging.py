@@ -12,11 +12,13 @@ from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.models.prices import expected_cost
 from art_e.models.structured import StructuredModel
+from art_e.privacy import load_env
+from art_e.storage import home
 from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
 from evals.scored import Scored
 from training.alarms import TrainingAlarm
-from training.ranking import CHARS, PROMPT, ranker_of
+from training.ranking import CHARS, PROMPT, RelativeJudge
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
 
@@ -48,7 +50,11 @@ def judges_of(
     reward, validation = (
         choose_judge(name, max_cost_usd=share) for name in (table.reward, table.validation)
     )
-    relative = None if table.relative is None else ranker_of(table.relative, share)
+    relative = None
+    if table.relative is not None:
+        load_env()
+        cache = home() / "cache" / "rankings"
+        relative = RelativeJudge(table.relative, max_cost_usd=share, cache=cache)
     models = [each for each in (reward, validation, relative) if isinstance(each, StructuredModel)]
 
     def cost() -> float:

@@ -4,9 +4,6 @@ DPO takes pairs of a better and a worse episode of the same question, KTO single
 good or bad; ratings of `art-e rate` are such labels. Both compare how likely a model finds a
 completion with how likely the start found it. TRL takes all behind the prompt for the completion,
 mail that tools wrote included; the collators here leave only what the model wrote itself.
-
-The log-probabilities of the start are computed once, before the first step, so that no second model
-is held, and a run that is resumed compares with the start too.
 """
 
 from collections import defaultdict
@@ -103,9 +100,6 @@ def rated_episodes() -> list[Labelled]:
     return labelled
 
 
-# ---- As the trainers take them.
-
-
 @dataclass
 class OwnPairs(DataCollatorForPreference):
     """TRL's, with a mask of the model's own tokens."""
@@ -164,9 +158,6 @@ def kto_rows(
     return rows
 
 
-# ---- Training.
-
-
 def train_preference(
     training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
@@ -222,6 +213,7 @@ def _trainer(
         "adam_beta2": BETAS[1],
         "beta": table.beta,
         "max_length": None,
+        # No second model is held, and a resumed run compares with the start too.
         "precompute_ref_log_probs": True,
         # Rows come in the order in which they are taken.
         "train_sampling_strategy": "sequential",

@@ -14,8 +14,6 @@ from pydantic import BaseModel, Field
 
 from art_e.models.base import PolicyError
 from art_e.models.structured import StructuredModel, UnparseableError
-from art_e.privacy import load_env
-from art_e.storage import home
 from art_e.text import cut_line
 from art_e.trajectory import Exchange, exchanges
 from evals.scored import Scored
@@ -65,12 +63,6 @@ class RelativeJudge(StructuredModel):
         return [scores[each] for each in wanted] if scores.keys() == set(wanted) else None
 
 
-def ranker_of(name: str, limit: float | None = None) -> RelativeJudge:
-    """The relative judge that asks the model of that litellm name, for at most `limit` USD."""
-    load_env()
-    return RelativeJudge(name, max_cost_usd=limit, cache=home() / "cache" / "rankings")
-
-
 def shown(group: Sequence[Scored]) -> dict[str, Any]:
     """What the model is shown of a group: the steps that all share once, and the texts cut so that
     all have about `CHARS` characters."""
@@ -97,6 +89,5 @@ def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
         {"tool": each.tool, "arguments": cut(each.arguments), "result": cut(each.results)}
         for each in exchange.calls
     ]
-    said = {"says": cut(exchange.says)} if exchange.says else {}
-    replies = {"reply": cut(exchange.replies)} if exchange.replies else {}
-    return {**said, "calls": calls, **replies}
+    step = {"says": cut(exchange.says), "calls": calls, "reply": cut(exchange.replies)}
+    return {name: value for name, value in step.items() if value or name == "calls"}

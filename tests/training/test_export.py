@@ -26,6 +26,7 @@ from art_e.trajectory import read_trajectories
 from tests import tiny_qwen
 from tests.builders import files_of, message, search, the_error
 from tests.command_line import ANN, Run, json_of
+from tests.training import tiny
 from tests.training.conftest import Begin
 from training.export import card, kept_of, merge
 from training.recipe import Recipe, Setting
