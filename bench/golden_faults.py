@@ -403,10 +403,9 @@ def measured(chain: Chain, folder: Path) -> Measured:
         )
         for kind in PLAN
     ]
-    batches = {each.id for each in golden.batches}
     for frame in FRAMES:
         used = {str(each.provenance["batch"]) for each in golden.questions}
-        lines.append(Line(f"reply: {frame}", None, 1, int(used == batches), {}))
+        lines.append(Line(f"reply: {frame}", None, 1, int(used == planned.keys()), {}))
     leaks = folder / "leaks"
     leaks.mkdir()
     split_set = leaking(leaks)

@@ -167,8 +167,6 @@ def card(golden: GoldenSet) -> str:
         unanswerable=sum(each.answerable is False for each in rows),
         parts=parts,
         db=manifest.get("db") or {},
-        batches=len(golden.batches),
-        batch_mails=sum(len(each.message_ids) for each in golden.batches),
         writers=[(model, count) for model, count in sorted(writers.items()) if model],
         synthetic=set(writers) == {"synthetic"},
         taken={name: steps[name] for name in STEPS if name in steps},

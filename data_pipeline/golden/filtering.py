@@ -21,7 +21,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
-from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, natural, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Name,
@@ -61,23 +61,19 @@ def filter_rows(
     other ("duplicate").
     """
     cited_mails = CitedMails(file, golden.questions)
-    batches = {each.id: each for each in golden.batches}
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
-    naming: list[Question | Batch] = [*golden.questions, *golden.batches]
-    named = sorted({name for each in naming for name in each.message_ids})
+    named = sorted({name for each in golden.questions for name in each.message_ids})
     bodies: dict[str, str] = dict(file.execute(_BODIES, [_BODY_CHARS, named]).fetchall())
     rows: list[tuple[Question, Check | None]] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
-        batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
-        row = agreeing(question, batch, cited)
+        row = agreeing(question, cited)
         # The row may have either form of an id now.
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
-        shown = question.message_ids or (() if batch is None else batch.message_ids)
-        texts = [bodies[each] for each in shown if each in bodies]
+        texts = [bodies[each] for each in question.message_ids if each in bodies]
         owner = owners[question.inbox_address]
-        checks = checked(row, Facts(min_realism, owner, batch, known, texts, one_language))
+        checks = checked(row, Facts(min_realism, owner, known, texts, one_language))
         fault = next((each for each in checks if each.passed is False), None)
         rows.append((with_checks(row, checks), fault))
         contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
@@ -100,7 +96,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 # ---- Fields that disagree.
 
 
-def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]) -> Question:
+def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
     """The question with fields that agree.
 
     Message ids become those that the inbox stores, each once (unknown ones stay), and an
@@ -111,8 +107,7 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     if question.kind == "unanswerable":
         # If the two fields disagree, the answer decides.
         answerable = answerable is True and not is_abstention(question.answer)
-    own = () if batch is None else batch.message_ids
-    stored = (each if each in own else cited[each].stored or each for each in question.message_ids)
+    stored = (cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
     question = dataclasses.replace(question, message_ids=ids, answerable=answerable)
     return dataclasses.replace(question, kind=_kind(question))
@@ -229,14 +224,13 @@ def language_of(text: str) -> str | None:
 class Facts:
     """What the rules use besides the row itself.
 
-    `batch` is None if the row has no known batch, `owner` if the file lacks the inbox. `cited` has
-    the mails of the row's message ids, old ones included. `bodies` are those of its mails, or of
-    its batch if it cites none; with `one_language` the question must be in their language.
+    `owner` is None if the file lacks the inbox. `cited` has the mails of the row's message ids, old
+    ones included, and `bodies` their texts; with `one_language` the question must be in their
+    language.
     """
 
     min_realism: float
     owner: Owner | None
-    batch: Batch | None
     cited: Mapping[str, Cited]
     bodies: Sequence[str] = ()
     one_language: bool = True
@@ -256,15 +250,13 @@ def answer(question: Question, facts: Facts) -> str | None:
 
 
 def sources(question: Question, facts: Facts) -> str | None:
-    """A cited mail is not in the batch, or not in the inbox when the question is asked."""
+    """A cited mail is not in the inbox when the question is asked."""
     if question.answerable is False:
         return "cites mail, though unanswerable" if question.message_ids else None
     if facts.owner is None:
         return f"the file has no inbox {_shown(question.inbox_address)}"
     for each in question.message_ids:
         cited = facts.cited[each]
-        if facts.batch is not None and each not in facts.batch.message_ids:
-            return f"cites {_shown(each)}, which is not in its batch"
         if cited.stored is None:
             return f"cites {_shown(each)}, which {cited.fault}"
     return None if question.message_ids else "cites no mail"
@@ -384,7 +376,7 @@ def checked(question: Question, facts: Facts) -> list[Check]:
 
 def answer_fault(question: Question) -> str | None:
     """The first rule about the answer that the question fails, and how."""
-    facts = Facts(0.0, None, None, {})
+    facts = Facts(0.0, None, {})
     for name in ("instructions", "answer", "ids", "leak", "day-asked"):
         if (fault := RULES[name](question, facts)) is not None:
             return f"{name}: {fault}"
@@ -405,13 +397,12 @@ def _shown(text: str) -> str:
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
 _DIGITS_OF_ID = 8  # more than an address has: ids hold a time or a counter
-# Cubic metres are m3 too: "how many m3", "40 m3".
-_HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m\d{1,3}\b(?![/-])")
+# Of the mails that the generator saw. Cubic metres are m3 too: "how many m3", "40 m3".
+_HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m(?:1?[1-9]|[12]0)\b(?![/-])")
 
 
 def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
-    handles = {} if facts.batch is None else facts.batch.handles()
-    known = {*facts.cited, *question.message_ids, *handles.values()}
+    known = {*facts.cited, *question.message_ids}
     for match in _IN_BRACKETS.finditer(text):
         inner = match[0]
         digits = sum(char.isdigit() for char in inner.partition("@")[0])
@@ -420,7 +411,8 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     # An id may have lost its brackets.
     yield from (each for each in sorted(known) if len(each) > 4 and each.strip("<>") in text)
     yield from (match[0] for match in _pattern("numbered").finditer(text))
-    yield from (match[0] for match in _HANDLE.finditer(text) if match[0] in handles)
+    if "batch" in question.provenance:
+        yield from _HANDLE.findall(text)
 
 
 # ---- Questions that ask the same as another one.

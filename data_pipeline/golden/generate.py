@@ -30,7 +30,7 @@ from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, made_from
+from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     OWN_MAIL,
@@ -137,6 +137,15 @@ def _kept(item: Any) -> str:
 
 
 # ---- Drawing batches.
+
+
+class Batch(NamedTuple):
+    """Mails of one inbox that the generator sees together, in date order."""
+
+    id: str
+    inbox: str
+    split: Split
+    message_ids: tuple[str, ...]
 
 
 def draw_batches(
@@ -325,7 +334,6 @@ def generate(
     if not any(isinstance(item, GeneratedItem) for each in replies for item in each.items):
         why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
-    golden.batches = list(plan.batches)
     golden.manifest["db"] = made_from(file)
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
@@ -383,7 +391,8 @@ async def _ask_all(
 
 def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
     """Put the items of a batch into the set; `days` are those of its inbox's mails."""
-    batch, handles = reply.batch, reply.batch.handles()
+    batch = reply.batch
+    handles = {f"m{place}": each for place, each in enumerate(batch.message_ids, start=1)}
     prompt = digest(prompt_text("generate"))
     for number, item in enumerate(reply.items, start=1):
         name = f"{batch.id}-q{number}"

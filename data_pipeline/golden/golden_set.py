@@ -4,7 +4,6 @@
                        the rows that a step kept, in a fixed order
     questions.jsonl    those of the last step, for `--questions`
     rejected.jsonl     every dropped row with step, check and reason
-    batches.jsonl      the mails that the generator saw together
     manifest.json      the settings and counts of every step
     responses/         replies of models (`asking.py`)
     reviews.jsonl      verdicts of people (`review.py`)
@@ -31,7 +30,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from art_e import question as rows
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
-from art_e.question import Question, Split
+from art_e.question import Question
 from art_e.storage import locked, write_whole
 
 SCHEMA = "art-e/golden/2"
@@ -50,8 +49,8 @@ STEP_FILES: dict[Step, str] = {
     "review": "reviewed.jsonl",
 }
 MANIFEST, QUESTIONS = "manifest.json", "questions.jsonl"
-REJECTED, BATCHES = "rejected.jsonl", "batches.jsonl"
-SET_FILES = (MANIFEST, QUESTIONS, REJECTED, BATCHES, *STEP_FILES.values())
+REJECTED = "rejected.jsonl"
+SET_FILES = (MANIFEST, QUESTIONS, REJECTED, *STEP_FILES.values())
 
 
 @checked_dataclass(frozen=True, slots=True)
@@ -96,20 +95,6 @@ def check_bounds(question: str, answer: str | None, how_realistic: float | None)
 
 
 @checked_dataclass(frozen=True, slots=True)
-class Batch:
-    """Mails of one inbox that the generator sees together, in date order."""
-
-    id: str
-    inbox: str
-    split: Split
-    message_ids: tuple[str, ...]
-
-    def handles(self) -> dict[str, str]:
-        """Message ids by the handles that the generator sees: m1, m2, ..."""
-        return {f"m{number}": each for number, each in enumerate(self.message_ids, start=1)}
-
-
-@checked_dataclass(frozen=True, slots=True)
 class Rejected:
     """A row that a step dropped. `row` is a question's row, or what could not become one."""
 
@@ -130,7 +115,6 @@ class GoldenSet:
 
     questions: list[Question] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
 
     def finish(
@@ -149,7 +133,9 @@ class GoldenSet:
             if fault
         ]
         self.questions.sort(key=lambda each: natural(each.id))
-        self.rejected.sort(key=lambda each: (STEPS.index(each.step), natural(_name(each.row))))
+        self.rejected.sort(
+            key=lambda each: (STEPS.index(each.step), natural(str(each.row.get("id", ""))))
+        )
         dropped = Counter(each.check for each in self.rejected if each.step == step)
         kept = len(self.questions)
         if came != kept + dropped.total():
@@ -209,8 +195,7 @@ class GoldenSet:
             raise ValueError(f"{last}: two rows have one id")
         dropped = (Rejected(**row.pop("rejected"), row=row) for row in _rows(folder / REJECTED))
         rejected = [each for each in dropped if each.step in steps]
-        batches = [Batch(**row) for row in _rows(folder / BATCHES)]
-        return cls(questions, rejected, batches, manifest)
+        return cls(questions, rejected, manifest)
 
     def save(self, folder: Path) -> list[Step]:
         """Write what the last step made to `folder`; the later steps, which must be run again."""
@@ -220,9 +205,11 @@ class GoldenSet:
         folder.mkdir(parents=True, exist_ok=True)
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
-        marks = ({**each.row, "rejected": _mark(each)} for each in self.rejected)
+        names = "step", "check", "reason"
+        marks = (
+            {**each.row, "rejected": {n: getattr(each, n) for n in names}} for each in self.rejected
+        )
         write_rows(folder / REJECTED, marks)
-        write_rows(folder / BATCHES, map(dataclasses.asdict, self.batches))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
         later = [each for each in STEPS[place + 1 :] if (folder / STEP_FILES[each]).exists()]
@@ -238,14 +225,6 @@ _FIELDS = [each.name for each in dataclasses.fields(Question) if each.name != "p
 def natural(text: str) -> tuple[str, str]:
     """A sort key that puts q-2 before q-10."""
     return re.sub("[0-9]+", lambda number: number[0].zfill(20), text), text
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    return str(row.get("id", ""))
-
-
-def _mark(rejected: Rejected) -> dict[str, str]:
-    return {"step": rejected.step, "check": rejected.check, "reason": rejected.reason}
 
 
 # ---- The folder.

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
 from data_pipeline.golden.filtering import Owner, agreeing, duplicates
-from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Cited
 
 VINCE = Owner("vince.kaminski@enron.com", (("vince", "kaminski"),))
 ID = "<1.2@x>"
-BATCH = Batch("b-1", VINCE.address, "train", (ID, "<2.2@x>"))
 
 
 def row(
@@ -30,8 +28,8 @@ def row(
     return Question(id="q-1", question=question, answer=answer, **(fields | more))
 
 
-def facts(batch: Batch | None = None, cited: dict[str, Cited] | None = None) -> rules.Facts:
-    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID)})
+def facts(cited: dict[str, Cited] | None = None) -> rules.Facts:
+    return rules.Facts(0.7, VINCE, cited or {ID: Cited(ID)})
 
 
 # Beside the faults that `tests.golden` plants, which the chain's test holds to their rules.
@@ -148,25 +146,17 @@ def test_rules_take_any_text(question: str, answer: str) -> None:
 def test_a_rule_tells_faults_from_what_only_looks_like_one(
     name: str, passed: bool, question: str, answer: str
 ) -> None:
-    fault = rules.RULES[name](row(question, answer), facts(batch=BATCH))
+    fault = rules.RULES[name](row(question, answer, provenance={"batch": "b-1"}), facts())
     assert (fault is None) is passed
 
 
 @pytest.mark.parametrize(
-    ("cited", "batch", "fault"),
-    [
-        ((ID,), None, None),
-        ((ID,), BATCH, None),
-        ((), None, "cites no mail"),
-        ((ID, "m37"), BATCH, "not in its batch"),
-        (("<made-up@x>",), None, "not in the inbox"),
-    ],
+    ("cited", "fault"),
+    [((ID,), None), ((), "cites no mail"), ((ID, "m37"), "'m37', which is not in the inbox")],
 )
-def test_sources_name_the_fault(
-    cited: tuple[str, ...], batch: Batch | None, fault: str | None
-) -> None:
+def test_sources_name_the_fault(cited: tuple[str, ...], fault: str | None) -> None:
     mails = {each: Cited(None, "is not in the inbox file") for each in cited} | {ID: Cited(ID)}
-    named = rules.sources(row(message_ids=cited), facts(batch=batch, cited=mails))
+    named = rules.sources(row(message_ids=cited), facts(mails))
     assert named is None if fault is None else fault in str(named)
 
 
@@ -178,7 +168,7 @@ def test_fields_that_disagree_are_agreeing() -> None:
     }
 
     def after(**fields: Any) -> Question:
-        return agreeing(row(**fields), None, cited)
+        return agreeing(row(**fields), cited)
 
     assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
     assert after(kind="multi-mail").kind == "lookup"

@@ -113,7 +113,6 @@ def test_a_set_that_other_commands_read(
     assert step["cost_usd"] == pytest.approx(BATCHES * COST)
     assert step["prompt"] == digest(prompt_text("generate"))
     golden = GoldenSet.load(folder)
-    assert golden.batches == plan.batches
     assert step["splits"] == plan.splits
     of = {"name": world_db.name, "mails": world.counts["stored"], "digest": world.digest}
     assert golden.manifest["db"] == of
@@ -124,12 +123,12 @@ def test_a_set_that_other_commands_read(
     assert [each.message_ids for each in first] == wanted
     # Its writer does not rate a question.
     assert {each.how_realistic for each in golden.questions} == {None}
-    check_dates(golden, world)
+    check_dates(golden, plan, world)
 
 
-def check_dates(golden: GoldenSet, world: InboxFile) -> None:
+def check_dates(golden: GoldenSet, plan: Plan, world: InboxFile) -> None:
     """Questions are asked in their inbox's time, soon after their newest mail, mostly later."""
-    batches = {each.id: each for each in golden.batches}
+    batches = {each.id: each for each in plan.batches}
     later = 0
     for question in golden.questions:
         batch = batches[question.provenance["batch"]]

@@ -15,7 +15,6 @@ from art_e.errors import UserError
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, load_questions
 from data_pipeline.golden.golden_set import (
     STEPS,
-    Batch,
     Check,
     GoldenSet,
     Rejected,
@@ -23,18 +22,11 @@ from data_pipeline.golden.golden_set import (
     held,
     with_checks,
 )
-from tests.golden import set_files
-
-
-def imported(*rows: Question) -> GoldenSet:
-    golden = GoldenSet(list(rows))
-    golden.batches = [Batch("b-1", "ann@test.example", "train", ("<1@test>", "<2@test>"))]
-    golden.finish("import", [(each, None) for each in rows], {"source": "x"})
-    return golden
+from tests.golden import set_files, set_of
 
 
 def some_rows(count: int) -> GoldenSet:
-    return imported(
+    return set_of(
         *(Question(f"q-{n}", f"When {n}?", "ann@test.example", answer="May") for n in range(count))
     )
 
@@ -109,7 +101,6 @@ CHECK = {"step": "filter", "passed": "no", "reason": "", "by": "rule"}
         ("filtered.jsonl", {"kind": "riddle"}, "kind"),
         ("filtered.jsonl", {"provenance": {"checks": {"x": CHECK}}}, "passed"),
         ("rejected.jsonl", {"rejected": {"step": "zz", "check": "x", "reason": ""}}, "step"),
-        ("batches.jsonl", {"message_ids": "m1"}, "message_ids"),
         ("manifest.json", {"steps": {"zz": {}}}, "zz"),
         ("manifest.json", {"schema": "art-e/golden/1"}, "art-e golden import"),
     ],
