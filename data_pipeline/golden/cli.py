@@ -422,7 +422,7 @@ def split_command(
 
 @app.command("stats", epilog=example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
-    """Print what is in the set, and what each step dropped and checked."""
+    """Print what is in the set, and what each step dropped."""
     golden = GoldenSet.load(folder)
     figures = export.stats(golden)
     if json_output:
@@ -431,7 +431,7 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
     for name in ("kinds", "difficulties"):
         _table(name, [{"": label, **counts} for label, counts in figures[name].items()])
-    for name in ("splits", "steps", "checks"):
+    for name in ("splits", "steps"):
         _table(name, figures[name])
 
 

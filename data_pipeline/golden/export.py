@@ -24,14 +24,7 @@ from art_e.publish import Own, template
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
 from art_e.storage import home, locked, partial_of
 from art_e.text import digest
-from data_pipeline.golden.golden_set import (
-    STEPS,
-    Check,
-    GoldenSet,
-    checks_of,
-    write_manifest,
-    write_rows,
-)
+from data_pipeline.golden.golden_set import STEPS, GoldenSet, write_manifest, write_rows
 
 # What `datasets.load_dataset` calls the part that holds all rows.
 ALL_ROWS = "questions"
@@ -55,10 +48,21 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 def stats(golden: GoldenSet) -> dict[str, Any]:
     """The figures of the set, ready for JSON.
 
-    `kinds` and `difficulties` are numbers of rows by label and split. `checks` are those of the
-    kept rows; `without` counts the rows that lack one.
+    `kinds` and `difficulties` are numbers of rows by label and split.
     """
-    rows, steps = _frame(golden), golden.manifest["steps"]
+    steps = golden.manifest["steps"]
+    # A category keeps the order of its labels.
+    labels = {"split": SPLITS, "kind": KINDS, "difficulty": DIFFICULTIES}
+    rows = pd.DataFrame(
+        {"inbox": [each.inbox_address for each in golden.questions]}
+        | {
+            name: pd.Categorical(
+                [getattr(each, name) or UNLABELLED for each in golden.questions],
+                [*values, UNLABELLED],
+            )
+            for name, values in labels.items()
+        }
+    )
     return {
         "rows": len(rows),
         "rejected": len(golden.rejected),
@@ -66,43 +70,10 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
             {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
             for name, group in rows.groupby("split", observed=True)
         ],
-        "kinds": _by_split(rows, "kind"),
-        "difficulties": _by_split(rows, "difficulty"),
+        "kinds": pd.crosstab(rows["split"], rows["kind"]).to_dict(),
+        "difficulties": pd.crosstab(rows["split"], rows["difficulty"]).to_dict(),
         "steps": [{"step": step, **steps[step]["sums"]} for step in STEPS if step in steps],
-        "checks": _checks(golden),
     }
-
-
-def _frame(golden: GoldenSet) -> pd.DataFrame:
-    rows = pd.DataFrame({"inbox": [each.inbox_address for each in golden.questions]})
-    for column, labels in (("split", SPLITS), ("kind", KINDS), ("difficulty", DIFFICULTIES)):
-        values = [getattr(each, column) or UNLABELLED for each in golden.questions]
-        # A category keeps the order of its labels.
-        rows[column] = pd.Categorical(values, [*labels, UNLABELLED])
-    return rows
-
-
-def _by_split(rows: pd.DataFrame, column: str) -> dict[str, dict[str, int]]:
-    table: dict[str, dict[str, int]] = pd.crosstab(rows["split"], rows[column]).to_dict()
-    return table
-
-
-def _checks(golden: GoldenSet) -> list[dict[str, Any]]:
-    made: dict[tuple[int, str], list[Check]] = {}
-    for each in golden.questions:
-        for check in checks_of(each).values():
-            made.setdefault((STEPS.index(check.step), check.name), []).append(check)
-    return [
-        {
-            "check": name,
-            "step": STEPS[step],
-            "by": ", ".join(sorted({check.by for check in checks})),
-            "passed": sum(check.passed is not None for check in checks),
-            "unsure": sum(check.passed is None for check in checks),
-            "without": len(golden.questions) - len(checks),
-        }
-        for (step, name), checks in sorted(made.items())
-    ]
 
 
 # ---- The exported folder and its card.
@@ -159,7 +130,6 @@ def card(golden: GoldenSet) -> str:
     rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)
-    found = [checks_of(each).values() for each in rows]
     text = template("data_pipeline.golden", "card.md.j2").render(
         front_matter=Own(_front_matter(parts, len(rows))),
         figures=stats(golden),
@@ -170,7 +140,6 @@ def card(golden: GoldenSet) -> str:
         writers=[(model, count) for model, count in sorted(writers.items()) if model],
         synthetic=set(writers) == {"synthetic"},
         taken={name: steps[name] for name in STEPS if name in steps},
-        unverified=sum(all(check.step != "verify" for check in each) for each in found),
     )
     return f"{text.rstrip()}\n"
 

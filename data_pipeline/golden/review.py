@@ -44,17 +44,13 @@ class ReviewSample(NamedTuple):
 
 
 class Review(BaseModel):
-    """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
-
-    Lines of earlier versions also name the reviewer and the sample, and may have a note.
-    """
+    """A person's verdict on a row that had the `row_digest` `digest`; "skip" leaves it open."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     id: str
     digest: str
     said: Decision
-    note: str = ""
 
 
 def reviews_file(folder: Path) -> Path:
@@ -116,17 +112,15 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
         "seed": sample.seed,
         "split": sample.split,
     }
-    made: list[tuple[Question, Check | None]] = []
+    rows: list[tuple[Question, Check | None]] = []
     for each in golden.questions:
         if each.id not in given:
-            made.append((each, None))
+            rows.append((each, None))
             continue
-        passed, word = _PASSED[given[each.id].said]
-        remark = " ".join(encodable(given[each.id].note).split())
-        reason = f"{word}: {remark}" if remark else word
+        passed, reason = _PASSED[given[each.id].said]
         check = Check("person", "review", passed, reason, "person")
-        made.append((with_checks(each, [check]), check if passed is False else None))
-    golden.finish("review", made, settings)
+        rows.append((with_checks(each, [check]), check if passed is False else None))
+    golden.finish("review", rows, settings)
 
 
 # ---- Asking a person.

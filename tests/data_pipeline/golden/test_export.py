@@ -102,7 +102,7 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
         return str(MarkdownIt("commonmark").enable("table").render(body))
 
     hostile, plain = rendered(HOSTILE), rendered("word")
-    assert hostile.count("alert(1)") >= 8
+    assert hostile.count("alert(1)") >= 5
     assert set(re.findall(r"</?(\w+)", hostile)) == set(re.findall(r"</?(\w+)", plain))
     assert hostile.count("<h2>") == plain.count("<h2>")
     assert "{{ 7*7 }}" in hostile
