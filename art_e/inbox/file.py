@@ -5,6 +5,7 @@ threads returns wrong rows), and many processes may open the same file. It is re
 can reach no other file and no network. `Inbox` does the searching.
 """
 
+import contextlib
 import datetime as dt
 import json
 import threading
@@ -65,10 +66,9 @@ class InboxFile:
         self._vocabulary = Vocabulary(self.execute)
         self._slices: OrderedDict[tuple[int, ...], Slice] = OrderedDict()
         self._lock = threading.Lock()
-        try:
+        self.meta: dict[str, str] = {}
+        with contextlib.suppress(duckdb.Error):
             self.meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        except duckdb.Error:
-            self.meta = {}
         wanted = {"schema_version": SCHEMA_VERSION, "tokenizer": TOKENIZER, "complete": "true"}
         if wanted.items() - self.meta.items():
             self.close()

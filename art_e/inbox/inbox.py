@@ -14,7 +14,7 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,17 +99,17 @@ class Inbox:
                 candidates, points = _ranked(found, len(by_stem))
             else:
                 candidates, points = np.arange(self._size), np.zeros(self._size, dtype=np.int64)
+            masks: list[Mask] = []
             if sent_after is not None or sent_before is not None:
-                day = self._mail.day[candidates]
-                first = (sent_after or dt.date.min).toordinal()
-                allowed = (first <= day) & (day < (sent_before or dt.date.max).toordinal())
-                candidates, points = candidates[allowed], points[allowed]
-            for wanted, role in ((from_addr, "from"), (to_addr, "to")):
-                if wanted is not None and wanted.strip():
-                    allowed = self._mail.matching(wanted, role, self._size)[candidates]
-                    candidates, points = candidates[allowed], points[allowed]
+                day, first = self._mail.day, (sent_after or dt.date.min).toordinal()
+                masks.append((first <= day) & (day < (sent_before or dt.date.max).toordinal()))
+            for party, role in ((from_addr, "from"), (to_addr, "to")):
+                if party is not None and party.strip():
+                    masks.append(self._mail.matching(party, role, self._size))
             if query is not None:
-                allowed = passing(query, self._mail, self._size, self._holding)[candidates]
+                masks.append(passing(query, self._mail, self._size, self._holding))
+            for mask in masks:
+                allowed = mask[candidates]
                 candidates, points = candidates[allowed], points[allowed]
             best = _largest(candidates, points, max_results)
             holding = {
@@ -124,27 +124,38 @@ class Inbox:
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
         """`read` of each id, in their order; one statement reads all the mails."""
-        positions = self._positions(message_ids)
-        wanted = {
-            position: int(self._mail.ids[position])
-            for position in positions
-            if position is not None
-        }
-        if not wanted:
+        return self._read_at(self._positions(message_ids))
+
+    def _read_at(self, positions: Sequence[int | None]) -> list[Email | None]:
+        place_of = {int(self._mail.ids[at]): at for at in positions if at is not None}
+        if not place_of:
             return [None] * len(positions)
         rows = self._execute(
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
             " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
             f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
-            f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
+            f" WHERE email_id IN ({', '.join(map(str, place_of))})",
             None,
         ).fetchall()
-        by_id = {row[0]: row[1:] for row in rows}
-        mails = {
-            position: _email((self._mail.name_at(position, by_id[mail][0]), *by_id[mail][1:]))
-            for position, mail in wanted.items()
-        }
-        return [None if each is None else mails[each] for each in positions]
+        mails = {}
+        for (
+            email_id,
+            stored_id,
+            sent_at,
+            zone,
+            address,
+            sender,
+            *roles,
+            subject,
+            body,
+            labels,
+        ) in rows:
+            to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
+            people = Mailbox(address, sender), to, cc, bcc
+            at, date = place_of[email_id], in_zone(sent_at, zone)
+            name = self._mail.name_at(at, stored_id)
+            mails[at] = Email(name, date, *people, subject, body, tuple(labels))
+        return [None if at is None else mails[at] for at in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:
         """The files attached to a mail, in its order; none if this inbox lacks the mail."""
@@ -160,10 +171,8 @@ class Inbox:
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
         [position] = self._positions([message_id])
-        if position is None:
-            return []
-        rows = self._mail.rows(self._threads[position])
-        return [each for each in self.read_many([row[0] for row in rows]) if each is not None]
+        places = [] if position is None else self._threads[position]
+        return [each for each in self._read_at(places) if each is not None]
 
     def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
         """How many mails of this inbox are in the thread of each of these mails of it."""
@@ -177,15 +186,14 @@ class Inbox:
     def canonical_id(self, message_id: str) -> str | None:
         """The id under which this inbox stores the mail; None: it is not in this inbox."""
         [position] = self._positions([message_id])
-        if position is None:
-            return None
-        return self._mail.rows([position])[0][0]
+        return None if position is None else self._mail.rows([position])[0][0]
 
     def _positions(self, message_ids: Sequence[str]) -> list[int | None]:
-        found = self._mail.named([_bracketed(each) for each in message_ids])
+        stripped = (each.strip() for each in message_ids)
+        names = [each if each.startswith("<") else f"<{each}>" for each in stripped]
         return [
             next((position for position, sent in named if sent < self._end), None)
-            for named in found
+            for named in self._mail.named(names)
         ]
 
     def _holding(self, stem: str) -> Numbers:
@@ -232,20 +240,6 @@ class Inbox:
                 Hit(message_id, date, sender, subject, snippet, points / whole, missing[held])
             )
         return hits
-
-
-def _bracketed(message_id: str) -> str:
-    wanted = message_id.strip()
-    return wanted if wanted.startswith("<") else f"<{wanted}>"
-
-
-def _email(row: tuple[Any, ...]) -> Email:
-    to, cc, bcc = (
-        tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-        for recipients in row[5:8]
-    )
-    date, sender = in_zone(row[1], row[2]), Mailbox(row[3], row[4])
-    return Email(row[0], date, sender, to, cc, bcc, row[8], row[9], tuple(row[10]))
 
 
 def _ranked(found: list[_Scored], wanted: int) -> _Scored:

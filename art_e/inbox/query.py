@@ -87,19 +87,16 @@ def parse_query(text: str, today: dt.date) -> Query:
     Raises `UserError` for an unknown operator, a value that it can't have, and `OR` beside nothing.
     """
     groups: list[list[Term]] = []
-    joins = False
+    before: Term | None = None  # None at the start and behind OR
     for term in _terms(text, today):
-        if term is None:
-            if joins or not groups:
-                raise UserError("OR stands between two terms: from:ann OR from:bob")
-            joins = True
-            continue
-        if joins:
+        if term is None and before is None:
+            raise UserError("OR stands between two terms: from:ann OR from:bob")
+        if term is not None and before is None and groups:
             groups[-1].append(term)
-        else:
+        elif term is not None:
             groups.append([term])
-        joins = False
-    if joins:
+        before = term
+    if groups and before is None:
         raise UserError("OR stands between two terms: from:ann OR from:bob")
     # A mail needs one of these, so beside another filter that may hold instead there are none.
     ranked = [
