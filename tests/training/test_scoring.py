@@ -18,7 +18,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
 from evals.verdict import Judge, Verdict
-from tests.builders import CREW, LEASE, QUESTION, WAIT_S, answer, message, read, search
+from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from tests.training.scripted import (
@@ -60,16 +60,19 @@ BY_NAME: dict[str, Judge] = {
 }
 
 
-class Meeting(OfflineJudge):
-    """Answers only when that many calls are waiting."""
+class Counting(OfflineJudge):
+    """Notes how many calls are under way at the same time."""
 
-    def __init__(self, number: int) -> None:
-        self._all = asyncio.Barrier(number)
+    def __init__(self) -> None:
+        self.most = self._now = 0
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        await asyncio.wait_for(self._all.wait(), WAIT_S)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0)
+        self._now -= 1
         return self.decide(question, answer)
 
 
@@ -111,8 +114,9 @@ def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
 
 
 def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None:
-    made = rollouts(begin, *[RIGHT, WRONG] * 4)
-    scored = score(Meeting(8), made, Deaf(), Meeting(8))
+    made, counting = rollouts(begin, *[RIGHT, WRONG] * 4), Counting()
+    scored = score(counting, made, Deaf(), OfflineJudge())
+    assert counting.most == 8
     assert [each.correct for each in scored] == [True, False] * 4
     assert totals(scored) == totals(score(OfflineJudge(), made))
     found = [[each["correct"] for each in one.verdicts] for one in scored]
@@ -193,22 +197,6 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     ten = [SOMETHING, *[IDK] * 9]
     _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
     assert (batch.figures["unjudged"], batch.outage) == (1, None)
-
-
-class Counting(OfflineJudge):
-    """Notes how many calls are under way at the same time."""
-
-    def __init__(self) -> None:
-        self.most = self._now = 0
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
-    ) -> Verdict:
-        self._now += 1
-        self.most = max(self.most, self._now)
-        await asyncio.sleep(0)
-        self._now -= 1
-        return self.decide(question, answer)
 
 
 def test_judges_have_a_limit_of_concurrency(
