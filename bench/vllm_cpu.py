@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 
 from art_e.trajectory import Trajectory, read_trajectories
-from tests.processes import free_port, serving
+from tests.processes import free_port
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import full
 from training.progress import Step, read_steps
@@ -111,14 +111,21 @@ def in_process(base: Path, home: Path, tmp_path_factory: pytest.TempPathFactory)
     return training
 
 
-@contextmanager
-def vllm_server(base: Path) -> Iterator[str]:
+def vllm_server(base: Path) -> AbstractContextManager[str]:
     """`training/launch/vllm_server.sh talk-multi`, once it answers."""
     port = free_port()
-    environment = {**os.environ, **CPU, "MODEL": str(base), "MEMORY": "0.2", "PORT": str(port)}
+    environment = {"MODEL": str(base), "MEMORY": "0.2", "PORT": str(port)}
     script = ROOT / "training" / "launch" / "vllm_server.sh"
-    command = ["bash", str(script), "talk-multi", "--max-model-len", "400"]
-    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+    return answering(
+        ["bash", str(script), "talk-multi", "--max-model-len", "400"], port, environment
+    )
+
+
+@contextmanager
+def answering(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run a server until it answers; its address."""
+    whole = {**os.environ, **CPU, **environment}
+    with subprocess.Popen(command, env=whole, start_new_session=True) as server:
         try:
             address = f"http://127.0.0.1:{port}"
             for _ in range(600):
@@ -228,8 +235,20 @@ def test_serve_answers_an_ask_and_sixteen_at_a_time(base: Path, home: Path, tmp_
     db = str(tmp_path / "firm.duckdb")
     art_e("ingest", "synthetic:1000", "--db", db)
     questions = str(tmp_path / "firm.questions.jsonl")
-    with serving(base, "--name", "tiny", environment=CPU) as (_, address):
-        environment["HOSTED_VLLM_API_BASE"] = address
+    port = free_port()
+    serve = [
+        sys.executable,
+        "-m",
+        "art_e",
+        "serve",
+        str(base),
+        "--name",
+        "tiny",
+        "--port",
+        str(port),
+    ]
+    with answering(serve, port, {"ART_E_HOME": str(home)}) as address:
+        environment["HOSTED_VLLM_API_BASE"] = f"{address}/v1"
         model = ("--model", "hosted_vllm/tiny")
         first = json.loads(Path(questions).read_text("utf-8").splitlines()[0])
         asked = art_e("ask", "Who pays?", "--inbox", first["inbox_address"], "--db", db, *model)

@@ -1,7 +1,6 @@
 """The command line in tests, with a new home and small inboxes."""
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy, Retries
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import QUICK, Make, make_inbox, once, raw
-from tests.processes import start, write_vllm
+from tests.processes import start
 from tests.provider import Provider
 
 Run = Callable[..., Result]
@@ -122,16 +121,6 @@ def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     get_peft_model(model, config).save_pretrained(str(folder))
     return folder
-
-
-@pytest.fixture
-def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for vLLM on the path; the file with its arguments."""
-    write_vllm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    noted = tmp_path / "noted.json"
-    monkeypatch.setenv("NOTED", str(noted))
-    return noted
 
 
 def json_of(result: Result) -> Any:

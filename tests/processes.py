@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import os
-import re
 import select
 import signal
 import socket
@@ -172,102 +171,7 @@ def on_terminal(
         return b"".join(sent(terminal)).decode().replace("\r\n", "\n")
 
 
-# ---- Serving.
-
-# What the server prints when it is ready.
-TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")
-
-# Accepts the options of `vllm serve` that we use, and no others. Its health check fails at first,
-# as vLLM's does while it loads. It writes its arguments to the file $NOTED, and answers every chat
-# with "I don't know".
-_VLLM = """#!{python}
-import argparse, http.server, json, os, pathlib, sys
-options = argparse.ArgumentParser(allow_abbrev=False)
-options.add_argument("command", choices=["serve"])
-options.add_argument("model")
-for name in ("host", "dtype", "tool-call-parser", "served-model-name", "lora-modules",
-             "quantization"):
-    options.add_argument("--" + name)
-for name in ("port", "max-lora-rank", "max-model-len", "tensor-parallel-size"):
-    options.add_argument("--" + name, type=int)
-options.add_argument("--gpu-memory-utilization", type=float)
-for name in ("override-generation-config", "default-chat-template-kwargs"):
-    options.add_argument("--" + name, type=json.loads)
-for name in ("enable-auto-tool-choice", "enable-lora"):
-    options.add_argument("--" + name, action="store_true")
-chosen = options.parse_args()
-pathlib.Path(os.environ["NOTED"]).write_text(json.dumps(sys.argv[1:]))
-if os.environ.get("FAILING"):
-    sys.exit(7)
-class Handler(http.server.BaseHTTPRequestHandler):
-    asked = 0
-    def do_GET(self):
-        Handler.asked += 1
-        self.send_response(503 if Handler.asked < 3 else 200)
-        self.end_headers()
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        arguments = json.dumps(dict(answer="I don't know", sources=[]))
-        call = dict(name="return_final_answer", arguments=arguments)
-        calls = [dict(id="c", type="function", function=call)]
-        message = dict(role="assistant", content=None, tool_calls=calls)
-        choices = [dict(index=0, finish_reason="tool_calls", message=message)]
-        usage = dict(prompt_tokens=9, completion_tokens=1, total_tokens=10)
-        reply = dict(id="r", object="chat.completion", created=0, model="m", choices=choices,
-                     usage=usage)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(reply).encode())
-    def log_message(self, *_): pass
-print("a line of the server's log", flush=True)
-http.server.HTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()
-"""
-
-
-def write_vllm(folder: Path) -> None:
-    """Put the stand-in for vLLM's command into `folder`."""
-    folder.mkdir()
-    (folder / "vllm").write_text(_VLLM.format(python=sys.executable))
-    (folder / "vllm").chmod(0o755)
-
-
-def pairs(given: Sequence[str]) -> dict[str, str]:
-    """Each argument of a command with the next one."""
-    return dict(itertools.pairwise(given))
-
-
 def free_port() -> int:
     """A port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
-
-
-@contextmanager
-def serving(
-    checkpoint: Path,
-    *options: str,
-    after: Sequence[str] = (),
-    environment: dict[str, str] | None = None,
-) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The process and its base URL, once it answers; it ends with the block.
-
-    `after` are options of the server itself.
-    """
-    command = [sys.executable, "-m", "art_e", "serve", str(checkpoint)]
-    process = subprocess.Popen(
-        [*command, *options, "--port", str(free_port()), *(["--", *after] if after else [])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # The cores are shared with other tests.
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
-    )
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        ready = TOLD.fullmatch(process.stdout.readline())
-        assert ready, process.stderr.read()
-        yield process, ready[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate()

@@ -75,7 +75,8 @@ def serve(
     command += ["--host", host, "--port", str(port), *(options or [])]
     form = f" --recipe {named}" if expanded(named).is_dir() and episode_form(named) else ""
     note(f"loading {checkpoint} with vLLM; ask it when its log says that it is ready")
-    base = f"{BASE_VARIABLE}=http://{LOOPBACK}:{port}/v1"
+    shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    base = f"{BASE_VARIABLE}=http://{shown}:{port}/v1"
     print_line(f"{base} art-e ask QUESTION --model hosted_vllm/{served}{form}")
     sys.stdout.flush()
     os.dup2(2, 1)  # its log is not our data
