@@ -74,22 +74,22 @@ class BenchmarkConfig(BaseModel):
     models: list[str]
     questions: str
     questions_hash: str
-    split: str | None
-    limit: int | None
-    preset: str | None
-    repeat: int
+    split: str | None = None
+    limit: int | None = None
+    preset: str | None = None
+    repeat: int = 1
     judges: list[str]
     prompt: dict[str, str]
-    recipe: str | None
+    recipe: str | None = None
     max_turns: int
     view: View
     concurrency: dict[str, int]
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None
-    temperature: float | None
-    max_cost_usd: float | None
-    tool_calls: Literal["auto", "native", "text"]
-    gpu_usd_per_hour: float | None
-    self_hosted: list[str] | None
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    temperature: float | None = None
+    max_cost_usd: float | None = None
+    tool_calls: Literal["auto", "native", "text"] = "auto"
+    gpu_usd_per_hour: float | None = None
+    self_hosted: list[str] | None = None
     db: str
     inbox: str
     command: str

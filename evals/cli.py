@@ -50,18 +50,9 @@ from evals import benchmark, paired
 from evals.judges import choose_judge
 from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients, print_answers
 from evals.metrics import HEADLINE
+from evals.report import tables
 from evals.report.build import build_report
-from evals.report.tables import (
-    FIRST,
-    Entry,
-    differences,
-    digits,
-    measure,
-    number,
-    percent,
-    summary,
-    usd,
-)
+from evals.report.tables import digits, number, percent, usd
 from evals.scored import Scored, check_questions, load_run
 from evals.verdict import Judge, names_of
 
@@ -85,7 +76,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
     else:
         rows = [_row(name, figures) for name, figures in models.items() if figures["n"]]
         if rows:
-            headings = ["Model", "n", *(column.heading for column in FIRST)]
+            headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
             print_table(headings, rows, caption=caption)
         for name, figures in models.items():
@@ -102,7 +93,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
-    cells = [column.cell(figures) for column in FIRST]
+    cells = [column.cell(figures) for column in tables.FIRST]
     # Intervals of all columns would need more room than a terminal has.
     shares = [cell.brief for cell in cells[: len(HEADLINE)]]
     return [name, f"{figures['n']:,}", *shares, *(cell.value for cell in cells[len(HEADLINE) :])]
@@ -432,7 +423,8 @@ def compare(
         print_json({"a": facts_a, "b": facts_b, **found})
         return
     rows = [
-        (row.label, *(cell.brief for cell in row.cells)) for row in differences(found["figures"])
+        (row.label, *(cell.brief for cell in row.cells))
+        for row in tables.differences(found["figures"])
     ]
     caption = "in brackets: 95 % interval of B - A"
     print_table(("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption)
@@ -440,7 +432,7 @@ def compare(
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
         print_lines(line)
-    print_lines(*summary(found, "A", "B"))
+    print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
         print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
@@ -448,10 +440,10 @@ def compare(
         console().print(f"and {more:,} more flipped; --json has them all")
 
 
-def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
+def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     """The model that `RUN:MODEL` names, and what to say about it."""
     name, _, model = argument.partition(":")
-    entries = measure([find_run(name, runs_folder())])
+    entries = tables.measure([find_run(name, runs_folder())])
     models = {each.model: each for each in entries}
     if not model and len(models) > 1:
         raise UserError(

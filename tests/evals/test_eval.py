@@ -302,6 +302,11 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
             return right(request)
         return says(None, *message(*[search("zeppelins", "invoice")] * 2).tool_calls, usage=USAGE)
 
+    # The first hundred with one source, without the seven that its authors left out.
+    many = [question(number, kind="lookup", id=str(number)) for number in range(40, 200)]
+    two = question(1, kind="lookup", id="39", message_ids=("a", "b"))
+    chosen = {each.id for each in published_100([two, *many])}
+    assert len(chosen) == 100 and "48" in chosen and not chosen & {"39", "49", "101", "129"}
     options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
     result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
     single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
@@ -313,18 +318,6 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
         # No mail has both words, and a second call is refused.
         assert json.loads(first)["hits"] == []
         assert "only the first call" in second
-
-
-@pytest.mark.parametrize(
-    ("id_", "sources", "is_asked"), [("48", 1, True), ("49", 1, False), ("50", 2, False)]
-)
-def test_the_published_questions_have_one_source_and_are_not_of_the_seven(
-    id_: str, sources: int, is_asked: bool
-) -> None:
-    asked = question(1, kind="lookup", id=id_, message_ids=tuple("ab"[:sources]))
-    others = [question(number, kind="lookup") for number in range(100, 300)]
-    chosen = published_100([asked, *others])
-    assert (len(chosen), asked in chosen) == (100, is_asked)
 
 
 def test_a_run_is_judged_anew_without_asking_again(

@@ -64,13 +64,10 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Run) -> None:
     )
 
 
-def test_a_file_of_ones_own_and_its_halves(art_e: Run, pairs: Path) -> None:
-    for options, n in (((), 5), (("--half", "tuning"), 1), (("--half", "all"), 6)):
-        shown = json_of(art_e("eval", "judge", "--pairs", pairs, *options, "--json"))
-        assert shown["judges"]["offline/7"]["n"] == n
-
-
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) -> None:
+    for half, n in (("reporting", 5), ("tuning", 1), ("all", 6)):
+        shown = json_of(art_e("eval", "judge", "--pairs", pairs, "--half", half, "--json"))
+        assert shown["judges"]["offline/7"]["n"] == n
     args = ("eval", "judge", "--pairs", pairs, "--show-wrong")
     figures = json_of(art_e(*args, "--json"))["judges"]["offline/7"]
     assert figures["wrong"] == [

@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import pytest
 
-from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
@@ -72,22 +71,6 @@ def test_the_sure_verdicts_are_measured_apart() -> None:
     assert agreement(doubted)["sure"]["agreement"]["value"] is None
 
 
-def test_categories_and_hostile_answers_are_told_apart() -> None:
-    hostile = [
-        rated(False, said, number, "appeals") for number, said in enumerate((True, False, None))
-    ]
-    figures = agreement([*table(2, 0, 1, 1), *hostile])
-    assert (figures["adversarial"], figures["adversarial_judged_correct"]) == (3, 1)
-    assert {name: each["n"] for name, each in figures["by_category"].items()} == {
-        "dates": 4,
-        "appeals": 3,
-    }
-    appeals = figures["by_category"]["appeals"]
-    assert appeals["unjudged"] == 1
-    assert appeals["agreement"]["value"] == pytest.approx(1 / 3)
-    assert appeals["confusion"]["wrong_as_right"] == 1
-
-
 class _Slow:
     """Answers in the reverse of the order in which it is asked."""
 
@@ -135,13 +118,6 @@ def test_the_set_is_large_balanced_and_split_by_question() -> None:
     # One question has one gold answer and is in one half.
     questions = {(pair.question.question, pair.question.id, pair.half) for pair in PAIRS}
     assert len({text for text, _, _ in questions}) == len(questions)
-
-
-def test_labels_keep_the_rules_that_can_be_checked() -> None:
-    for pair in [*PAIRS, *load_pairs(UNSEEN)]:
-        assert not (pair.adversarial and pair.label), pair
-        if pair.category == "abstentions" and pair.question.answerable:
-            assert not (is_abstention(pair.answer) and pair.label), pair
 
 
 def write(path: Path, *rows: object) -> Path:

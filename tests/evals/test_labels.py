@@ -1,9 +1,6 @@
 """`eval label`: a person's keys become labels; blind, safe, resumable, the last one counts."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,22 +117,6 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
     assert "more characters)" in result.stdout
     assert len(result.stdout.splitlines()) < 60
     assert_safe(result.stdout)
-
-
-def test_without_a_terminal_it_says_so(run: Run, home: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "art_e", "eval", "label", "mine"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "ART_E_HOME": str(home)},
-        # A session of its own has no terminal to open.
-        start_new_session=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("Error: labels need a terminal")
-    assert not labels_file(run).exists()
 
 
 def test_a_run_without_answers_is_one_line(home: Path, art_e: Any) -> None:

@@ -193,10 +193,8 @@ def test_with_mails_it_also_says_whether_they_support_it(make: Make, tmp_path: P
 def test_an_answer_without_a_mail_read_is_ungrounded_and_costs_no_second_call(make: Make) -> None:
     with Provider([finds("correct", "The same day."), finds("not_attempted")]) as provider:
         judge = make(provider)
-        verdict = judged(judge, "31 May 2001", [])
+        assert judged(judge, "31 May 2001", []).grounded is False
         assert judged(judge, "Nobody wrote it.", []).grounded is None
-    assert (verdict.correct, verdict.grounded) == (True, False)
-    assert verdict.reason == "The same day.; no mail was read"
 
 
 # ---- Other forms.

@@ -156,14 +156,6 @@ def test_every_amount_of_money(number: Decimal) -> None:
         assert value.key == Amount(Fraction(number), "usd")
 
 
-@given(st.integers(20, 500), st.sampled_from([("lb", "kg", 0.4536), ("miles", "km", 1.609)]))
-def test_a_measure_in_another_unit(number: int, units: tuple[str, str, float]) -> None:
-    one, other, factor = units
-    assert same(f"{number} {one}", f"{number * factor:.1f} {other}")
-    assert not same(f"{number} {one}", f"{number * factor * 1.1:.1f} {other}")
-    assert not same(f"{number} {one}", f"{number} {other}")
-
-
 @given(st.text())
 def test_any_text_is_cleaned_and_read(text: str) -> None:
     cleaned = clean(text)

@@ -118,18 +118,15 @@ def test_a_hostile_name_stays_text(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\ud800\nb\x1b\x00c", "模型 \U0001f980"])
-def test_any_name_can_be_drawn(tmp_path: Path, name: str) -> None:
+def test_any_name_and_unknown_figures_can_be_drawn(tmp_path: Path, name: str) -> None:
+    cases: list[tuple[Scale, float | None]] = [("usd", None), ("usd", 0.0), ("number", 0.0)]
+    for scale, value in cases:
+        nothing = DotRow("x", (Mark(value, "-"),))
+        assert "-" in texts(svg(DotChart("cost", "Cost", "", scale, (nothing,))))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write_png(dots(name).draw(titled=True), tmp_path / "x.png")
     assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(svg(dots(name)))
-
-
-@pytest.mark.parametrize("scale", ["usd", "number"])
-def test_figures_that_are_unknown_or_zero_can_be_drawn(scale: Scale) -> None:
-    for values in ((None,), (None, 0.0)):
-        nothing = tuple(DotRow(str(value), (Mark(value, "-"),)) for value in values)
-        assert "-" in texts(svg(DotChart("cost", "Cost", "", scale, nothing)))
 
 
 # ---- The curves that a training run's own rows give.

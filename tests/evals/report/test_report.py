@@ -149,13 +149,6 @@ def test_the_funnel_counts_every_episode_once(tmp_path: Path) -> None:
 # ---- Pairs of models.
 
 
-def test_models_without_a_common_question_and_rollouts_are_no_pair(tmp_path: Path) -> None:
-    far = episodes("b", {"right": 2}, questions=map(question, (7, 8)))
-    group = episodes("trained", {"right": 2, "wrong": 2}, questions=[question(0)] * 4, step=5)
-    assert pairings(one(tmp_path / "1", *episodes("a", {"right": 2}), *far)) == []
-    assert pairings(one(tmp_path / "2", *group, *episodes("base", {"right": 1}))) == []
-
-
 # ---- The page as a file.
 
 
