@@ -147,19 +147,19 @@ def values(chart: CurveChart) -> list[float | None]:
 def test_steps_have_their_curves(tmp_path: Path) -> None:
     """What is read by name is a field of what training writes: renaming one must be seen."""
     steps = [
-        step(1, kl=0.1, accuracy=0.5, turns=3),
+        step(1, accuracy=0.5, turns=3),
         step(2, entropy=0.2, flat_groups=6),
         *map(step, range(3, 8)),
     ]
     run = trained(tmp_path / "run", steps, [validation(0), validation(4)])
     drawn = by_name(step_charts(read_training([run])))
     assert list(drawn) == [
-        "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
+        "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy",
         "steps-flat-share", "steps-format-errors", "steps-loss",
     ]  # fmt: skip
     assert list(drawn["steps-entropy"].curves["run"].index) == [1, 2, 3, 4, 5, 6, 7]
     assert values(drawn["steps-entropy"])[:3] == [0.25, 0.2, 0.25]
-    assert values(drawn["steps-kl"])[:2] == [0.1, None]
+    assert values(drawn["steps-turns"])[:2] == [3, None]
     assert values(drawn["steps-flat-share"])[:3] == [0.25, 0.75, 0.25]
     assert list(drawn["steps-reward"].curves) == ["reward", "correctness", "format"]
 
