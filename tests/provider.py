@@ -10,6 +10,7 @@ Who asks for a stream gets one, a few characters at a time.
 """
 
 import dataclasses
+import itertools
 import json
 import random
 import socket
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import pytest
 
@@ -61,13 +62,6 @@ class Reply:
 
 
 Rule = Callable[[Request], Reply]
-
-
-class Exchange(NamedTuple):
-    """A request and its response."""
-
-    request: Request
-    reply: Reply
 
 
 def says(
@@ -177,7 +171,8 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. Without `records` it remembers no exchange.
+    provider ends, so that no assertion is lost. `requests` are in order of arrival; without
+    `records` it remembers none.
     """
 
     def __init__(
@@ -187,7 +182,8 @@ class Provider:
         self._key = key
         self._records = records
         self._lock = threading.Lock()
-        self._exchanges: list[Exchange] = []
+        self.requests: list[Request] = []
+        self._count = itertools.count()
         self._errors: list[Exception] = []
         self._connections: set[socket.socket] = set()
         self.most_connections = 0
@@ -222,28 +218,17 @@ class Provider:
         monkeypatch.setenv("OPENAI_BASE_URL", self.base_url)
         monkeypatch.delenv("OPENAI_API_BASE", raising=False)
 
-    @property
-    def exchanges(self) -> list[Exchange]:
-        """Requests and responses, in order of arrival."""
-        with self._lock:
-            return list(self._exchanges)
-
-    @property
-    def requests(self) -> list[Request]:
-        """Requests, in order of arrival."""
-        return [each.request for each in self.exchanges]
-
     def reply_to(self, _: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Choose a response, and record it."""
         with self._lock:
-            request = Request(len(self._exchanges), path, headers, json.loads(body or b"{}"))
+            request = Request(next(self._count), path, headers, json.loads(body or b"{}"))
+            if self._records:
+                self.requests.append(request)
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end
                 self._errors.append(error)
                 reply = refuses(400, f"the rule failed: {error!r}")
-            if self._records:
-                self._exchanges.append(Exchange(request, reply))
         return streamed(reply) if request.body.get("stream") else reply
 
     def _choose(self, request: Request) -> Reply:
@@ -260,14 +245,13 @@ class Provider:
             raise AssertionError("the script has no further reply")
         return self._replies.pop(0)
 
-    def opened(self, connection: socket.socket) -> None:
-        """Count a client that connects."""
+    @contextmanager
+    def connected(self, connection: socket.socket) -> Iterator[None]:
+        """Count a client until it leaves."""
         with self._lock:
             self._connections.add(connection)
             self.most_connections = max(self.most_connections, len(self._connections))
-
-    def closed(self, connection: socket.socket) -> None:
-        """Forget a client that leaves."""
+        yield
         with self._lock:
             self._connections.discard(connection)
 
@@ -288,13 +272,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        self.server.provider.opened(self.connection)
-        try:
-            super().handle()
-        except ConnectionError:  # the client gave up waiting, or left
-            self.close_connection = True
-        finally:
-            self.server.provider.closed(self.connection)
+        with self.server.provider.connected(self.connection):
+            try:
+                super().handle()
+            except ConnectionError:  # the client gave up waiting, or left
+                self.close_connection = True
 
     def do_GET(self) -> None:
         length = int(self.headers["Content-Length"] or 0)
