@@ -36,33 +36,6 @@ _OPEN = (
 # A reply that was cut off has no end mark.
 _CLOSE = rf"\}}?\s*(?:</tool_call>|(?={_ENDS})|\Z)"
 
-# What `parse_reply` does, for the servers of transformers.
-RESPONSE_TEMPLATE: dict[str, Any] = {
-    "defaults": {"role": "assistant"},
-    "start_anchor": "<|im_start|>assistant\n",
-    "fields": {
-        "reasoning_content": {"open": "<think>", "close": "</think>", "content": "text"},
-        "tool_calls": {
-            "open_pattern": _OPEN,
-            "close_pattern": _CLOSE,
-            "repeats": True,
-            "content": "text",
-            "content_args": {"strip": False},
-            "transform": {
-                "type": "function",
-                "function": {"name": "{name}", "arguments": "{content}"},
-            },
-        },
-        "content": {
-            "close_pattern": _ENDS,
-            "repeats": True,
-            "join": "",
-            "content": "text",
-            "content_args": {"strip": False},
-        },
-    },
-}
-
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 

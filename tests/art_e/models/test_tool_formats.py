@@ -14,7 +14,9 @@ from transformers.utils.chat_parsing import parse_response
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.tool_formats import (
-    RESPONSE_TEMPLATE,
+    _CLOSE,
+    _ENDS,
+    _OPEN,
     answer_so_far,
     as_text,
     as_written,
@@ -305,6 +307,33 @@ def test_the_stock_template_writes_the_same() -> None:
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
 
 
+# What `parse_reply` does, in the form of transformers.
+RESPONSE_TEMPLATE: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>", "content": "text"},
+        "tool_calls": {
+            "open_pattern": _OPEN,
+            "close_pattern": _CLOSE,
+            "repeats": True,
+            "content": "text",
+            "content_args": {"strip": False},
+            "transform": {
+                "type": "function",
+                "function": {"name": "{name}", "arguments": "{content}"},
+            },
+        },
+        "content": {
+            "close_pattern": _ENDS,
+            "repeats": True,
+            "join": "",
+            "content": "text",
+            "content_args": {"strip": False},
+        },
+    },
+}
+
 PIECES = ("<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n")
 
 
@@ -316,7 +345,6 @@ PIECES = ("<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n")
     ).map("".join)
 )
 def test_transformers_reads_a_reply_in_the_same_way(text: str) -> None:
-    """Its servers are handed what `parse_reply` is written after."""
     parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
     calls = [each["function"] for each in parsed.get("tool_calls", ())]
     assert [(each["name"], each["arguments"]) for each in calls] == replies(text)
