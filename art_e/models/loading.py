@@ -36,8 +36,7 @@ from art_e.models.checkpoint import (
 from art_e.models.tool_formats import call_form
 
 if not sys.stderr.isatty():
-    _bars: Any = transformers.utils.logging
-    _bars.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +160,21 @@ def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
 def _load_model(
     folder: Path, name: str, device: str | None, dtype: str, bits: int
 ) -> PreTrainedModel:
-    how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
-    how["trust_remote_code"] = False
+    options: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
     if bits == 4:
-        how |= _in_four_bits(how["dtype"], device)
+        # As in QLoRA (arXiv 2305.14314): NF4 with double quantisation.
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=options["dtype"],
+        )
+        # accelerate compares the device's number.
+        options["device_map"] = {"": torch.cuda.current_device() if device == "cuda" else device}
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **how)
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            folder, trust_remote_code=False, **options
+        )
     except torch.OutOfMemoryError:
         raise UserError(
             f"{name} does not fit into the memory of the {device or 'cpu'}; use a smaller model"
@@ -188,22 +196,15 @@ def _keep_differentiable(model: PreTrainedModel) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
-    """As in QLoRA (arXiv 2305.14314): NF4 with double quantisation."""
-    config_type: Any = BitsAndBytesConfig
-    config = config_type(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
-    # accelerate compares the device's number.
-    place = torch.cuda.current_device() if device == "cuda" else device
-    return {"quantization_config": config, "device_map": {"": place}}
-
-
 def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrainedModel:
     """The model with the adapter on it. Raises `UserError` if weights have no counterpart."""
+
+    def misfit(why: str) -> UserError:
+        return UserError(
+            f"the adapter {name} does not fit the model: {why}; name the model that it was trained"
+            f" on (base_model_name_or_path in its {ADAPTER_CONFIG})"
+        )
+
     try:
         with warnings.catch_warnings():
             # Missing weights are found below.
@@ -213,23 +214,15 @@ def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrained
             adapted = PeftModel.from_pretrained(model, str(folder))
         saved = load_peft_weights(str(folder), device="cpu")
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise _misfit(name, _in_a_line(error)) from None
+        raise misfit(_in_a_line(error)) from None
     # By default peft would look on the hub whether embeddings were resized.
     own = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
     if lost:
-        raise _misfit(name, f"{len(lost)} weights have no counterpart")
+        raise misfit(f"{len(lost)} weights have no counterpart")
     # A PeftModel generates like the model that it wraps, but is no subclass of it.
     result: Any = adapted
     return result
-
-
-def _misfit(name: str, why: str) -> UserError:
-    return UserError(
-        f"the adapter {name} does not fit the model: {why};"
-        " name the model that it was trained on (base_model_name_or_path in its"
-        f" {ADAPTER_CONFIG})"
-    )
 
 
 def _content(tokenizer: Any) -> Any:
