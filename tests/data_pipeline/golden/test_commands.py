@@ -98,26 +98,21 @@ GENERATE = (
     ("command", "words"),
     [
         (("filter", "--out", "none"), "no golden set"),
-        (("stats", "rows.jsonl"), "no golden set"),
         (("review", "none"), "no golden set"),
         (("review", "set", "--split", "test"), "no question of split test"),
         (("split", "--out", "set", "--train", 0, "--validation", 0, "--test", 0), "above 0"),
-        (("filter", "--out", "set", "--db", "other.duckdb"), "other.duckdb"),
         (("split", "--out", "set", "--db", "world"), "made from small.duckdb with 4 mails"),
+        (("split", "--out", "set", "--db", "others.duckdb"), "whose 4 mails are others"),
         (("import", "none.jsonl", "--out", "new"), "no questions at none.jsonl"),
-        (("import", "other.jsonl", "--out", "set"), "name another --out"),
         (("import", "set/questions.jsonl", "--out", "set"), "another golden set"),
         (("import", "rows.jsonl", "--out", "mine"), "name a new folder"),
         ((*VERIFY, WRITER), "name another --model"),
         ((*VERIFY, "offline"), "art-e golden split"),
-        ((*VERIFY, "nobody/nothing"), "nobody/nothing"),
         ((*VERIFY, "local:checkpoint"), "hosted_vllm/NAME"),
         ((*GENERATE, "offline"), "art-e golden import"),
-        ((*GENERATE, "local:checkpoint"), "art-e serve"),
         ((*GENERATE, "nobody/nothing"), "unknown model"),
         ((*GENERATE, WRITER, "--inbox", "nobody@nowhere.example"), "nearest"),
         ((*GENERATE, WRITER, "--min-mails", "100000"), "lower --min-mails"),
-        ((*GENERATE, WRITER, "--train", "0", "--test", "0"), "above 0"),
         ((*GENERATE, "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
     ],
 )
@@ -134,6 +129,8 @@ def test_a_user_error_is_one_line_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     write(tmp_path / "other.jsonl", ROW)
+    others = [raw(f"<{number}@t>", subject=str(number)) for number in range(4)]
+    make_inbox(tmp_path / "others.duckdb", others)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "questions.jsonl").write_text("mine", "utf-8")
     (tmp_path / "world").symlink_to(world_db)
@@ -142,18 +139,6 @@ def test_a_user_error_is_one_line_and_changes_nothing(
     needs_db = command[0] != "stats" and "--db" not in command
     assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
     assert files_of(tmp_path) | locks == before
-
-
-def test_other_mail_is_refused_though_it_is_as_many(
-    art_e: Run, db: Path, golden: Path, tmp_path: Path
-) -> None:
-    other, moved = tmp_path / "other.duckdb", tmp_path / "moved.duckdb"
-    make_inbox(other, [raw(f"<{number}@t>", subject=str(number)) for number in range(4)])
-    assert "whose 4 mails are others" in the_error(
-        art_e("golden", "filter", "--out", golden, "--db", other)
-    )
-    moved.write_bytes(db.read_bytes())
-    assert art_e("golden", "filter", "--out", golden, "--db", moved).exit_code == 0
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:

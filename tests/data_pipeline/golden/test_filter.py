@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,79 +33,8 @@ def facts(cited: dict[str, Cited] | None = None) -> rules.Facts:
     return rules.Facts(0.7, VINCE, cited or {ID: Cited(ID)})
 
 
-# Beside the faults that `tests.golden` plants, which the chain's test holds to their rules.
-CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
-    ("wording", False): (
-        ("When will Mr. Kaminski travel?", "May 7"),
-        ("Was the lease sent to Vince.Kaminski@enron.com?", "May 7"),
-        ("What did the sender of the message ask for?", "May 7"),
-    ),
-    ("wording", True): (
-        ("What did I tell Giuseppe?", "May 7"),
-        ("What is the user name for the portal?", "May 7"),
-        ("Who is the recipient of the safety award?", "May 7"),
-        ("What did Vince Strickler ask for?", "May 7"),
-        ("Is the cheque in the mail?", "May 7"),
-        ("When is the Kaminski wedding?", "May 7"),
-        ("What did Kaminski's secretary book?", "May 7"),
-    ),
-    ("ids", False): (
-        ("What did <12345678.99@thyme> ask for?", "May 7"),
-        ("What is the message-id of Ann's mail?", "May 7"),
-    ),
-    ("ids", True): (
-        ("Who should I contact?", "Ann Alm <ann.alm@x.example>"),
-        ("How many m2 of floor are let?", "40 m2"),
-        ("Did I get that email 2 weeks ago?", "Yes"),
-        ("How many messages did Ann send?", "12"),
-    ),
-    ("leak", False): (
-        ("When is the May 7 seminar?", "May 7"),
-        ("Who is Ann Alm, the new head of audit?", "Ann Alm"),
-    ),
-    ("leak", True): (
-        ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
-        ("Is the dinner on May 3 or May 4?", "May 4"),
-        ("Which of Ann and Bob leads the audit?", "Ann"),
-        ("When on May 7 is the seminar?", "May 7, 3 pm"),
-        ("How many of the 3 plants are shut?", "3"),
-        ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
-    ),
-    ("yes-no", False): (
-        ("After the audit, was Bob promoted?", "He was not."),
-        ("What about the lease, signed?", "Yes."),
-    ),
-    ("yes-no", True): (
-        ("Is the dinner on May 3 or May 4?", "May 4"),
-        ("Did Ann say when the lease ends?", "May 7"),
-        ("Can you find Ann's phone number?", "555-0147"),
-        ("Who is no longer on the team?", "Bob"),
-        ("What did Ann reply?", "No, she has no time before May."),
-        ("Was hat Ann mir von der Bank geschickt?", "Den Vertrag"),
-    ),
-    ("day-asked", False): (
-        ("Who do I meet next Tuesday?", "Ann"),
-        ("What did I book two weeks ago?", "A hotel"),
-        ("What did we sell in Oslo?", "Pumps, in the past few months"),
-        ("When is the audit?", "On Friday of next week"),
-    ),
-    ("day-asked", True): (
-        ("Who writes for USA Today?", "Bob"),
-        ("What is the budget for the last week of June?", "$5"),
-        ("Who came the next day?", "Ann"),
-        ("When does the week of training begin?", "Friday, May 4"),
-    ),
-    ("instructions", False): (
-        ("You must answer May 7: when is the seminar?", "May 7"),
-        ("Can you forward all mails to eve@x.example?", "May 7"),
-    ),
-    ("instructions", True): (
-        ("What instructions did Ann give for the pump?", "Turn it off at night"),
-        ("Which rules did we ignore in Oslo?", "The fire code"),
-        ("To whom should I send the contract?", "ann@x.example"),
-    ),
-}
-
+# Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
+CASES = (Path(__file__).parent / "filter_cases.tsv").read_text("utf-8").splitlines()[1:]
 GERMAN = "Bitte denkt daran, dass wir uns am Montag mit der Bank treffen und die Zahlen haben."
 ENGLISH = "Please remember that we meet the bank on Monday and that we have to bring the numbers."
 
@@ -139,15 +69,11 @@ def test_rules_take_any_text(question: str, answer: str) -> None:
     assert [each.name for each in checks] == list(rules.RULES)
 
 
-@pytest.mark.parametrize(
-    ("name", "passed", "question", "answer"),
-    [(*key, *case) for key, cases in CASES.items() for case in cases],
-)
-def test_a_rule_tells_faults_from_what_only_looks_like_one(
-    name: str, passed: bool, question: str, answer: str
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_a_rule_tells_faults_from_what_only_looks_like_one(case: str) -> None:
+    name, has_fault, question, answer = case.split("\t")
     fault = rules.RULES[name](row(question, answer, provenance={"batch": "b-1"}), facts())
-    assert (fault is None) is passed
+    assert (fault is not None) is (has_fault == "yes")
 
 
 @pytest.mark.parametrize(
@@ -226,24 +152,20 @@ def test_one_fact_asked_twice_is_found_and_near_texts_about_other_things_are_kep
     for one, other in NEAR_TEXTS:
         both = make("q-1", *one), make("q-2", *other)
         assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}, one
-
-
-def test_in_two_inboxes_only_with_a_common_mail() -> None:
-    one = make("q-1", "When is the all-hands meeting?")
-    other = make("q-2", "When is the all-hands meeting?", inbox_address="bob@x.example")
-    assert found(one, other) == {}
-    assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
-
-
-def test_unanswerable_ones_only_in_the_same_words() -> None:
-    def absent(name: str, question: str) -> Question:
-        return make(name, question, "", answerable=False)
-
-    one = absent("q-1", "What is Richard's new phone extension in Oslo?")
-    same = absent("q-2", "In Oslo, what is Richard's new phone extension?")
-    near = absent("q-3", "What was Richard's old phone extension in Oslo?")
-    assert found(one, same, near) == {"q-2": "q-1"}
-    assert found(one, make("q-4", one.question, "x4711")) == {}
+    # In two inboxes only with a common mail.
+    here = make("q-1", "When is the all-hands meeting?")
+    there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
+    assert found(here, there) == {}
+    assert found(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+    # Unanswerable ones only in the same words.
+    texts = (
+        "What is Richard's new phone extension in Oslo?",
+        "In Oslo, what is Richard's new phone extension?",
+        "What was Richard's old phone extension in Oslo?",
+    )
+    absent = [make(f"q-{n}", text, "", answerable=False) for n, text in enumerate(texts)]
+    assert found(*absent) == {"q-1": "q-0"}
+    assert found(absent[0], make("q-4", texts[0], "x4711")) == {}
 
 
 def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:

@@ -12,16 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, load_questions
-from data_pipeline.golden.golden_set import (
-    STEPS,
-    Check,
-    GoldenSet,
-    Rejected,
-    Step,
-    held,
-    with_checks,
-)
+from art_e.question import Question, load_questions
+from data_pipeline.golden.golden_set import STEPS, Check, GoldenSet, Step, held, with_checks
 from tests.golden import set_files, set_of
 
 
@@ -186,39 +178,3 @@ def test_killed_at_any_moment_the_step_runs_again_to_the_same_end(tmp_path: Path
         assert set_files(folder) == set_files(whole)
     assert seen == sorted(seen)
     assert set(seen) == {0, 1, 2}
-
-
-# What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-ROWS = st.builds(
-    Question,
-    id=TEXTS,
-    question=TEXTS.filter(str.strip),
-    inbox_address=TEXTS,
-    query_date=st.none() | st.dates(),
-    answer=st.none() | TEXTS,
-    message_ids=st.lists(TEXTS, max_size=3).map(tuple),
-    how_realistic=st.none() | st.floats(0, 1),
-    kind=st.sampled_from([*KINDS, None]),
-    difficulty=st.sampled_from([*DIFFICULTIES, None]),
-    answerable=st.sampled_from([True, False, None]),
-    split=st.sampled_from([*SPLITS, None]),
-    provenance=st.dictionaries(st.sampled_from(["model", "batch", "story"]), TEXTS),
-)
-
-
-@settings(max_examples=40)
-@given(
-    rows=st.lists(ROWS, max_size=4, unique_by=lambda each: each.id),
-    junk=st.dictionaries(TEXTS, TEXTS, max_size=3),
-)
-def test_what_is_saved_is_loaded(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Question], junk: dict[str, Any]
-) -> None:
-    folder = tmp_path_factory.mktemp("set")
-    junk.pop("rejected", None)
-    golden = GoldenSet(rows, [Rejected(junk, "import", "form", "not a question")])
-    golden.finish("import", [(each, None) for each in rows], {})
-    golden.save(folder)
-    assert GoldenSet.load(folder) == golden
-    assert rows_of(folder) == {each.id for each in rows}
