@@ -21,7 +21,6 @@ from data_pipeline.golden import cli as golden_progress
 from data_pipeline.golden.asking import ATTEMPTS, prompt_text
 from data_pipeline.golden.generate import (
     GeneratedItem,
-    GeneratedItems,
     NoQuestion,
     Options,
     Plan,
@@ -141,8 +140,6 @@ def check_dates(golden: GoldenSet, plan: Plan, world: InboxFile) -> None:
         assert question.query_date is not None
         assert dt.timedelta(0) <= question.query_date - newest < dt.timedelta(days=45)
         later += question.query_date > newest
-        last = inbox.search([], max_results=1)[0].date
-        assert last is not None and question.query_date <= last.astimezone(dt.UTC).date()
     assert later > len(golden.questions) / 2
 
 
@@ -264,8 +261,3 @@ def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> No
     assert plan["inboxes"][0]["address"] in shown.stdout
     assert "about $0.1" in shown.stdout
     assert not folder.exists()
-
-
-def test_the_form_is_plain_enough_for_any_provider() -> None:
-    schema = json.dumps(GeneratedItems.model_json_schema())
-    assert not any(f'"{name}"' in schema for name in ("minimum", "maximum", "minLength", "pattern"))

@@ -84,8 +84,6 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
     assert "\n" not in rejected.reason
     sums = golden.manifest["steps"]["import"]["sums"]
     assert (sums["in"], sums["kept"], sums["dropped"]) == (3, 2, {check: 1})
-    golden.save(tmp_path / "set")
-    assert GoldenSet.load(tmp_path / "set").rejected == [rejected]
 
 
 @pytest.mark.parametrize(
@@ -145,15 +143,16 @@ def test_whatever_the_rows_are_none_is_lost(
             json.loads(line, parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("levels", [60, 900, 5_000])
-@pytest.mark.parametrize("column", ["provenance", "id"])
-def test_what_is_nested_too_deep_costs_its_row_alone(
-    file: InboxFile, tmp_path: Path, column: str, levels: int
-) -> None:
-    deep = json.dumps({**PUBLIC, column: "HERE"}).replace('"HERE"', "[" * levels + "]" * levels)
-    text = {**PUBLIC, "id": 18, "provenance": f'{{"a": {"[" * levels}{"]" * levels}}}'}
-    golden = imported(file, tmp_path, deep, text, PUBLIC)
+@pytest.mark.parametrize("levels", [60, 5_000])
+def test_deep_nesting_costs_its_row_alone(file: InboxFile, tmp_path: Path, levels: int) -> None:
+    nested = "[" * levels + "]" * levels
+    deep = [
+        json.dumps({**PUBLIC, column: "HERE"}).replace('"HERE"', nested)
+        for column in ("provenance", "id")
+    ]
+    text = {**PUBLIC, "id": 18, "provenance": f'{{"a": {nested}}}'}
+    golden = imported(file, tmp_path, *deep, text, PUBLIC)
     assert [each.id for each in golden.questions] == ["17"]
-    assert [each.check for each in golden.rejected] == ["row", "row"]
+    assert [each.check for each in golden.rejected] == ["row"] * 3
     golden.save(tmp_path / "set")
-    assert len(GoldenSet.load(tmp_path / "set").rejected) == 2
+    assert len(GoldenSet.load(tmp_path / "set").rejected) == 3

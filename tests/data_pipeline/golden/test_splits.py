@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
-from bench.golden_faults import leaking
 from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
 from data_pipeline.golden.generate import draw as draw_batches
 from data_pipeline.golden.golden_set import Step
@@ -105,13 +104,12 @@ def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
         "Ann Alder <ann@test.example>": MIN_SENT + 9,
         '"Alder, Ann B" <a.alder@test.example>': MIN_SENT,
         "Ann <ann.other@test.example>": MIN_SENT,
-        "Bob Birch <bob@test.example>": MIN_SENT + 5,
     }
     with inbox_of(tmp_path / "inbox.duckdb", people) as file:
         chosen = choose_inboxes(file, Counts(2, 0, 1), 0, 30)
         # Of the two the larger one.
-        assert sorted(chosen) == ["ann.other@test.example", "ann@test.example", "bob@test.example"]
-        # Who says so has both.
+        assert sorted(chosen) == ["ann.other@test.example", "ann@test.example"]
+        # Naming them gives both.
         both = ["ann@test.example", "a.alder@test.example"]
         assert list(named_inboxes(file, both, Counts(1, 0, 1), 0)) == both
 
@@ -246,13 +244,3 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     assert leaks(copies, golden.questions, inboxes) == (set(), set())
     shared, in_test_inbox = leaks(copies, whole, inboxes)
     assert in_test_inbox <= {each.id for each in dropped} <= shared | in_test_inbox
-
-
-def test_the_reason_says_how_much_of_a_gold_mail_a_test_inbox_holds(tmp_path: Path) -> None:
-    golden = leaking(tmp_path)
-    assert golden.manifest["steps"]["split"]["contained"] == {"gold_mails": 6, "contained": 4}
-    reasons = {each.row["id"]: each.reason for each in golden.rejected}
-    # In two mails only the runs across the cut are missing.
-    assert reasons["gold mail in pieces in a test inbox"] == (
-        "gold mail <2@test> is to 86% in mail of the test inbox bob@test.example"
-    )
