@@ -23,11 +23,13 @@ from typer.core import TyperGroup
 from art_e.cli.main import app
 
 ROOT = Path(__file__).parent.parent
+# Its pages name commands of their days.
+JOURNAL = sorted((ROOT / "docs" / "journal").glob("*.md"))
 # The page of commands has tests and examples of its own.
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(each for each in (ROOT / "docs").rglob("*.md") if each.name != "commands.md"),
+    *sorted(set((ROOT / "docs").rglob("*.md")) - {*JOURNAL, ROOT / "docs" / "commands.md"}),
 )
 OFFLINE, REAL = "run", "run with the Enron archive"
 

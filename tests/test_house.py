@@ -23,11 +23,11 @@ from art_e.cli.main import COMMANDS
 ROOT = Path(__file__).parent.parent
 # A package may import itself and those before it.
 PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
-# Imported by name when a command runs: a package's own commands, what loads torch, and what other
-# libraries look for.
-BY_NAME = frozenset(
+# Imported when a command runs: a package's own commands, what loads torch, and what other libraries
+# look for.
+ON_CALL = frozenset(
     {module for module, _ in COMMANDS.values()}
-    | {"art_e.models.local", "training.grpo", "training.sft"}
+    | {"art_e.models.loading", "art_e.models.local", "training.grpo", "training.sft"}
     | {f"art_e_env.{name}_env" for name in ("trl", "verifiers")}
     | {"art_e_env.inspect_task"}
 )
@@ -88,7 +88,7 @@ def package_of(name: str) -> str:
 
 def is_entry_point(name: str) -> bool:
     """Whether it is run, or imported by name, and so by no other module."""
-    if name.endswith("__main__") or name in BY_NAME or files()[name].name == "__init__.py":
+    if name.endswith("__main__") or name in ON_CALL or files()[name].name == "__init__.py":
         return True
     last = tree(name).body[-1]
     return isinstance(last, ast.If) and ast.unparse(last.test) == "__name__ == '__main__'"
@@ -96,7 +96,7 @@ def is_entry_point(name: str) -> bool:
 
 def test_the_packages_are_found() -> None:
     assert {package_of(name) for name in files()} == set(PACKAGES)
-    assert files().keys() >= BY_NAME
+    assert files().keys() >= ON_CALL
     assert Import("art_e.agent", late=False) in imports("art_e.cli.conversation")
 
 
@@ -104,8 +104,7 @@ def test_no_import_points_up_the_house_and_none_of_ours_is_late() -> None:
     for name in files():
         allowed = PACKAGES[: PACKAGES.index(package_of(name)) + 1]
         for each in imports(name):
-            by_name = each.module in BY_NAME
-            assert by_name or not each.late, f"{name} imports {each.module} late"
+            assert not each.late or each.module in ON_CALL, f"{name} imports {each.module} late"
             assert package_of(each.module) in allowed or name == "art_e.cli.main", (
                 f"{name} imports {each.module}"
             )

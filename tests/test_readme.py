@@ -27,6 +27,7 @@ from tests.browser import Visit, running_browser
 from tests.builders import real_data
 from tests.commands_page import COMMAND, PAGE, HelpPage, commands_page, help_pages
 from tests.documented import (
+    JOURNAL,
     OFFLINE,
     PAGES,
     REAL,
@@ -202,8 +203,7 @@ def test_the_readme_can_be_read_to_its_end() -> None:
 def test_the_table_of_rewards_agrees_with_the_code() -> None:
     page = ROOT / "docs" / "training.md"
     table = {row[0]: tuple(map(float, row[2:])) for row in rows(page, "## The reward")}
-    fields = RewardWeights.model_fields.items()
-    weights = [name for name, field in fields if field.annotation is float]
+    weights = [name for name in RewardWeights.__annotations__ if name != "model_config"]
     assert list(table) == weights and tuple(weights[: len(OUTCOMES)]) == OUTCOMES
     schemes = RewardWeights(), load_recipe("nano").reward
     assert table == {name: tuple(getattr(each, name) for each in schemes) for name in weights}
@@ -262,7 +262,7 @@ def test_the_skill_and_the_entry_for_registries_are_valid() -> None:
     assert f"<!-- mcp-name: {entry['name']} -->" in README.read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)
+@pytest.mark.parametrize("page", [*PAGES, *JOURNAL], ids=lambda each: each.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text("utf-8")):
         name, _, anchor = target.partition("#")
