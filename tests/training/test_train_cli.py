@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from art_e.episode import EpisodeForm
+from art_e.inbox.file import InboxFile
 from art_e.models.base import ModelOptions
 from art_e.models.local import LocalPolicy
+from art_e.question import load_questions
 from art_e.tools import schemas
+from evals.benchmark import check_questions
 from tests.command_line import Run, json_of
 from tests.training import tiny
+from training.material import load_material
 
 FEW = (
     "judging.questions=3",
@@ -45,7 +50,7 @@ def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Pat
     metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
     assert metrics["test"]["greedy"]["n"] == 3
     best = trained / metrics["best_checkpoint"]
-    assert f"local:{best}" in result.stderr
+    assert f"local:{trained} " in result.stderr
     policy = LocalPolicy(str(best), ModelOptions(max_output_tokens=4))
     step = asyncio.run(policy.act([{"role": "user", "content": "Who?"}], schemas()))
     assert step.usage.completion_tokens <= 4
@@ -56,6 +61,20 @@ def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Pat
         assert str(trained) in again.stderr.splitlines()[-1]
 
 
+def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
+    words = ("train", "questions", "--recipe", "nano", *changes())
+    for split, number in (("test", 3), ("train", 40)):
+        out = tmp_path / split
+        row = json_of(art_e(*words, "--split", split, "--out", out, "--json"))
+        asked, whole = load_questions(row["questions"]), load_material(tiny.recipe().data, split)
+        assert row["n"] == len(asked) >= number and {each.split for each in asked} == {split}
+        assert asked == (whole.held_out(3) if split == "test" else whole.questions)
+        form = EpisodeForm.model_validate_json((out / "episode.json").read_text())
+        assert form == tiny.recipe().episode
+        with InboxFile(Path(row["db"])) as file:
+            check_questions(asked, file)
+
+
 def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Path) -> None:
     """Without a key the run ends at its start."""
     command = ("train", "grpo", "--init", "start", "--out", tmp_path / "run", *changes(
@@ -64,7 +83,7 @@ def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Pat
     lines = art_e(*command, "--max-cost", "5").stderr.splitlines()
     fee = next(each for each in lines if each.startswith("judge openai/gpt-4.1"))
     # Two questions of eight rollouts a step, 51 validations of three questions, the test twice.
-    assert re.fullmatch(r".*: about \$\d+\.\d\d for 1,759 episodes; \$5\.00 at most", fee), fee
+    assert re.fullmatch(r".*: about \$\d\.\d for 1,759 episodes; \$5\.00 at most", fee), fee
     assert "no limit: --max-cost sets one" in art_e(*command).stderr
 
 
