@@ -1,5 +1,1 @@
-"""`art-e reproduce`: the chain of the talk, from mail to report, in steps that are done once.
-
-`profile.py` reads a TOML file of `profiles`, `chain.py` is the script of all steps, and `report.py`
-writes the page.
-"""
+"""`art-e reproduce`: the chain of the talk as a list of commands, and its report."""
