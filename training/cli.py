@@ -98,7 +98,7 @@ def plan(
     print_lines(
         f"keys and values of {rough(int(planned.room))} {tokens} have room",
         f"hours: {', '.join(hours)}; ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
-        *map(_fee, planned.judges),
+        *map(shown_fee, planned.judges),
         f"measured: {MEASURED}",
         f"assumed: {ASSUMED}",
         f"not counted: {NOT_COUNTED}",
@@ -116,7 +116,8 @@ def rough(value: float) -> str:
     return f"{float(digits):,.{max(0, 1 - int(digits.partition('e')[2]))}f}"
 
 
-def _fee(fee: JudgeFee) -> str:
+def shown_fee(fee: JudgeFee) -> str:
+    """Return what a judge is expected to cost."""
     usd = "cost unknown" if fee.usd is None else f"about ${rough(fee.usd)}"
     return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
 
@@ -232,7 +233,7 @@ def grpo(
     capped = "no limit: --max-cost sets one" if limit is None else f"${limit:,.2f} at most"
     alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
     for fee in judge_fees(alone, reads) if launched().leads else ():
-        note(f"{_fee(fee)}; {capped}")
+        note(f"{shown_fee(fee)}; {capped}")
     setting = Setting("grpo", chosen, seed, init)
     _train(setting, out, resume, minutes, json_output, max_cost=max_cost, report_to=report_to)
 
