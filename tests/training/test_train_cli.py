@@ -11,9 +11,9 @@ from art_e.episode import EpisodeForm
 from art_e.inbox.file import InboxFile
 from art_e.models.base import ModelOptions
 from art_e.models.local import LocalPolicy
-from art_e.question import load_questions
+from art_e.question import Split, load_questions
 from art_e.tools import schemas
-from evals.benchmark import check_questions
+from evals.scored import check_questions
 from tests.command_line import Run, json_of
 from tests.training import tiny
 from training.material import load_material
@@ -63,7 +63,8 @@ def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Pat
 
 def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
     words = ("train", "questions", "--recipe", "nano", *changes())
-    for split, number in (("test", 3), ("train", 40)):
+    counts: tuple[tuple[Split, int], ...] = (("test", 3), ("train", 40))
+    for split, number in counts:
         out = tmp_path / split
         row = json_of(art_e(*words, "--split", split, "--out", out, "--json"))
         asked, whole = load_questions(row["questions"]), load_material(tiny.recipe().data, split)

@@ -14,8 +14,8 @@ from art_e.models.checkpoint import best_device, require_train_extra
 from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
+from evals.judges import needs_model
 from training.cli import SetOption, rough, shown_fee
-from training.judging import is_paid
 from training.planning import plan
 from training.recipe import load_toml
 from training.reproduction.chain import STAGES, STAMPS, Profile, Stage, Step, steps
@@ -85,7 +85,7 @@ def _missing(profile: Profile, left: list[Step]) -> list[str]:
     names = {judging.reward, judging.validation} if "grpo" in stages else set[str]()
     for words in (each.words for each in left):
         names |= {name for flag, name in pairwise(words) if flag in options}
-    for model in map(Model, filter(is_paid, names)):
+    for model in map(Model, filter(needs_model, names)):
         try:
             if model.host is not None:
                 model.policy()
