@@ -177,19 +177,19 @@ def test_the_chain_to_its_report(
         return SimpleNamespace(returncode=ended.value.code)
 
     monkeypatch.setenv("ART_E_HOME", str(home))
-    words = ("reproduce", "--profile", "nano", "--out", tmp_path / "out", *TINY)
+    out = tmp_path / "out"
+    words = ("reproduce", "--profile", "nano", "--out", out, *TINY)
     with monkeypatch.context() as patch:
         patch.setattr(chain, "subprocess", SimpleNamespace(run=in_process))
-        made = art_e(*words, "--json")
+        made = art_e(*words)
     assert made.exit_code == 0, made.output
-    row = json.loads(made.stdout.splitlines()[-1])
-    page, figures = (Path(row[name]).read_text("utf-8") for name in ("report", "figures"))
+    page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))
     rows = {each["figure"]: each for each in json.loads(figures)["published_against_ours"]}
     assert rows["Net reduction of o3's errors"]["published"] == "60%"
     assert "local:grpo-0" in {each["of"] for each in rows.values()}
     assert page.index('id="viewer"') < page.index('id="published"')
     asked = {
-        Run(tmp_path / "out" / name).config["questions_hash"]
+        Run(out / name).config["questions_hash"]
         for name in ("baseline-offline", "start-0", "trained-0")
     }
     assert len(asked) == 1

@@ -125,18 +125,16 @@ def talk_figures(
     by_name = {each.model: each for each in baselines}
     ours = {each.model: by_name.get(each.name or "") for each in PUBLISHED}
     ours |= {tables.TRAINED.model: trained, tables.UNTRAINED.model: start}
-    for published in PUBLISHED:
-        model, usd = ours[published.model], published.cost_per_1000_usd
-        values = {
-            "accuracy": percent(tables.accuracy(published)).line,
-            "latency_p50_s": f"{published.seconds} s" if published.seconds else None,
-            "cost_per_1000_usd": f"${usd}" if usd else None,
-        }
-        for name, value in values.items():
-            if value is not None:
+    for name in ("accuracy", "latency_p50_s", "cost_per_1000_usd"):
+        for each in PUBLISHED:
+            model, usd, seconds = ours[each.model], each.cost_per_1000_usd, each.seconds
+            value = percent(tables.accuracy(each)).line
+            if name != "accuracy":
+                value = f"${usd}" if name.startswith("cost") else f"{seconds} s"
+            if name == "accuracy" or usd:
                 cell = Cell(NONE) if model is None else COLUMNS[name].cell(model.figures)
                 label = "not asked" if model is None else model.label
-                yield _row(f"{COLUMNS[name].heading}: {published.model}", value, cell, label)
+                yield _row(f"{COLUMNS[name].heading}: {each.model}", value, cell, label)
     o3 = by_name.get(str(tables.O3.name)) or max(
         baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
     )
