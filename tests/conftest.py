@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in left_out]
-    long = ("test_reproduce_talk",)
+    long = ("test_the_chain_to_its_report",)
     items.sort(key=lambda each: not any(name in each.nodeid for name in long))
 
 
