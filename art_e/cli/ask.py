@@ -10,21 +10,16 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli.chat import talk
-from art_e.cli.conversation import (
-    Answered,
-    Conversation,
-    Options,
-    after,
-    failure_reason,
-    ready_model,
-)
+from art_e.cli.conversation import Answered, Conversation, after, failure_reason
 from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
     ModelOption,
+    Options,
     RecipeOption,
     TemperatureOption,
     ToolCallsOption,
+    ready_model,
 )
 from art_e.cli.options import (
     AllOption,
@@ -37,7 +32,7 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import console, example, note, one_line, print_json, status, text
+from art_e.cli.output import console, example, note, one_line, print_json, print_text, status
 from art_e.cli.trace import shown_source
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -171,26 +166,25 @@ def _last_question() -> tuple[dict[str, Any], list[list[str]]]:
 
 def show_answer(answered: Answered) -> None:
     """Print the answer, its sources, passages if no model answered, time and cost."""
-    screen = console()
     trajectory = answered.trajectory
     without = failure_reason(trajectory)
     if without is not None:
         also = "; the best passages:" if answered.passages else ""
-        screen.print(text(f"no answer: {without}{also}"), soft_wrap=True)
+        print_text(f"no answer: {without}{also}")
     elif answered.kind == "passages":
-        screen.print(text("best passages, for no model was asked:"), soft_wrap=True)
+        print_text("best passages, for no model was asked:")
     if without is None:
-        screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
+        print_text((trajectory.final_answer or "", "bold"))
     for email in answered.sources:
-        screen.print(shown_source(email), soft_wrap=True)
+        print_text(shown_source(email))
     if without is None and not answered.sources:
-        screen.print(text(("  (no source was given)", "dim")))
+        print_text(("  (no source was given)", "dim"))
     cited = {email.message_id for email in answered.sources}
     for passage in answered.passages:
         if passage.email.message_id not in cited:
-            screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
-            screen.print(shown_source(passage.email), soft_wrap=True)
-    screen.print(text((answered.took, "dim")), soft_wrap=True)
+            print_text((one_line(passage.text), "bold"))
+            print_text(shown_source(passage.email))
+    print_text((answered.took, "dim"))
 
 
 def exit_for(trajectory: Trajectory) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from art_e.cli.conversation import Conversation, Options, failure_reason, ready_model
+from art_e.cli.conversation import Conversation, failure_reason
 from art_e.cli.mail import shown_email
+from art_e.cli.model_options import Options, ready_model
 from art_e.cli.options import chosen_address, chosen_db
-from art_e.cli.output import clean, console, note, one_line, print_lines, text
+from art_e.cli.output import clean, console, note, one_line, print_lines, print_text, text
 from art_e.cli.trace import shown_source, shown_turn
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -73,19 +74,18 @@ class Chat:
             self._ask(line)
 
     def _ask(self, line: str) -> None:
-        screen = console()
         self.arriving.update("")
         with self.arriving:
             answered = self.talk.ask(line, say_step)
         without = failure_reason(answered.trajectory)
-        answer = text((answered.trajectory.final_answer or "", "bold"))
-        screen.print(text(f"no answer: {without}") if without else answer, soft_wrap=True)
+        answer = (answered.trajectory.final_answer or "", "bold")
+        print_text(f"no answer: {without}" if without else answer)
         for number, mail in enumerate(answered.mails, start=1):
-            screen.print(text((f"{number}", "bold")), shown_source(mail), soft_wrap=True)
+            print_text((f"{number} ", "bold"), shown_source(mail))
             quote = answered.quotes.get(mail.message_id)
             if quote is not None and mail not in answered.sources:
-                screen.print(text((f"    {one_line(quote)}", "italic")), soft_wrap=True)
-        screen.print(text((answered.took, "dim")), soft_wrap=True)
+                print_text((f"    {one_line(quote)}", "italic"))
+        print_text((answered.took, "dim"))
 
     def _show(self, number: int, *, whole: bool) -> None:
         mails = self.talk.answered.mails if self.talk.answered else []
@@ -93,12 +93,12 @@ class Chat:
             raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
         mail = mails[number - 1]
         for each in self.talk.inbox.thread(mail.message_id) if whole else [mail]:
-            console().print(shown_email(each), soft_wrap=True)
+            print_text(shown_email(each))
 
     def _why(self) -> None:
         messages = self.talk.last().trajectory.messages
         for number, exchange in enumerate(exchanges(messages), start=1):
-            console().print(shown_turn(number, exchange), soft_wrap=True)
+            print_text(shown_turn(number, exchange))
 
     def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
         self.talk.last().rate(rating, right)
@@ -118,7 +118,7 @@ class Chat:
 
 def say_step(step: str) -> None:
     """Print what happens at the moment."""
-    console().print(text((f"  {one_line(step)}", "dim")), soft_wrap=True)
+    print_text((f"  {one_line(step)}", "dim"))
 
 
 def shown_in(arriving: "Live") -> Callable[[str], None]:

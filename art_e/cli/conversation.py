@@ -7,29 +7,21 @@ goes on from the last one.
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode
-from art_e.cli.model_options import (
-    DEFAULT_FORM,
-    Effort,
-    ToolCalls,
-    chosen_form,
-    ready_policy,
-    turn_tokens,
-)
+from art_e.cli.model_options import DEFAULT_FORM, Options, Say
 from art_e.cli.output import STARTED, plural
 from art_e.cli.trace import shown_turn
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.models.base import OFFLINE, ModelOptions, Policy
+from art_e.models.base import OFFLINE, Policy
 from art_e.models.fit import ReadMail, candidates
-from art_e.models.model import Model
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import add_rating, rated
@@ -42,61 +34,6 @@ if TYPE_CHECKING:
 
 HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line says of a model's calls, its episodes, and the mail they reach."""
-
-    recipe: str | None = None
-    max_turns: int | None = None
-    effort: Effort | None = None
-    temperature: float | None = None
-    max_cost: float | None = None
-    tool_calls: ToolCalls = "auto"
-    junk: bool = False
-
-    def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
-        """Return these options, and of the `earlier` ones those that the command line leaves out.
-
-        Another model may not take all of them; a recipe and a number of turns exclude each other.
-        """
-        default = asdict(Options())
-        left_out = {name for name, value in default.items() if getattr(self, name) == value}
-        if not {"recipe", "max_turns"} <= left_out:
-            left_out -= {"recipe", "max_turns"}
-        if not same_model:
-            left_out -= {"recipe", "effort", "temperature", "tool_calls"}
-        return replace(self, **{name: earlier[name] for name in left_out & earlier.keys()})
-
-
-class ReadyModel(NamedTuple):
-    """A policy that can be called, and the form of its episodes."""
-
-    policy: Policy
-    form: EpisodeForm
-
-
-def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
-    """Load what calls a model, by its full name.
-
-    `say` gets each retry of a call, `on_answer` the answer as it arrives. Raises `UserError` for a
-    model that can't be used.
-    """
-    form = chosen_form(options.recipe, options.max_turns, [model])
-    called = ModelOptions(
-        temperature=options.temperature,
-        reasoning_effort=options.effort,
-        max_output_tokens=turn_tokens(form, model),
-        tool_calls=options.tool_calls,
-        concurrency=1,
-        max_cost_usd=options.max_cost,
-        on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
-        on_answer=on_answer,
-    )
-    return ReadyModel(ready_policy(Model(model), called), form)
 
 
 class Passage(NamedTuple):
@@ -198,12 +135,8 @@ class Answered(NamedTuple):
 
 
 def _cited(email: Email) -> dict[str, Any]:
-    return {
-        "message_id": email.message_id,
-        "date": format_date(email.date),
-        "from": str(email.sender),
-        "subject": email.subject,
-    }
+    fields = email.to_json()
+    return {name: fields[name] for name in ("message_id", "date", "from", "subject")}
 
 
 @dataclass
@@ -218,7 +151,7 @@ class Conversation:
     db: Path
     policy: Policy
     form: EpisodeForm = DEFAULT_FORM
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     history: list[list[str]] = field(default_factory=list)
     answered: Answered | None = None
     began: float = STARTED  # since when a person waits

@@ -20,7 +20,7 @@ import typer
 from typer import Option
 
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
-from art_e.cli.output import console, example, plural, print_json, text
+from art_e.cli.output import example, plural, print_json, print_text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
@@ -83,12 +83,11 @@ def doctor(
     if as_json:
         print_json({"ok": works, "checks": [check._asdict() for check in checks]})
     else:
-        screen = console()
         for check in checks:
-            line = text((f"{check.state:<8}", STYLES[check.state]), f"{check.name}: {check.detail}")
-            screen.print(line, soft_wrap=True)
+            state = (f"{check.state:<8}", STYLES[check.state])
+            print_text(state, f"{check.name}: {check.detail}")
             if check.fix is not None:
-                screen.print(text(f"        -> {check.fix}"), soft_wrap=True)
+                print_text(f"        -> {check.fix}")
     if not works:
         raise typer.Exit(1)
 

@@ -23,7 +23,6 @@ from art_e.cli.options import (
 )
 from art_e.cli.output import (
     clean,
-    console,
     example,
     note,
     one_line,
@@ -31,6 +30,7 @@ from art_e.cli.output import (
     print_json,
     print_line,
     print_table,
+    print_text,
     text,
 )
 from art_e.errors import UserError
@@ -140,9 +140,8 @@ def search(
             [{**hit.to_json(), "thread": size} for hit, size in zip(hits, sizes, strict=True)]
         )
     elif hits:
-        screen = console()
         for number, (hit, size) in enumerate(zip(hits, sizes, strict=True), start=1):
-            screen.print(_shown_hit(number, hit, searched, size), soft_wrap=True)
+            print_text(_shown_hit(number, hit, searched, size))
     else:
         note(f"no mail of {plural(len(opened), 'mail')} matches; try other words or fewer filters")
 
@@ -170,7 +169,7 @@ def read(
     if as_json:
         print_json(email.to_json())
     else:
-        console().print(shown_email(email), soft_wrap=True)
+        print_text(shown_email(email))
 
 
 @app.command(epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"))
@@ -195,8 +194,8 @@ def thread(
     for number, email in enumerate(mails, start=1):
         place = f"{number} of {len(mails)}"
         gap = "\n" if number > 1 else ""
-        console().print(text((f"{gap}---- {place} ----", "dim")))
-        console().print(shown_email(email), soft_wrap=True)
+        print_text((f"{gap}---- {place} ----", "dim"))
+        print_text(shown_email(email))
 
 
 @app.command(

@@ -1,9 +1,10 @@
 """Options on the model that is asked: how it is called, and the form of its episodes."""
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 from typer import Option
@@ -86,19 +87,6 @@ def turn_tokens(form: EpisodeForm, model: str) -> int | None:
     return form.turn_tokens if limited else None
 
 
-def _own_form(models: Collection[str]) -> EpisodeForm:
-    """The form of episode that the models were trained in, else the default one.
-
-    Raises `UserError` if two were trained in different forms.
-    """
-    trained = {name: episode_form(name) if Model(name).kind == "local" else None for name in models}
-    forms = list(dict.fromkeys(form for form in trained.values() if form is not None))
-    if len(forms) > 1:
-        names = " and ".join(name for name, form in trained.items() if form is not None)
-        raise UserError(f"{names} were trained in different forms: choose one with --recipe")
-    return forms[0] if forms else DEFAULT_FORM
-
-
 def chosen_form(
     recipe: str | None,
     max_turns: int | None,
@@ -106,13 +94,18 @@ def chosen_form(
     *,
     other_prompt: bool = False,
 ) -> EpisodeForm:
-    """The form of `--recipe`, else that of the models with the turns of `--max-turns`.
+    """The form of `--recipe`, else the one that the models were trained in, with `--max-turns`.
 
-    Raises `UserError` for a recipe that can't be read, and for one beside options that it sets
-    itself: `--max-turns`, or `--prompt` (`other_prompt`).
+    Raises `UserError` for models of different forms, for a recipe that can't be read, and for one
+    beside options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`).
     """
     if recipe is None:
-        form = _own_form(models)
+        local = (name for name in models if Model(name).kind == "local")
+        trained = {name: form for name in local if (form := episode_form(name)) is not None}
+        if len(set(trained.values())) > 1:
+            names = " and ".join(trained)
+            raise UserError(f"{names} were trained in different forms: choose one with --recipe")
+        form = next(iter(trained.values()), DEFAULT_FORM)
         changes = {} if max_turns is None else {"max_turns": max_turns}
         return form.model_copy(update=changes | ({"prompt": None} if other_prompt else {}))
     given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
@@ -137,3 +130,61 @@ def _form_in(file: Path) -> EpisodeForm | None:
         raise UserError(f"--recipe {file}: episode.{fault_of(error, 'episode')}") from None
     except (OSError, ValueError, KeyError):
         return None
+
+
+# ---- A question.
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a model's calls, its episodes, and the mail they reach."""
+
+    recipe: str | None = None
+    max_turns: int | None = None
+    effort: Effort | None = None
+    temperature: float | None = None
+    max_cost: float | None = None
+    tool_calls: ToolCalls = "auto"
+    junk: bool = False
+
+    def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
+        """Return these options, and of the `earlier` ones those that the command line leaves out.
+
+        Another model may not take all of them; a recipe and a number of turns exclude each other.
+        """
+        default = asdict(Options())
+        left_out = {name for name, value in default.items() if getattr(self, name) == value}
+        if not {"recipe", "max_turns"} <= left_out:
+            left_out -= {"recipe", "max_turns"}
+        if not same_model:
+            left_out -= {"recipe", "effort", "temperature", "tool_calls"}
+        return replace(self, **{name: earlier[name] for name in left_out & earlier.keys()})
+
+
+class ReadyModel(NamedTuple):
+    """A policy that can be called, and the form of its episodes."""
+
+    policy: Policy
+    form: EpisodeForm
+
+
+def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
+    """Load what calls a model, by its full name.
+
+    `say` gets each retry of a call, `on_answer` the answer as it arrives. Raises `UserError` for a
+    model that can't be used.
+    """
+    form = chosen_form(options.recipe, options.max_turns, [model])
+    called = ModelOptions(
+        temperature=options.temperature,
+        reasoning_effort=options.effort,
+        max_output_tokens=turn_tokens(form, model),
+        tool_calls=options.tool_calls,
+        concurrency=1,
+        max_cost_usd=options.max_cost,
+        on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
+        on_answer=on_answer,
+    )
+    return ReadyModel(ready_policy(Model(model), called), form)

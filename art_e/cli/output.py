@@ -166,10 +166,18 @@ def text(*parts: str | tuple[str, str]) -> "Text":
     return assembled
 
 
+def print_text(*parts: "str | tuple[str, str] | Text") -> None:
+    """Print parts as `text` takes them, and such texts, without wrapping lines."""
+    from rich.text import Text
+
+    texts = (part if isinstance(part, Text) else text(part) for part in parts)
+    console().print(Text().join(texts), soft_wrap=True)
+
+
 def print_lines(*lines: str) -> None:
     """Print lines of untrusted text, each on one line, not wrapped."""
     for line in lines:
-        console().print(text(one_line(line)), soft_wrap=True)
+        print_text(one_line(line))
 
 
 def print_table(

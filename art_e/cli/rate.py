@@ -11,7 +11,7 @@ from art_e.cli.output import example, note, one_line, print_json
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.ratings import add_rating, rated, ratings_file
-from art_e.runs import Run, find_run, runs_of
+from art_e.runs import find_run, runs_of
 from art_e.storage import runs_folder
 from art_e.trajectory import read_trajectories
 
@@ -40,7 +40,14 @@ def rate(
         raise UserError("--answer and --source correct a bad answer: art-e rate bad ...")
     if source and answer is None:
         raise UserError("--source goes with the answer that the mail tells: give --answer")
-    run = _asked(name)
+    if name is not None:
+        run = find_run(name, runs_folder())
+        if run.config.get("name") != "ask":
+            raise UserError(f"{run.id} is not a run of art-e ask; see art-e runs list")
+    elif last := next((each for each in runs_of("ask", runs_folder()) if each.complete), None):
+        run = last
+    else:
+        raise UserError("there is no answer to rate yet; ask a question first: art-e ask")
     [trajectory] = read_trajectories(run.trajectories)
     with InboxFile(Path(run.config["db"]), junk=True) as file:
         inbox = file.open_inbox(trajectory.inbox_address)
@@ -54,16 +61,3 @@ def rate(
         print_json(given.model_dump())
     else:
         note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
-
-
-def _asked(name: str | None) -> Run:
-    """The run of `ask` of that name, or the last one. Raises `UserError` without it."""
-    if name is not None:
-        run = find_run(name, runs_folder())
-        if run.config.get("name") != "ask":
-            raise UserError(f"{run.id} is no run of ask; art-e runs list shows them")
-        return run
-    asked = runs_of("ask", runs_folder())
-    if (found := next((each for each in asked if each.complete), None)) is None:
-        raise UserError("there is no answer to rate yet; ask a question first: art-e ask")
-    return found

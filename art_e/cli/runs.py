@@ -15,15 +15,15 @@ from typer import Argument, Option
 from art_e.cli.conversation import failure_reason
 from art_e.cli.options import JsonOption
 from art_e.cli.output import (
-    console,
     example,
     note,
     one_line,
     plural,
     print_json,
+    print_line,
     print_table,
+    print_text,
     shown_usd,
-    text,
     total_usd,
 )
 from art_e.cli.trace import shown_turn
@@ -210,23 +210,20 @@ def _question(trajectory: Trajectory) -> str:
 
 
 def _show_record(record: Record) -> None:
-    screen = console()
-    screen.print(text((record.run.id, "bold"), f"  {one_line(record.state)}"), soft_wrap=True)
+    print_text((record.run.id, "bold"), f"  {one_line(record.state)}")
     for key, value in record.config.items():
         shown = value if isinstance(value, str) else compact_json(value)
-        screen.print(text((f"  {key}: ", "dim"), one_line(shown)), soft_wrap=True)
-    cost = shown_usd(record.cost_usd)
-    screen.print(text(f"{plural(len(record.trajectories), 'episode')}, {cost}"))
+        print_text((f"  {key}: ", "dim"), one_line(shown))
+    print_text(f"{plural(len(record.trajectories), 'episode')}, {shown_usd(record.cost_usd)}")
     for model, share in record.accuracy.items():
-        screen.print(text(f"accuracy of {one_line(model)}: {share:.1%}"))
+        print_text(f"accuracy of {one_line(model)}: {share:.1%}")
     for trajectory in record.trajectories:
         turns = plural(int(trajectory.rubric.get("turns", 0)), "turn")
-        line = text(
+        print_text(
             (f"  {one_line(trajectory.episode_id)[:8]}  ", "cyan"),
             f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  ",
             (_answer(trajectory), "bold"),
         )
-        screen.print(line, soft_wrap=True)
 
 
 def _answer(trajectory: Trajectory) -> str:
@@ -238,14 +235,13 @@ def _show_episode(trajectory: Trajectory, as_json: bool) -> None:
     if as_json:
         print_json(dataclasses.asdict(trajectory))
         return
-    screen = console()
-    screen.print(text((one_line(_question(trajectory)), "bold")), soft_wrap=True)
+    print_text((one_line(_question(trajectory)), "bold"))
     as_of = f", up to {trajectory.as_of}" if trajectory.as_of else ""
     about = f"{trajectory.inbox_address}{as_of}, {trajectory.model}, {trajectory.episode_id}\n"
-    screen.print(text((about, "dim")), soft_wrap=True)
+    print_text((about, "dim"))
     for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
-        screen.print(shown_turn(number, exchange), soft_wrap=True)
-    screen.print()
-    screen.print(text((_answer(trajectory), "bold")), soft_wrap=True)
+        print_text(shown_turn(number, exchange))
+    print_line()
+    print_text((_answer(trajectory), "bold"))
     for message_id in trajectory.sources:
-        screen.print(text((f"  {one_line(message_id)}", "dim")), soft_wrap=True)
+        print_text((f"  {one_line(message_id)}", "dim"))

@@ -65,14 +65,12 @@ def _search(given: dict[str, Any]) -> Iterator[str | tuple[str, str]]:
     keywords = given.get("keywords")
     words = keywords if isinstance(keywords, list) else [keywords]
     yield f'"{_short(" ".join(str(word) for word in words if word is not None))}"'
-    for name, shown in (
-        ("from_addr", "from"),
-        ("to_addr", "to"),
-        ("sent_after", "after"),
-        ("sent_before", "before"),
-    ):
+    for name in ("from_addr", "to_addr", "sent_after", "sent_before"):
         if given.get(name) is not None:
-            yield (f"  {shown} {_short(given[name])}", "dim")
+            yield (
+                f"  {name.removeprefix('sent_').removesuffix('_addr')} {_short(given[name])}",
+                "dim",
+            )
 
 
 def _results(results: list[dict[str, Any]]) -> "Iterator[Text]":

@@ -46,14 +46,12 @@ from art_e.cli.conversation import (
     HISTORY,
     Answered,
     Conversation,
-    Options,
     failure_reason,
-    ready_model,
     supporting_sentence,
 )
 from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import MaxCostOption, ModelOption
+from art_e.cli.model_options import MaxCostOption, ModelOption, Options, ready_model
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
