@@ -69,7 +69,7 @@ def _imports(node: ast.AST, *, late: bool = False) -> Iterator[Import]:
             modules = filter(None, (_module(stem + alias.name) for alias in child.names))
             yield from (Import(module, late) for module in modules)
         elif isinstance(child, ast.Constant) and isinstance(name := child.value, str):
-            if "." in name and name in files():
+            if "." in name and name in files() and files()[name].name != "__init__.py":
                 yield Import(name, late=True)
         else:
             yield from _imports(child, late=late or isinstance(child, FUNCTIONS))
