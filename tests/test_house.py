@@ -27,7 +27,8 @@ PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
 # look for.
 ON_CALL = frozenset(
     {module for module, _ in COMMANDS.values()}
-    | {"art_e.models.loading", "art_e.models.local", "training.grpo", "training.sft"}
+    | {f"art_e.models.{name}" for name in ("loading", "local")}
+    | {f"training.{name}" for name in ("grpo", "preference", "sft")}
     | {f"art_e_env.{name}_env" for name in ("trl", "verifiers")}
     | {"art_e_env.inspect_task"}
 )
