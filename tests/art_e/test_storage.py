@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,7 @@ from art_e.message import observation_json, without_markup
 from art_e.question import Question
 from art_e.storage import AppendLog, append_line, locked, partial_of, whole_lines, write_whole
 from art_e.text import cut_line
-from tests.builders import WAIT_S, make_inbox, raw
-from tests.processes import alive
+from tests.builders import make_inbox, raw
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -131,32 +129,6 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
         other.wait()
     with locked(path, "busy"):
         pass
-
-
-PARENT = """
-import subprocess, sys, time
-from art_e.parent import ends_with_parent
-sleeps = "import time; print('up', flush=True); time.sleep(99)"
-child = subprocess.Popen([sys.executable, "-c", sleeps],
-                         stdout=subprocess.PIPE, preexec_fn=ends_with_parent())
-child.stdout.readline()
-print(child.pid, flush=True)
-time.sleep(99)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
-def test_a_child_of_a_killed_process_ends() -> None:
-    parent = started(PARENT)
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    assert alive(child)
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    ends = time.monotonic() + WAIT_S
-    while alive(child):
-        assert time.monotonic() < ends, "the child lives on"
-        time.sleep(0.05)
 
 
 # Text is one line, encodable, and holds no token that steers a model
