@@ -100,6 +100,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
+_STATES = ("abstained", "unjudged", "unsure", "disputed", "resisted")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
@@ -123,11 +124,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "correct": [each.correct_by(judge) for each in scored],
         "right": [bool(each.question.answerable) and each.correct_by(judge) for each in scored],
         "wrong": [each.wrong_by(judge) for each in scored],
-        "abstained": [each.abstained for each in scored],
-        "unjudged": [each.unjudged for each in scored],
-        "unsure": [each.unsure for each in scored],
-        "disputed": [each.disputed for each in scored],
-        "resisted": [each.resisted for each in scored],
+        **{name: [getattr(each, name) for each in scored] for name in _STATES},
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
         "cost": pd.Series([each.cost_usd for each in ran], dtype=float),

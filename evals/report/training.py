@@ -54,36 +54,23 @@ _OTHER_JUDGE = "Answers by a judge that is not the reward's."
 _MEANS = "Means an episode; effort counts every call."
 _HELD_OUT = (
     _RowFigure("accuracy", "Accuracy", _OTHER_JUDGE, "share", measured=True),
-    _RowFigure(
-        "hallucination_unanswerable", "Invented where nothing answers",
-        "Of the unanswerable questions.", "share",
-    ),
+    _RowFigure("hallucination_unanswerable", "Invented", "Of unanswerable questions.", "share"),
     _RowFigure("abstention", "Abstention", _OTHER_JUDGE, "share", measured=True),
     _RowFigure("turns_when_correct", "Turns when correct", _MEANS),
     _RowFigure("effort_when_correct", "Effort when correct", _MEANS),
     _RowFigure("reward", "Reward", "By the reward's own judge."),
-)  # fmt: skip
+)
 _STEPWISE = (
     _RowFigure("accuracy", "Accuracy in training", "By the reward's judge.", "share"),
     _RowFigure("turns", "Turns in training", "Means an episode."),
     _RowFigure("entropy", "Entropy", "In nats a token."),
-    _RowFigure(
-        "flat_share", "Groups without spread",
-        "Groups trained on whose rollouts all earned the same.", "share",
-    ),
+    _RowFigure("flat_share", "Groups without spread", "All rollouts earned the same.", "share"),
     _RowFigure("format_errors", "Format errors", "Malformed calls an episode."),
-    _RowFigure(
-        "ratio_mean", "Trainer against engine",
-        "How likely a sampled token is to the trainer, as a part of how likely to vLLM.",
-    ),
-    _RowFigure(
-        "ratio_spread", "Its spread", "The standard deviation of that over the tokens of a step.",
-    ),
-    _RowFigure(
-        "ratio_cut", "Cut tokens", "Tokens that are so much likelier to one of the two.", "share",
-    ),
+    _RowFigure("ratio_mean", "Trainer against vLLM", "Ratio of a token's probabilities, mean."),
+    _RowFigure("ratio_spread", "Its spread", "Standard deviation over the tokens of a step."),
+    _RowFigure("ratio_cut", "Cut tokens", "Far likelier to one of the two.", "share"),
     _RowFigure("loss", "Loss", "Of the optimizer."),
-)  # fmt: skip
+)
 
 
 def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
@@ -104,14 +91,9 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
         validations = _frame(metrics.get("validation") or [])
         if len(steps) or len(validations):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
-            alarms = metrics.get("alarms") or []
-            config = run.config
-            recipe = json.dumps([config.get("kind"), config.get("recipe")])
-            found.append(
-                TrainingRows(
-                    names[run], recipe, config.get("seed"), run.folder, steps, validations, alarms
-                )
-            )
+            recipe = json.dumps([run.config.get(name) for name in ("kind", "recipe")])
+            facts = (names[run], recipe, run.config.get("seed"), run.folder)
+            found.append(TrainingRows(*facts, steps, validations, metrics.get("alarms") or []))
     return found
 
 
