@@ -21,7 +21,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
-from data_pipeline.golden.golden_set import Check, GoldenSet, natural, with_checks
+from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Name,
@@ -360,7 +360,6 @@ RULES: dict[str, Rule] = {
         *(yes_no, day_asked, language, wording, realism),
     )
 }
-PASSED = "no fault found"
 
 
 def checked(question: Question, facts: Facts) -> list[Check]:

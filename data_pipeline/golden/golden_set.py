@@ -53,6 +53,9 @@ REJECTED = "rejected.jsonl"
 SET_FILES = (MANIFEST, QUESTIONS, REJECTED, *STEP_FILES.values())
 
 
+PASSED = "no fault found"  # the reason of rules
+
+
 @checked_dataclass(frozen=True, slots=True)
 class Check:
     """One check of a row. `passed` None means unsure, which drops nothing by itself.

@@ -36,7 +36,7 @@ from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
-from data_pipeline.golden.inboxes import Cited, CitedMails, mails_of
+from data_pipeline.golden.inboxes import mails_of
 from evals.judges import spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
@@ -77,15 +77,13 @@ def verify(
     limits the rows at a time; `on_row` is called after each. Raises `UserError` for an inbox that
     the file lacks.
     """
-    cited = CitedMails(file, golden.questions)
 
     async def verify_all() -> list[tuple[Question, Check | None]]:
         turn = asyncio.Semaphore(concurrency)
 
         async def one(question: Question) -> tuple[Question, Check | None]:
             async with turn:
-                inbox, fault = file.inbox_of(question), unfit(question, cited.of(question))
-                row = (question, fault) if fault else await checks.examine(inbox, question)
+                row = await checks.examine(file.inbox_of(question), question)
                 on_row()
                 return row
 
@@ -113,18 +111,6 @@ def refuse_own_rows(golden: GoldenSet, model: str) -> None:
         raise UserError(
             f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
         )
-
-
-def unfit(question: Question, cited: Mapping[str, Cited]) -> Check | None:
-    """The reason why a row can't be verified: an answerable one without answer or mails."""
-    faults = [f"{name} {mail.fault}" for name, mail in cited.items() if mail.fault]
-    if not question.answer:
-        faults = ["there is no gold answer"]
-    elif not cited:
-        faults = ["no mail is cited"]
-    if question.answerable is False or not faults:
-        return None
-    return Check("answerable", "verify", False, faults[0], "rule")
 
 
 # ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
