@@ -1,4 +1,4 @@
-"""Run `art-e` as a process: to its end, at a terminal, or until a kill; a stand-in for vLLM."""
+"""Run `art-e` as a process: to its end, at a terminal, or until it is killed."""
 
 import contextlib
 import functools

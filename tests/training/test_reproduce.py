@@ -315,9 +315,9 @@ def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Pa
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr[-4_000:]
         written = [
-            each.request.messages[1]["content"]
-            for each in provider.exchanges
-            if "response_format" in each.request.body and form_of(each.request) == "GeneratedItems"
+            each.messages[1]["content"]
+            for each in provider.requests
+            if "response_format" in each.body and form_of(each) == "GeneratedItems"
         ]
     # A request under way at a kill is asked again.
     assert len(set(written)) == 2 * 3 <= len(written) <= 2 * 3 + len(stamps) * 8
