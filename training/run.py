@@ -12,6 +12,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -65,13 +66,8 @@ LINE_EVERY_S, RECENT = 10.0, 10
 # The figures in the lines of a step and of a validation.
 _OF_EPISODES = ("reward", "accuracy", "hallucination", "abstention", "format_errors")
 _OF_STEP = (*_OF_EPISODES, *"turns effort entropy unjudged loss grad_norm".split())
-_OF_VALIDATION = (
-    "n",
-    *_OF_EPISODES,
-    "hallucination_unanswerable",
-    "turns_when_correct",
-    "effort_when_correct",
-)
+_OF_WHEN = "hallucination_unanswerable turns_when_correct effort_when_correct".split()
+_OF_VALIDATION = ("n", *_OF_EPISODES, *_OF_WHEN)
 
 
 class Watch:
@@ -101,8 +97,8 @@ class Watch:
 
     def validation(self, validation: Validation) -> None:
         """Print a validation."""
-        cells = _figures(validation, _OF_VALIDATION)
-        self._print(f"validation after step {validation.step}: {', '.join(cells)}", "bold")
+        figures = ", ".join(_figures(validation, _OF_VALIDATION))
+        self._print(f"validation after step {validation.step}: {figures}", "bold")
 
     def alarm(self, alarm: TrainingAlarm) -> None:
         """Print an alarm."""
@@ -110,38 +106,33 @@ class Watch:
         self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
 
     def _print_step(self) -> None:
-        self._printed_at, last = time.monotonic(), self._steps[-1]
-        self._printed = last.step
-        shown = _figures(last, _OF_STEP)
+        first, last = self._steps[0], self._steps[-1]
+        self._printed_at, self._printed = time.monotonic(), last.step
+        cells = list(_figures(last, _OF_STEP))
         if last.flat_groups is not None and last.groups:
-            shown.append(f"flat groups {last.flat_groups / last.groups:.0%}")
-        self._print(f"step {last.step} of {self._total}: {', '.join([*shown, *self._pace()])}")
+            cells.append(f"flat groups {last.flat_groups / last.groups:.0%}")
+        steps, seconds = last.step - first.step, last.seconds - first.seconds
+        pace = [_clock(last.seconds)]
+        if steps and seconds > 0:
+            to_go = _clock(seconds / steps * (self._total - last.step))
+            speed = (last.tokens - first.tokens) / seconds
+            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
+        cost = [f"${last.cost_usd:,.2f}"] if last.cost_usd else []
+        self._print(f"step {last.step} of {self._total}: {', '.join([*cells, *pace, *cost])}")
 
     def _print(self, line: str, style: str = "") -> None:
         self._console.print(Text(printable(line), style=style), soft_wrap=True)
 
-    def _pace(self) -> list[str]:
-        """Tokens a second, time so far and to go, and the cost so far."""
-        first, last = self._steps[0], self._steps[-1]
-        made, seconds = last.step - first.step, last.seconds - first.seconds
-        pace = [_clock(last.seconds)]
-        if made and seconds > 0:
-            to_go = _clock(seconds / made * (self._total - last.step))
-            speed = (last.tokens - first.tokens) / seconds
-            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
-        return [*pace, f"${last.cost_usd:,.2f}"] if last.cost_usd else pace
 
-
-def _figures(row: Step | Validation, names: Sequence[str]) -> list[str]:
+def _figures(row: Step | Validation, names: Sequence[str]) -> Iterator[str]:
     """The figures of the row that are known, each with its name."""
-    known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
-    return [f"{name.replace('_', ' ')} {value:.3g}" for name, value in known]
+    for name in names:
+        if (value := getattr(row, name)) is not None:
+            yield f"{name.replace('_', ' ')} {value:.3g}"
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    return str(timedelta(seconds=round(seconds)))
 
 
 # ---- The run.
@@ -246,12 +237,11 @@ class TrainingRun:
 
     @property
     def best(self) -> Validation | None:
-        """The best validation, among those whose checkpoint the recipe wants if there are any."""
+        """The best validation of an allowed checkpoint, else the best of all."""
         table = self.setting.recipe.sft
-        wanted = table.chosen_from if self.setting.kind == "sft" and table is not None else 1
-        for first in (wanted, 1, 0):
-            later = [each for each in self.validations if each.step >= first]
-            if later:
+        allowed = table.chosen_from if self.setting.kind == "sft" and table is not None else 1
+        for first in (allowed, 1, 0):
+            if later := [each for each in self.validations if each.step >= first]:
                 return max(later, key=lambda each: each.merit)
         return None
 
@@ -325,16 +315,14 @@ def opened(
     run pauses after so many minutes.
     Raises `UserError` if `out` holds something else, or another process works on it.
     """
-    with contextlib.ExitStack() as stack:
-        begun = None
-        if processes.leads:
-            begun = stack.enter_context(_begun(setting, out, parent, resume))
-        begun = processes.from_first(begun)
+    begins = _begun(setting, out, parent, resume) if processes.leads else contextlib.nullcontext()
+    with begins as mine:
+        begun = processes.from_first(mine)
         assert begun is not None
         run, checkpoint, state = begun
         training = TrainingRun(run, setting, state, processes, minutes)
-        stack.callback(training.close)
-        yield training, checkpoint
+        with contextlib.closing(training):
+            yield training, checkpoint
 
 
 @contextlib.contextmanager
@@ -356,7 +344,7 @@ def _begun(
             yield run, checkpoint, state
         except UserError:
             if not resume and not run.trajectories.stat().st_size:
-                # Nothing was begun: once the mistake is mended, the same command can begin.
+                # Delete the empty folder, so that the corrected command can reuse its name.
                 shutil.rmtree(run.folder)
             raise
 
