@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.builders import WAIT_S
@@ -101,6 +102,15 @@ def die_at(moment: Moment) -> None:
         return function(*arguments, **options)
 
     setattr(place, moment.name, dying)
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody asked about does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 # ---- At a terminal.
