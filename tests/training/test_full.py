@@ -99,7 +99,7 @@ def test_talk_with_vllm_in_the_process(
     assert metrics["test"]["greedy"]["n"] == 2
 
 
-@pytest.mark.fire
+@pytest.mark.long
 def test_steps_of_one_batch_have_its_ratios_and_one_transfer(
     base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +112,7 @@ def test_steps_of_one_batch_have_its_ratios_and_one_transfer(
     assert fake_vllm.LLM.made.did.count("transferred") == 4
 
 
-@pytest.mark.fire
+@pytest.mark.long
 def test_a_batch_without_a_judge_has_no_ratios(
     base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_batch_without_a_judge_has_no_ratios(
     assert step.unjudged and step.ratio_mean is None
 
 
-@pytest.mark.fire
+@pytest.mark.long
 def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
     """The real tokenizer, template and generation config, around random weights."""
     if not QWEN.is_file():
@@ -191,7 +191,7 @@ def test_talk_multi_asks_vllms_server(
     assert adapter_moved(training)
 
 
-@pytest.mark.parametrize("name", [pytest.param("qwen3-4b", marks=pytest.mark.fire), "qwen3-14b"])
+@pytest.mark.parametrize("name", [pytest.param("qwen3-4b", marks=pytest.mark.long), "qwen3-14b"])
 def test_newer_bases_step_by_their_own_template(
     name: str, base: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -215,7 +215,7 @@ def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None
     assert not any(torch.equal(before, now) for before, now in pairs)
 
 
-@pytest.mark.fire
+@pytest.mark.long
 def test_whole_weights_go_to_vllm_as_trl_sends_them(
     base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

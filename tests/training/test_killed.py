@@ -146,7 +146,7 @@ ALWAYS = {"sft in a validation", "grpo rolling out"}
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=[] if each in ALWAYS else pytest.mark.fire) for each in MOMENTS],
+    [pytest.param(each, marks=[] if each in ALWAYS else pytest.mark.long) for each in MOMENTS],
 )
 def test_killed_and_resumed_the_run_is_the_same(
     trainings: Trainings, whole: dict[str, Any], tmp_path: Path, name: str
@@ -164,7 +164,7 @@ def test_killed_and_resumed_the_run_is_the_same(
         assert resumed[part] == expected, part
 
 
-@pytest.mark.fire
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(tries(1, 16)))
 def test_killed_while_it_writes_the_run_is_the_same(
     trainings: Trainings, whole: dict[str, Any], tmp_path: Path, seed: int

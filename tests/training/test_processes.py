@@ -121,7 +121,7 @@ def questions_by_step(trajectories: Sequence[Trajectory]) -> Mapping[int, Counte
     return steps
 
 
-@pytest.mark.fire
+@pytest.mark.long
 def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_path: Path) -> None:
     """The same questions at each step, and rewards that differ by no more than sampling does."""
     changes = (
