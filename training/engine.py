@@ -186,9 +186,9 @@ class Dispatch:
 
     def _in_process(self, prompts: list[list[int]], follow: Follow) -> None:
         """By vLLM's engine, in which episodes go on as soon as their turn is there."""
-        from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
+        module: Any = vllm_generation
         engine = self._trainer.vllm_generation.llm.llm_engine
         adapter = None if self._adapter is None else _adapter_request(self._adapter)
         places: dict[str, int] = {}
@@ -197,7 +197,7 @@ class Dispatch:
             if ids is not None:
                 name = f"{place}/{len(ids)}"
                 places[name] = place
-                how = SamplingParams(
+                how = module.SamplingParams(
                     **self._sampling(place, ids), output_kind=RequestOutputKind.FINAL_ONLY
                 )
                 engine.add_request(name, {"prompt_token_ids": ids}, how, lora_request=adapter)
@@ -318,6 +318,16 @@ def _adaptable(make: Any, rank: int, **options: Any) -> Any:
 def _seed_of(seed: int, place: int, ids: Sequence[int]) -> int:
     """The seed of a turn: another one for each, and the same whatever else is generated."""
     return int(digest(f"{seed}/{place}/{ids}")[:8], 16)
+
+
+def gpu_memory_used() -> int | None:
+    """Peak bytes in use on this process's GPU, by anyone, since the last call; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    free, total = torch.cuda.mem_get_info()
+    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    return int(min(total, total - free + reserved))
 
 
 def restore(trainer: Any, checkpoint: Path) -> None:

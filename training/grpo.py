@@ -33,7 +33,7 @@ from training.optimizer import (
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Grpo, ModelTable
-from training.roller import Batch, Roller, in_groups, rewards_of
+from training.roller import Roller, StepBatch, in_groups, rewards_of
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
 from training.validation import (
@@ -122,7 +122,7 @@ class AgentTrainer(GRPOTrainer):
         training, table = roller.training, roller.table
         recipe = training.setting.recipe
         self.roller, self.table = roller, table
-        self.batch: Batch | None = None
+        self.batch: StepBatch | None = None
         # Tokens that all processes generated since the run began.
         self.generated = training.tokens
         passes, form = table.passes(training.processes.count), recipe.episode

@@ -160,18 +160,6 @@ def keep_memory() -> None:
             ctypes.CDLL(None).mallopt(threshold, 1 << 30)
 
 
-def gpu_memory_used() -> int | None:
-    """Peak bytes in use on this process's GPU, by anyone, since the last call; None without one."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    free, total = torch.cuda.mem_get_info()
-    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
-    torch.cuda.reset_peak_memory_stats()
-    return int(min(total, total - free + reserved))
-
-
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without the trainers' libraries talking into the run's own view.

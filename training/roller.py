@@ -18,9 +18,8 @@ from art_e.question import Question
 from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
-from training.engine import Dispatch
+from training.engine import Dispatch, gpu_memory_used
 from training.optimizer import FLAT
-from training.processes import gpu_memory_used
 from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
@@ -103,7 +102,7 @@ async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
 # ---- A step.
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """The rollouts of a step with their scores, a list for each of this process's groups.
 
     `figures` are those of `Step`, of all processes; `sampled` is the number of tokens that they
@@ -157,7 +156,7 @@ class Roller:
         order = in_passes(self.material.questions, first + size, key)
         return training.processes.share(order[first:])
 
-    def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> Batch:
+    def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:
         """Roll out a group for each of the `questions`, and store the episodes of all processes."""
         training, size = self.training, self.table.rollouts
         form = training.setting.recipe.episode
@@ -180,7 +179,7 @@ class Roller:
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         sampled = sum(gather([sum(sum(each.conversation.own) for each in rollouts)]))
-        return Batch(groups, scored, step_figures, sampled, outage(everyone))
+        return StepBatch(groups, scored, step_figures, sampled, outage(everyone))
 
     async def _scored(
         self, groups: Sequence[Sequence[Rollout]], step: int

@@ -22,8 +22,8 @@ from art_e.question import Split
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import GenerateAt, Sampler, restore
-from training.processes import gpu_memory_used, keep_memory
+from training.engine import GenerateAt, Sampler, gpu_memory_used, restore
+from training.processes import keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls

@@ -41,7 +41,7 @@ from training.judging import judges_of
 from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.recipe import Judging, Setting
-from training.roller import Batch, Roller, figures
+from training.roller import Roller, StepBatch, figures
 from training.rollout import Material
 from training.run import Judges
 from training.start import Start, load_start
@@ -125,7 +125,7 @@ def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None
 
 # ---- The groups of a step, as TRL gets them.
 
-Rolled = tuple[dict[str, Any], Batch, list[Trajectory]]
+Rolled = tuple[dict[str, Any], StepBatch, list[Trajectory]]
 Roll = Callable[..., Rolled]
 DEAF = Judges(Deaf(), F1Judge())
 
