@@ -66,10 +66,9 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     for group in by_question.values():
         ranked = sorted(group, key=worth_of, reverse=True)
         for better, worse in zip(ranked, reversed(ranked), strict=True):
-            if worth_of(better) - worth_of(worse) > FLAT:
-                pairs.append((better, worse))
-            else:
+            if worth_of(better) - worth_of(worse) <= FLAT:
                 break
+            pairs.append((better, worse))
     return pairs
 
 
@@ -146,7 +145,7 @@ def kto_rows(
     labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """A row for each episode of all steps, beside which stands the next one of its batch."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for each in in_passes(labelled, table.steps * table.batch, f"{seed}/preference"):
         marked = marked_tokens(each.trajectory.messages, tokens)
         row = {"completion_ids": marked.input_ids, "own": _own(marked)}
@@ -239,20 +238,20 @@ def _trainer(
         args = KTOConfig(**common, desirable_weight=weight)
         trainer = _Labels(args=args, data_collator=OwnLabelled(start.pad_id), **given)
     if "ref" in getattr(trainer.model, "peft_config", {}):
-        # The start's adapter, which has done its work.
+        # The reference adapter: its log-probabilities are already computed.
         trainer.model.delete_adapter("ref")
     keep_exact(trainer.model)
     return trainer
 
 
-def _as_it_is(_: Any, dataset: Any, *__: Any) -> Any:
-    """In place of what makes tokens of a dataset's texts: our rows are tokens already."""
-    return dataset
+class _Prepared:
+    """A trainer whose rows are tokens already."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+        return dataset
 
 
-class _Pairs(DPOTrainer):
-    _prepare_dataset = _as_it_is
+class _Pairs(_Prepared, DPOTrainer): ...
 
 
-class _Labels(KTOTrainer):
-    _prepare_dataset = _as_it_is
+class _Labels(_Prepared, KTOTrainer): ...
