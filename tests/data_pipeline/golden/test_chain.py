@@ -8,7 +8,6 @@ the generator wrote must end where `bench.golden_faults.FATE` says, and be count
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -36,39 +35,34 @@ class Counting(Player):
 
 
 class Whole(NamedTuple):
-    """A chain that nobody killed: by step, the set's files after it and what was answered."""
+    """A step that nobody killed: the set's folder before it, its files after it, the requests."""
 
-    files: dict[str, dict[str, bytes]]
-    answered: dict[str, Counter[str]]
-    # The set's folder as it is before `verify`.
-    filtered: Path
-
-
-# A chain in a folder.
-Make = Callable[[Path], Chain]
+    before: Path
+    files: dict[str, bytes]
+    answered: Counter[str]
 
 
 @pytest.fixture(scope="module")
-def make(world_db: Path, world: InboxFile) -> Make:
-    inboxes = [each.address for each in world.inboxes(2)]
-    return lambda folder: Chain(world_db, inboxes, 2, folder)
+def inboxes(world: InboxFile) -> list[str]:
+    return [each.address for each in world.inboxes(2)]
 
 
 @pytest.fixture(scope="module")
-def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    chain = make(tmp_path_factory.mktemp("whole"))
-    filtered = chain.folder / "filtered"
-    files: dict[str, dict[str, bytes]] = {}
-    answered: dict[str, Counter[str]] = {}
+def whole(
+    inboxes: list[str], world_db: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Whole]:
+    """By step."""
+    chain = Chain(world_db, inboxes, 2, tmp_path_factory.mktemp("whole"))
+    steps: dict[str, Whole] = {}
     for step in ("generate", "verify"):
-        rule = Counting()
+        before, rule = chain.folder / step, Counting()
         with Provider(rule) as provider:
             if step == "verify":
                 chain.done(provider, "filter")
-                shutil.copytree(chain.set, filtered)
+                shutil.copytree(chain.set, before)
             chain.done(provider, step, "--concurrency", 1)
-        files[step], answered[step] = set_files(chain.set), rule.answered
-    return Whole(files, answered, filtered)
+        steps[step] = Whole(before, set_files(chain.set), rule.answered)
+    return steps
 
 
 # The step, how far into its requests, and how many at once.
@@ -89,24 +83,28 @@ def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     ],
 )
 def test_killed_and_run_again_the_set_is_the_same(
-    make: Make, whole: Whole, tmp_path: Path, step: str, into: float, at_once: int
+    inboxes: list[str],
+    world_db: Path,
+    whole: dict[str, Whole],
+    tmp_path: Path,
+    step: str,
+    into: float,
+    at_once: int,
 ) -> None:
-    chain = make(tmp_path)
+    chain, undisturbed = Chain(world_db, inboxes, 2, tmp_path), whole[step]
     if step == "verify":
-        shutil.copytree(whole.filtered, chain.set)
-    before = set_files(chain.set)
-    rule = Counting()
-    killing = Killing(rule, round(into * (whole.answered[step].total() - 1)))
-    options = ("--concurrency", at_once)
+        shutil.copytree(undisturbed.before, chain.set)
+    before, rule = set_files(chain.set), Counting()
+    killing = Killing(rule, round(into * (undisturbed.answered.total() - 1)))
     with Provider(killing) as provider:
-        chain.killed(killing, provider, step, *options)
+        chain.killed(killing, provider, step, "--concurrency", at_once)
         # Replies are kept as they come; the set is as it was.
         assert set_files(chain.set) == before
-        chain.done(provider, step, *options)
-    assert set_files(chain.set) == whole.files[step]
+        chain.done(provider, step, "--concurrency", at_once)
+    assert set_files(chain.set) == undisturbed.files
     # Of those that were under way together some were answered to a dead process.
-    assert rule.answered.keys() == whole.answered[step].keys()
-    assert (rule.answered - whole.answered[step]).total() < at_once
+    assert rule.answered.keys() == undisturbed.answered.keys()
+    assert (rule.answered - undisturbed.answered).total() < at_once
 
 
 # Of honest questions. Mail repeats itself: another one may answer them otherwise.

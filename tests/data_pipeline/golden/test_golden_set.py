@@ -1,8 +1,9 @@
 """A golden set: steps that begin from the rows before them, and a folder that survives any kill."""
 
+import contextlib
+import itertools
 import json
-import subprocess
-import sys
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question, load_questions
-from data_pipeline.golden.golden_set import STEPS, Check, GoldenSet, Step, held, with_checks
+from art_e.storage import write_whole
+from data_pipeline.golden import golden_set
+from data_pipeline.golden.golden_set import STEPS, Check, GoldenSet, Step, with_checks
 from tests.golden import set_files, set_of
 
 
@@ -112,69 +115,41 @@ def test_values_that_no_step_writes_are_refused(
     assert "\n" not in str(refused.value)
 
 
-# Runs the filter on copies of a split set, killed at the n-th change of the folder, n = 0, 1, ...
-KILLS = """
-import os, shutil, sys
-from pathlib import Path
-from data_pipeline.golden.golden_set import GoldenSet
-from tests.data_pipeline.golden.test_golden_set import run
-
-split, folders = map(Path, sys.argv[1:])
-CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
-left = None
-
-def hook(event, arguments):
-    global left
-    if left is None or event not in CHANGES or str(folders) not in str(arguments[0]):
-        return
-    if left == 0:
-        os.kill(os.getpid(), 9)
-    left -= 1
-
-sys.addaudithook(hook)
-for number in range(1000):
-    folder = folders / str(number)
-    shutil.copytree(split, folder)
-    if os.fork() == 0:
-        left = number
-        run(folder, "filter", 4711)
-        os._exit(0)
-    _, status = os.wait()
-    if status == 0:
-        print(number)
-        break
-    assert os.WTERMSIG(status) == 9, status
-"""
+class Killed(BaseException):
+    """Stands for SIGKILL."""
 
 
-def test_killed_at_any_moment_the_step_runs_again_to_the_same_end(tmp_path: Path) -> None:
-    before, whole, folders = (tmp_path / name for name in ("before", "whole", "killed"))
+def test_killed_at_any_write_the_step_runs_again_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, whole = tmp_path / "before", tmp_path / "whole"
     for folder in (before, whole):
         some_rows(8).save(folder)
         run(folder, "filter", 99)
         run(folder, "split", 7)
-    old = GoldenSet.load(before)
     run(whole, "filter", 4711)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLS, str(before), str(folders)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    kills = int(done.stdout)
-    assert kills > 10
-    new, first = GoldenSet.load(whole), some_rows(8)
+    old, new = GoldenSet.load(before), GoldenSet.load(whole)
     seen = []
-    for number in range(kills + 1):
-        folder = folders / str(number)
-        # The set as it was, as it is without the step, or after it.
-        loaded = GoldenSet.load(folder)
-        seen.append([old, first, new].index(loaded))
-        assert rows_of(folder) in [{each.id for each in sets.questions} for sets in (old, new)]
-        with held(folder):
+    for number in itertools.count():
+        folder = shutil.copytree(before, tmp_path / str(number))
+        writes = itertools.count()
+
+        def write(path: Path, text: str, last: int = number, writes: Any = writes) -> None:
+            if next(writes) == last:
+                raise Killed
+            write_whole(path, text)
+
+        monkeypatch.setattr(golden_set, "write_whole", write)
+        with contextlib.suppress(Killed):
             run(folder, "filter", 4711)
+        monkeypatch.undo()
+        # The set is as it was, as it is without the step, or after it.
+        loaded = GoldenSet.load(folder)
+        seen.append([old, some_rows(8), new].index(loaded))
+        assert rows_of(folder) in [{each.id for each in sets.questions} for sets in (old, new)]
+        if loaded == new:
+            break
+        run(folder, "filter", 4711)
         assert set_files(folder) == set_files(whole)
     assert seen == sorted(seen)
-    assert set(seen) == {0, 1, 2}
+    assert set(seen) == {0, 1, 2} and len(seen) > 4
