@@ -134,43 +134,36 @@ def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed
 
 
 # ---- The split on an inbox full of copies: those that became one mail (under Enron's rules) and
-# those that stayed mails of their own.
+# mails of their own.
 
-
-class Copy(NamedTuple):
-    """What a mail says, by number, and who has it in the inbox."""
-
-    content: int
-    people: frozenset[str]
+INBOXES = [f"person{number}@test.example" for number in range(7)]
 
 
 class Copies(NamedTuple):
-    """An inbox file of few contents and many mails, by message id."""
+    """An inbox file of few contents and many mails: by message id the content and its people."""
 
     file: InboxFile
-    mails: dict[str, Copy]
-
-
-INBOXES = [f"person{number}@test.example" for number in range(7)]
+    content: dict[str, int]
+    people: dict[str, set[str]]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["one mail of copies", "mails apart"])
 def copies(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Copies]:
-    draws = Random("copies")
-    mails: dict[str, Copy] = {}
-    messages = []
+    draws, messages = Random("copies"), []
+    content: dict[str, int] = {}
+    people: dict[str, set[str]] = {}
     for number in range(90):
-        name, content = f"<{number}@test>", draws.randrange(45)
-        sender, to = INBOXES[content % len(INBOXES)], draws.choice(INBOXES)
-        body = f"What there is to say about {content}."
-        messages.append(raw(name, subject=f"About {content}", body=body, sender=sender, to=to))
-        mails[name] = Copy(content, frozenset({sender, to}))
+        name, what = f"<{number}@test>", draws.randrange(45)
+        sender, to = INBOXES[what % len(INBOXES)], draws.choice(INBOXES)
+        body = f"What there is to say about {what}."
+        messages.append(raw(name, subject=f"About {what}", body=body, sender=sender, to=to))
+        content[name], people[name] = what, {sender, to}
     db = tmp_path_factory.mktemp("copies") / "inbox.duckdb"
     make_inbox(db, messages, Rules(any_id=request.param))
     with InboxFile(db) as file:
-        yield Copies(file, mails)
+        yield Copies(file, content, people)
 
 
 def leaks(
@@ -178,14 +171,12 @@ def leaks(
 ) -> tuple[set[str], set[str]]:
     """Ids of the questions whose gold is gold in another split, or mail of a test inbox."""
     tested = {name for name, split in inboxes.items() if split == "test"}
-    in_test = {mail.content for mail in copies.mails.values() if mail.people & tested}
-    gold = {
-        each.id: {copies.mails[name].content for name in each.message_ids} for each in questions
-    }
+    in_test = {copies.content[name] for name, people in copies.people.items() if people & tested}
+    gold = {each.id: {copies.content[name] for name in each.message_ids} for each in questions}
     splits: dict[int, set[str | None]] = defaultdict(set)
     for each in questions:
-        for content in gold[each.id]:
-            splits[content].add(each.split)
+        for mail in gold[each.id]:
+            splits[mail].add(each.split)
     return (
         {each.id for each in questions if any(len(splits[mail]) > 1 for mail in gold[each.id])},
         {each.id for each in questions if each.split != "test" and gold[each.id] & in_test},
@@ -195,23 +186,15 @@ def leaks(
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(["import", "generate"]))
 def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, begin: Step) -> None:
-    draws = Random(seed)
-    received = {
-        inbox: [name for name, mail in copies.mails.items() if inbox in mail.people]
-        for inbox in INBOXES
-    }
-    rows = [
-        Question(
-            f"q-{number}",
-            f"What is {number}?",
-            inbox,
-            answer="42",
-            message_ids=tuple(draws.sample(received[inbox], draws.randrange(4))),
-            split=draws.choice([*SPLITS, None]),
+    draws, rows = Random(seed), []
+    for number in range(size):
+        inbox = draws.choice(INBOXES)
+        mails = [name for name, people in copies.people.items() if inbox in people]
+        cited = tuple(draws.sample(mails, draws.randrange(4)))
+        name, place = draws.choice([*SPLITS, None]), f"q-{number}"
+        rows.append(
+            Question(place, "What is it?", inbox, answer="42", message_ids=cited, split=name)
         )
-        for number in range(size)
-        for inbox in [draws.choice(INBOXES)]
-    ]
     inboxes: dict[str, Split | None] = {**draw(INBOXES, seed, Counts())}
     golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)
