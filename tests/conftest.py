@@ -30,16 +30,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`.
-
-    Put first, and so on one worker, what takes minutes: idle workers steal tests from the end, each
-    with a fixture of its own."""
+    """Leave out long tests but under `make fire`."""
     if not os.environ.get("FIRE"):
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in left_out]
-    long = ("test_the_chain_to_its_report",)
-    items.sort(key=lambda each: not any(name in each.nodeid for name in long))
 
 
 # A busy machine fails no test. The fixtures of a function hold no state that examples change.
