@@ -22,7 +22,7 @@ from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
-from data_pipeline.golden.inboxes import Cited, CitedMails
+from data_pipeline.golden.inboxes import Cited, cited_mails
 from evals.judges.claims import (
     Name,
     Value,
@@ -60,14 +60,14 @@ def filter_rows(
     another language than their mail. Only rows that pass all other rules are compared with each
     other ("duplicate").
     """
-    cited_mails = CitedMails(file, golden.questions)
+    all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
     named = sorted({name for each in golden.questions for name in each.message_ids})
     bodies: dict[str, str] = dict(file.execute(_BODIES, [_BODY_CHARS, named]).fetchall())
     rows: list[tuple[Question, Check | None]] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
-        cited = cited_mails.of(question)
+        cited = all_cited[question.id]
         row = agreeing(question, cited)
         # The row may have either form of an id now.
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}

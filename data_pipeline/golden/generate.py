@@ -340,17 +340,12 @@ def generate(
     for each in replies:
         _put(golden, each, days[each.batch.inbox], plan)
     spent = asker.spent
-    options = plan.options
     settings = {
-        "seed": options.seed,
+        "seed": plan.options.seed,
         "model": asker.name,
         "prompt": digest(prompt_text("generate")),
         "temperature": TEMPERATURE,
-        "questions_per_batch": options.questions,
-        "batches_per_inbox": options.batches,
-        "min_mails": options.min_mails,
-        "wanted": options.counts._asdict(),
-        "named": list(options.inboxes),
+        "options": asdict(plan.options),
         "splits": dict(plan.splits),
         "batches": {
             "drawn": len(replies),

@@ -21,7 +21,7 @@ from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.ratings import AnswerRating
 from art_e.text import cut_line, encodable, is_seen
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, made_from
-from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
+from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
 from evals.judges.claims import clean, find_values
 
 _SHOWN_CHARS = 120
@@ -84,8 +84,8 @@ def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], nam
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
     ).fetchall()
-    cited = CitedMails(file, golden.questions)
-    made = [_placed(each, (address_of(each),) in held, cited.of(each)) for each in golden.questions]
+    cited = cited_mails(file, golden.questions)
+    made = [_placed(each, (address_of(each),) in held, cited[each.id]) for each in golden.questions]
     golden.finish("import", made, {"source": name})
 
 

@@ -53,44 +53,39 @@ class Cited(NamedTuple):
     contents: tuple[str, ...] = ()
 
 
-class _FoundMail(NamedTuple):
-    """A mail of a cited id. `own`: it is in the question's inbox."""
+def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
+    """The mail of each message id that a question cites, by the question's id."""
+    keys = sorted({_key(each, name) for each in questions for name in each.message_ids})
+    rows = file.execute(_FOUND, [[address for address, _ in keys], [name for _, name in keys]])
+    mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
+    for address, name, *mail in rows.fetchall():
+        mails[address, name].append(tuple(mail))
+    return {
+        each.id: {
+            name: _as_of(each.query_date, name, mails[_key(each, name)])
+            for name in each.message_ids
+        }
+        for each in questions
+    }
 
-    stored: str
-    sent_at: dt.datetime | None
-    content: str
-    own: bool
+
+# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant.
+_Mail = tuple[str, dt.datetime | None, str, bool]
 
 
-class CitedMails:
-    """The mails that `questions` cite."""
-
-    def __init__(self, file: InboxFile, questions: Iterable[Question]) -> None:
-        wanted = sorted({_key(each, cited) for each in questions for cited in each.message_ids})
-        rows = file.execute(_FOUND, [[each[0] for each in wanted], [each[1] for each in wanted]])
-        self._found: defaultdict[tuple[str, str], list[_FoundMail]] = defaultdict(list)
-        for address, cited, *mail in rows.fetchall():
-            self._found[address, cited].append(_FoundMail(*mail))
-
-    def of(self, question: Question) -> dict[str, Cited]:
-        """The mail of each of the question's message ids."""
-        return {each: self._as_of(question, each) for each in question.message_ids}
-
-    def _as_of(self, question: Question, message_id: str) -> Cited:
-        found, day = self._found[_key(question, message_id)], question.query_date
-        own = [each for each in found if each.own]
-        for stored, sent_at, content, _ in own:
-            # Mail without a date is in no inbox as of a day.
-            if day is None or (sent_at is not None and sent_at.date() <= day):
-                return Cited(stored, contents=(content,))
-        contents = tuple(dict.fromkeys(each.content for each in own[:1] or found)) or (message_id,)
-        if not own:
-            place = "in the file, but not in this inbox" if found else "not in the inbox file"
-            return Cited(None, f"is {place}", contents)
-        if own[0].sent_at is None:
-            return Cited(None, "has no date, so that it is in no inbox as of a day", contents)
-        sent = f"was sent on {own[0].sent_at:%Y-%m-%d}, after the query date {day}"
-        return Cited(None, sent, contents)
+def _as_of(day: dt.date | None, message_id: str, mails: Sequence[_Mail]) -> Cited:
+    own = [mail for mail in mails if mail[3]]
+    for stored, sent_at, content, _ in own:
+        # Mail without a date is in no inbox as of a day.
+        if day is None or (sent_at is not None and sent_at.date() <= day):
+            return Cited(stored, contents=(content,))
+    contents = tuple(dict.fromkeys(mail[2] for mail in own[:1] or mails)) or (message_id,)
+    if not own:
+        place = "in the file, but not in this inbox" if mails else "not in the inbox file"
+        return Cited(None, f"is {place}", contents)
+    if (sent_at := own[0][1]) is None:
+        return Cited(None, "has no date, so that it is in no inbox as of a day", contents)
+    return Cited(None, f"was sent on {sent_at:%Y-%m-%d}, after the query date {day}", contents)
 
 
 def address_of(question: Question) -> str:

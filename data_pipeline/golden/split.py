@@ -15,7 +15,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
-from data_pipeline.golden.inboxes import OWN_MAIL, CitedMails, Counts, address_of, draw
+from data_pipeline.golden.inboxes import OWN_MAIL, Counts, address_of, cited_mails, draw
 
 _HOLDERS = """
 SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
@@ -40,9 +40,9 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
-    cited = CitedMails(file, golden.questions)
+    cited = cited_mails(file, golden.questions)
     gold = {
-        each.id: {content: name for name, it in cited.of(each).items() for content in it.contents}
+        each.id: {content: name for name, it in cited[each.id].items() for content in it.contents}
         for each in golden.questions
     }
     placed = [
