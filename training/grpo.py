@@ -73,8 +73,7 @@ def train_grpo(
     """
     recipe = training.setting.recipe
     table = recipe.grpo
-    if table is None:
-        raise UserError(f"the recipe {recipe.name} has no table [grpo]; use another")
+    assert table is not None
     init = training.setting.init or recipe.model.base
     if init is None:
         raise UserError(

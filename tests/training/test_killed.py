@@ -37,7 +37,7 @@ CHANGES = (
     "grpo.rate=1e-3",
 )
 # A start that writes calls, so that the rollouts of a question don't all earn the same.
-START = ("sft.stages=[{steps=60, batch=8}]", "sft.validate_every=60")
+START = ("sft.stages=[{steps=60, batch=8, rate=1e-2}]", "sft.validate_every=60")
 
 
 def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
