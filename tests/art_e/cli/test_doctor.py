@@ -11,6 +11,7 @@ from typer.testing import Result
 
 from art_e.cli import doctor
 from art_e.cli.doctor import gpu_check
+from tests.builders import WAIT_S
 from tests.command_line import Run, json_of
 from tests.provider import Provider, refuses, says
 
@@ -90,6 +91,7 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         bare.setenv("OPENAI_BASE_URL", provider.base_url)
         bare.setenv("OPENAI_API_KEY", KEY)
         bare.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
+        bare.setattr(doctor, "ONLINE_TIMEOUT_S", WAIT_S)
         result = art_e("doctor", "--online", "--json")
         requests = provider.requests
     assert sorted(each.body["model"] for each in requests) == sorted(replies)

@@ -94,6 +94,7 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
     assert arguments[1] == str(checkpoint.resolve())
     assert options["--lora-modules"] == f"a-b={best.resolve()}"
     assert (options["--max-lora-rank"], options["--served-model-name"]) == ("16", "a-b-base")
+    assert options["--host"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`config` and `models`: a choice made once, and what there is to choose from."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,15 @@ import pytest
 from art_e.config import SETTINGS
 from art_e.models import nearby as module
 from art_e.models.nearby import Near, Nearby, nearby
+from tests.builders import WAIT_S
 from tests.command_line import ANN, BOB, Run, json_of, the_error
 from tests.provider import json_server
 
 
 @pytest.fixture
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key, and time for servers on a busy machine."""
+    monkeypatch.setattr(module, "_TIMEOUT_S", WAIT_S)
     for names in module.BY_KEY.values():
         for name in names:
             monkeypatch.delenv(name, raising=False)
@@ -130,4 +132,3 @@ def test_models_lists_what_is_ready_and_what_the_others_need(
     assert {"name", "state", "detail", "fix"} == set(listed["models"][0])
     shown = art_e("models").stdout
     assert "Ollama listens here" in shown and "export OPENAI_API_KEY" in shown
-    assert json.dumps(listed).count("Traceback") == 0
