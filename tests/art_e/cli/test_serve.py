@@ -50,21 +50,16 @@ def run(tmp_path: Path, adapter: Path) -> Path:
     return run
 
 
-def served(process: Process, vllm: Path, *args: object) -> tuple[str, dict[str, str], list[str]]:
-    """What is printed, vLLM's arguments as pairs, and all of them."""
-    stdout, stderr = process("serve", *args).communicate(timeout=WAIT_S)
-    assert "a line of its log" in stderr, stderr
-    arguments = vllm.read_text().splitlines()
-    return stdout, dict(itertools.pairwise(arguments)), arguments
-
-
 def test_vllm_calls_tools_stops_and_samples_as_in_training(
     process: Process, checkpoint: Path, vllm: Path
 ) -> None:
     after = ("--", "--max-model-len", "2048", "--quantization=fp8")
-    stdout, options, arguments = served(
-        process, vllm, checkpoint, "--name", "talk", "--host", "0.0.0.0", "--port", "8123", *after
-    )
+    where = ("--host", "0.0.0.0", "--port", "8123")
+    running = process("serve", checkpoint, "--name", "talk", *where, *after)
+    stdout, stderr = running.communicate(timeout=WAIT_S)
+    assert running.returncode == 7 and "a line of its log" in stderr, stderr
+    arguments = vllm.read_text().splitlines()
+    options = dict(itertools.pairwise(arguments))
     base = "http://127.0.0.1:8123/v1"
     assert stdout == f"HOSTED_VLLM_API_BASE={base} art-e ask QUESTION --model hosted_vllm/talk\n"
     assert arguments[:2] == ["serve", str(checkpoint.resolve())]
@@ -79,7 +74,7 @@ def test_vllm_calls_tools_stops_and_samples_as_in_training(
 
 
 def test_a_runs_adapter_is_served_on_its_model_in_its_form(
-    process: Process, checkpoint: Path, adapter: Path, run: Path, vllm: Path
+    art_e: Run, checkpoint: Path, run: Path, vllm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = run / "checkpoints" / "checkpoint-4"
     for folder in (run, best):
@@ -89,9 +84,13 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
     asked = LocalPolicy(str(run), ModelOptions()).settings
     assert (asked["path"], asked["adapter"]) == (str(checkpoint), str(best))
     (best / "episode.json").write_text('{"max_turns": 4}')
-    stdout, options, arguments = served(process, vllm, run, "--name", "a b")
+    arguments: list[str] = []
+    monkeypatch.setattr("os.dup2", lambda *_: None)
+    monkeypatch.setattr("os.execv", lambda _, command: arguments.extend(command))
+    stdout = art_e("serve", run, "--name", "a b").stdout
     assert stdout.endswith(f" --model hosted_vllm/a-b --recipe {run}\n")
-    assert arguments[1] == str(checkpoint.resolve())
+    options = dict(itertools.pairwise(arguments))
+    assert arguments[2] == str(checkpoint.resolve())
     assert options["--lora-modules"] == f"a-b={best.resolve()}"
     assert (options["--max-lora-rank"], options["--served-model-name"]) == ("16", "a-b-base")
     assert options["--host"] == "127.0.0.1"
