@@ -10,30 +10,29 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote
 
 import typer
-from mcp import MCPError, types
+from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from art_e import __version__
-from art_e.cli.mail import shown_email
 from art_e.cli.options import AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import cleaned, example, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
 from art_e.inbox.threads import added_texts
 from art_e.message import observation_json
 from art_e.text import cut_line
-from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Text, Tools, View, not_found
+from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
 
 # Of a page of a conversation, about 4,000 tokens. A page has one mail at least.
 PAGE_CHARS = 2 * MAX_BODY_CHARS
 MAX_ERROR_CHARS = 500
-SCHEME = "mail://"
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -57,18 +56,20 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         run_server(opened)
 
 
-class ReadThread(BaseModel):
-    """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
-    mail quotes one before it, "[earlier text left out]" stands for that."""
+class ReadPage(ReadEmail):
+    """Read one mail, a page at a time if it is long."""
 
-    model_config = ConfigDict(extra="forbid")
-    message_id: Text = Field(description="of any mail of the conversation, as a search gave it")
     page: int = Field(1, ge=1)
 
 
-TOOLS: dict[str, type[SearchEmails | ReadEmail | ReadThread]] = {
+class ReadThread(ReadPage):
+    """Read the conversation that a mail belongs to, oldest mail first, a page at a time. Where a
+    mail quotes one before it, "[earlier text left out]" stands for that."""
+
+
+TOOLS: dict[str, type[SearchEmails | ReadPage]] = {
     "search_emails": SearchEmails,
-    "read_email": ReadEmail,
+    "read_email": ReadPage,
     "read_thread": ReadThread,
 }
 
@@ -88,50 +89,47 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
     )
 
 
-def _run(inbox: Inbox, arguments: SearchEmails | ReadEmail | ReadThread) -> Any:
+def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     tools = Tools(inbox, View(handles=False))
     if isinstance(arguments, SearchEmails):
-        return json.loads(tools.search(arguments).text)
+        found: dict[str, Any] = json.loads(tools.search(arguments).text)
+        return found
+    email = inbox.read(arguments.message_id)
+    if email is None:
+        raise UserError(not_found(arguments.message_id))
     if isinstance(arguments, ReadThread):
-        return _thread_page(tools, arguments)
-    observation = tools.read(arguments)
-    if observation is None:
-        raise UserError(not_found(arguments.message_id))
-    return json.loads(observation.text)
+        pages = _thread_pages(tools, inbox.thread(email.message_id))
+    else:
+        starts = range(0, len(email.body) or 1, MAX_BODY_CHARS)
+        bodies = (email.body[start : start + MAX_BODY_CHARS] for start in starts)
+        pages = [_shown(tools, email, body) for body in bodies]
+    if arguments.page > len(pages):
+        raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
+    return {"page": arguments.page, "pages": len(pages), **pages[arguments.page - 1]}
 
 
-def _thread_page(tools: Tools, arguments: ReadThread) -> dict[str, Any]:
-    """Return a page of a conversation: whole mails, very long ones cut as `read_email` cuts."""
-    mails = tools.inbox.thread(arguments.message_id)
-    if not mails:
-        raise UserError(not_found(arguments.message_id))
+def _shown(tools: Tools, email: Email, body: str) -> dict[str, Any]:
+    observation = tools.read(ReadEmail(message_id=email.message_id))
+    assert observation is not None
+    return {**json.loads(observation.text), "body": body}
+
+
+def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
+    """Return the pages of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-        observation = tools.read(ReadEmail(message_id=email.message_id))
-        assert observation is not None
-        fields = json.loads(observation.text)
         left = len(added) - MAX_BODY_CHARS
         cut = f"\n[cut here: {left:,} more characters]" if left > 0 else ""
-        fields["body"] = added[:MAX_BODY_CHARS] + cut
+        fields = _shown(tools, email, added[:MAX_BODY_CHARS] + cut)
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)
-    if arguments.page > len(pages):
-        raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
-    place = {"page": arguments.page, "pages": len(pages), "mails_in_thread": len(mails)}
-    return {**place, "mails": pages[arguments.page - 1]}
+    return [{"mails_in_thread": len(mails), "mails": each} for each in pages]
 
 
 def mail_server(inbox: Inbox) -> Server[Any]:
     """A server of `inbox`; the caller connects it to a transport."""
     tools = types.ListToolsResult(tools=_listed_tools(inbox))
-    template = types.ResourceTemplate(
-        name="mail",
-        title="A mail",
-        uri_template=f"{SCHEME}{{message_id}}",
-        description=f"A whole mail as text, by its message id. {_about(inbox)}",
-        mime_type="text/plain",
-    )
 
     # All block the event loop: a search takes a millisecond, and there is one client.
     async def list_tools(_: ServerRequestContext, __: object) -> types.ListToolsResult:
@@ -142,26 +140,6 @@ def mail_server(inbox: Inbox) -> Server[Any]:
     ) -> types.CallToolResult:
         return answer_call(inbox, called.name, called.arguments or {})
 
-    async def list_resources(_: ServerRequestContext, __: object) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])  # an inbox is too long for a list
-
-    async def list_templates(
-        _: ServerRequestContext, __: object
-    ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=[template])
-
-    async def read_resource(
-        _: ServerRequestContext, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        uri = params.uri
-        message_id = unquote(uri.removeprefix(SCHEME))
-        email = inbox.read(message_id) if uri.startswith(SCHEME) else None
-        if email is None:
-            raise MCPError(types.INVALID_PARAMS, not_found(message_id))
-        text = shown_email(email).plain
-        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
-        return types.ReadResourceResult(contents=[contents])
-
     return Server(
         "art-e",
         version=__version__,
@@ -169,9 +147,6 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         instructions=f"Search and read the mail of one inbox. {_about(inbox)}",
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
     )
 
 

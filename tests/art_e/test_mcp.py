@@ -7,20 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
+from mcp import Client, StdioServerParameters, stdio_client, types
 
 from art_e import __version__
 from art_e.cli.mcp import PAGE_CHARS, answer_call, mail_server
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.threads import LEFT_OUT
-from art_e.tools import MAX_BODY_CHARS
 from tests import builders
 from tests.builders import BOB, LEASE, LONG, QUESTION, WAIT_S, date_header, make_inbox, raw
 from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
@@ -108,24 +106,8 @@ def test_a_session(inbox_file: InboxFile, inbox: Inbox, mode: Mode, protocol: st
             assert result.is_error, name
             assert helpful in said(result)
             assert len(said(result)) < 1_000
-        await check_resources(client)
 
     asyncio.run(session())
-
-
-async def check_resources(client: Client) -> None:
-    assert (await client.list_resources()).resources == []
-    [template] = (await client.list_resource_templates()).resource_templates
-    for written in (LEASE.strip("<>"), urllib.parse.quote(builders.LEASE_COPY, safe="")):
-        uri = template.uri_template.replace("{message_id}", written)
-        [contents] = (await client.read_resource(uri)).contents
-        assert isinstance(contents, types.TextResourceContents) and contents.uri == uri
-        assert f"Message-ID: {LEASE}\n" in contents.text
-        assert "the harbor office ends on May 3." in contents.text
-    hidden = (f"mail://{builders.FOREIGN}", f"mail://{builders.LATER}", f"file://{LEASE}")
-    for uri in (*hidden, LEASE, "mail://", "x"):
-        with pytest.raises(MCPError, match="not found in this inbox"):
-            await client.read_resource(uri)
 
 
 WRONG_CALLS: list[tuple[str, Any, str]] = [
@@ -138,17 +120,20 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
     ("search_emails", {"keywords": ["x"], "sent_after": "May"}, "a date is written YYYY-MM-DD"),
     ("read_email", {"message_id": 5}, "message_id: Input should be a valid string"),
     ("read_thread", {"message_id": LEASE, "page": 0}, "page: Input should be greater"),
+    ("read_email", {"message_id": LEASE, "page": 2}, "no page 2; the last one is 1"),
     ("read_thread", {"message_id": LEASE, "page": 2}, "no page 2; the last one is 1"),
 ]
 
 
-def test_long_mail_is_cut_and_what_a_mail_says_stays_in_its_field(inbox: Inbox) -> None:
+def test_long_mail_comes_in_pages_and_what_a_mail_says_stays_in_its_field(inbox: Inbox) -> None:
     hits = call(inbox, "search_emails", keywords=["harbor"], max_results=50)
     assert hits["note"] == "max_results is 1 to 10; 10 was used"
     assert [each["message_id"] for each in hits["hits"]].count(LEASE) == 1
-    body = call(inbox, "read_email", message_id=LONG)["body"]
-    assert body.startswith(builders.LONG_BODY[:MAX_BODY_CHARS] + "\n[cut here: ")
-    assert call(inbox, "read_thread", message_id=LONG)["mails"][0]["body"] == body
+    pages = [call(inbox, "read_email", message_id=LONG, page=page) for page in (1, 2, 3)]
+    assert "".join(each["body"] for each in pages).strip() == builders.LONG_BODY.strip()
+    assert {each["pages"] for each in pages} == {3}
+    [mail] = call(inbox, "read_thread", message_id=LONG)["mails"]
+    assert mail["body"].startswith(pages[0]["body"] + "\n[cut here: ")
     assert call(inbox, "read_email", message_id=builders.CROWD)["to"][-1] == "and 850 more"
     mail = call(inbox, "read_email", message_id=builders.HOSTILE)
     assert mail["body"].strip() == builders.HOSTILE_BODY.strip()
