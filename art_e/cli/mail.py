@@ -322,26 +322,20 @@ def _listed(recipients: Iterable[Mailbox]) -> str:
 
 
 def _shown_hit(number: int, hit: Hit, searched: list[str], in_thread: int) -> "Text":
-    indent = " " * 4
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
-    shown = text(
+    snippet = text(one_line(hit.snippet))
+    for start, end in places_of(searched, snippet.plain):
+        snippet.stylize("bold yellow", start, end)
+    return text(
         f"{number:>2}. {format_date(hit.date)[:10]}  ",
         (one_line(str(hit.sender)) or "(no sender)", "cyan"),
         "  ",
         (one_line(hit.subject) or "(no subject)", "bold"),
-        f"\n{indent}",
+        *(("\n    ", snippet) if snippet else ()),
+        "\n    ",
+        (f"{one_line(hit.message_id)}{lacks}", "dim"),
     )
-    if hit.snippet:
-        shown.append_text(_highlighted(one_line(hit.snippet), searched)).append(f"\n{indent}")
-    return shown.append_text(text((f"{one_line(hit.message_id)}{lacks}", "dim")))
-
-
-def _highlighted(snippet: str, searched: list[str]) -> "Text":
-    shown = text(snippet)
-    for start, end in places_of(searched, snippet):
-        shown.stylize("bold yellow", start, end)
-    return shown
 
 
 def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:

@@ -36,13 +36,10 @@ OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
 # How a user can fix a refusal of the operating system.
 _MENDABLE = {
-    errno.EACCES: "check its permissions, or name another place",
-    errno.EPERM: "check its permissions, or name another place",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions, or name another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name another place"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "name another place"),
     errno.EROFS: "name a place that can be written to",
-    errno.ENOSPC: "free some space, or name another place",
-    errno.EDQUOT: "free some space, or name another place",
-    errno.ENOTDIR: "name another place",
-    errno.EEXIST: "name another place",
     errno.ENAMETOOLONG: "name a shorter one",
     errno.EFBIG: "raise the limit of a file's size, or name another place",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",

@@ -155,23 +155,23 @@ def _reader_gone() -> None:
     raise BrokenPipeError
 
 
-def text(*parts: str | tuple[str, str]) -> "Text":
-    """A rich text of strings and (string, style) pairs, each cleaned."""
+def text(*parts: "str | tuple[str, str] | Text") -> "Text":
+    """A rich text of strings and (string, style) pairs, each cleaned, and of such texts."""
     from rich.text import Text
 
     assembled = Text()
     for part in parts:
+        if isinstance(part, Text):
+            assembled.append_text(part)
+            continue
         content, style = (part, "") if isinstance(part, str) else part
         assembled.append(clean(content), style=style)
     return assembled
 
 
 def print_text(*parts: "str | tuple[str, str] | Text") -> None:
-    """Print parts as `text` takes them, and such texts, without wrapping lines."""
-    from rich.text import Text
-
-    texts = (part if isinstance(part, Text) else text(part) for part in parts)
-    console().print(Text().join(texts), soft_wrap=True)
+    """Print parts as `text` takes them, without wrapping lines."""
+    console().print(text(*parts), soft_wrap=True)
 
 
 def print_lines(*lines: str) -> None:

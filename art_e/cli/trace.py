@@ -31,8 +31,8 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     for call in exchange.calls:
         lines += [_call(call), *_results(call.results)]
     lines += _results(exchange.replies)
-    lines[0] = text((f"{number:>2}  ", "dim")).append_text(lines[0])
-    lines[1:] = [text("    ").append_text(line) for line in lines[1:]]
+    lines[0] = text((f"{number:>2}  ", "dim"), lines[0])
+    lines[1:] = [text("    ", line) for line in lines[1:]]
     return text("\n").join(lines)
 
 
@@ -93,12 +93,8 @@ def _hits(hits: list[Any]) -> "Iterator[Text]":
         subject = text(_short(hit.get("subject")) or "(no subject)")
         subject.truncate(SUBJECT_WIDTH, overflow="ellipsis")
         handle = f"{_short(hit.get('message_id')):<{width}}"
-        yield (
-            text(_INDENT, (handle, "bold"), f"  {_short(hit.get('date'))[:10]:<10}  ")
-            .append_text(sender)
-            .append("  ")
-            .append_text(subject)
-        )
+        date = f"  {_short(hit.get('date'))[:10]:<10}  "
+        yield text(_INDENT, (handle, "bold"), date, sender, "  ", subject)
 
 
 def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
@@ -112,7 +108,7 @@ def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
     for line in lines[:BODY_LINES]:
         shown = text((line.expandtabs(4), "dim"))
         shown.truncate(BODY_WIDTH, overflow="ellipsis")
-        yield text(_INDENT, ("| ", "dim")).append_text(shown)
+        yield text(_INDENT, ("| ", "dim"), shown)
     if len(lines) > BODY_LINES:
         more = plural(len(lines) - BODY_LINES, "more line")
         yield text(_INDENT, (f"| ({more})", "dim"))

@@ -334,8 +334,7 @@ def test_by_keyboard_alone(
         expect(page.locator("#notice")).to_contain_text("goes to generativelanguage.googleapis.com")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True)])
 def test_it_fits_and_can_be_read(
     browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool
 ) -> None:
