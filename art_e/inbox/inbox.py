@@ -138,22 +138,11 @@ class Inbox:
             None,
         ).fetchall()
         mails = {}
-        for (
-            email_id,
-            stored_id,
-            sent_at,
-            zone,
-            address,
-            sender,
-            *roles,
-            subject,
-            body,
-            labels,
-        ) in rows:
+        for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             people = Mailbox(address, sender), to, cc, bcc
             at, date = place_of[email_id], in_zone(sent_at, zone)
-            name = self._mail.name_at(at, stored_id)
+            name = self._mail.name_at(at, own_id)
             mails[at] = Email(name, date, *people, subject, body, tuple(labels))
         return [None if at is None else mails[at] for at in positions]
 
