@@ -35,21 +35,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """A model's message: text, calls, or both.
-
-    `thoughts` are what its provider wants back with the next request (`hosted.thoughts_of`).
-    """
+    """A model's message: text, calls, or both."""
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    thoughts: dict[str, Any] | None = None
 
     def to_chat(self) -> ChatMessage:
         """The message as it goes back into the conversation."""
         content = encodable(self.content or "")
-        more = {"thoughts": self.thoughts} if self.thoughts else {}
         if not self.tool_calls:
-            return {"role": "assistant", "content": content, **more}
+            return {"role": "assistant", "content": content}
         calls = [
             {
                 "id": call.id,
@@ -59,7 +54,7 @@ class AssistantMessage:
             for call in self.tool_calls
         ]
         # Providers want null for missing text beside calls, and "" without calls.
-        return {"role": "assistant", "content": content or None, "tool_calls": calls, **more}
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
 
 
 def compact_json(value: Any) -> str:

@@ -24,14 +24,10 @@ def escaped(value: object) -> str:
     """A value as `{{ }}` shows it: one line without markup, links or HTML."""
     if isinstance(value, Own):
         return value
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
     line = cut_line(printable(str(value)), _SHOWN_CHARS)
     return html.escape(_MARKDOWN.sub(r"\\\1\2", line), quote=False)
 

@@ -120,7 +120,7 @@ class InspectPolicy:
 
 def _show(messages: list[ChatMessage], state: TaskState) -> None:
     """Add the messages of an episode that Inspect's conversation lacks."""
-    for each in sendable(messages[len(state.messages) :], "system", str(state.model)):
+    for each in sendable(messages[len(state.messages) :]):
         for call in each.get("tool_calls", ()):
             function = call.pop("function")
             call |= {"function": function["name"], "arguments": json.loads(function["arguments"])}

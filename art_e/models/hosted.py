@@ -16,9 +16,9 @@ import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -83,23 +83,19 @@ class Retries:
         return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
 
 
-class Retried(NamedTuple, Generic[T]):
-    """The result of a call, and how many tries failed before it."""
-
-    result: T
-    retries: int
-
-
 async def make(
     call: Callable[[], Awaitable[T]],
     retries: Retries,
     on_retry: Callable[[int, int], None] = lambda _, __: None,
-) -> Retried[T]:
-    """Retry `call` until it returns. Raises `PolicyError` after the last try."""
+) -> tuple[T, int]:
+    """Return the result of `call`, and how many tries failed before it.
+
+    Raises `PolicyError` after the last try.
+    """
     failed = 0
     while True:
         try:
-            return Retried(await call(), failed)
+            return await call(), failed
         except PolicyError as error:
             raise PolicyError(error.kind, str(error), failed) from None
         except ProviderError as error:
@@ -235,26 +231,19 @@ def _one_line(text: str) -> str:
 
 # Names that every provider accepts.
 _MAX_NAME_CHARS = 64
-_THOUGHTS = ("thinking_blocks", "reasoning_items")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def sendable(messages: list[ChatMessage], system_role: str, model: str) -> list[ChatMessage]:
+def sendable(messages: list[ChatMessage], system_role: str = "system") -> list[ChatMessage]:
     """A copy of the conversation as providers accept it: valid tool names, arguments an object.
 
-    `system_role` becomes the role of the system prompt. Thoughts go back to the `model` whose they
-    are, and to no other.
+    `system_role` becomes the role of the system prompt.
     """
     sent = copy.deepcopy(messages)
     for message in sent:
         if message["role"] == "system":
             message["role"] = system_role
-        thoughts = message.pop("thoughts", {})
-        is_own = thoughts.get("model") == model
-        message.update(thoughts["message"] if is_own else {})
         for call in message.get("tool_calls", ()):
-            if is_own and call["id"] in thoughts["calls"]:
-                call["provider_specific_fields"] = thoughts["calls"][call["id"]]
             function = call["function"]
             name = _NOT_IN_NAMES.sub("_", function["name"])[:_MAX_NAME_CHARS]
             function["name"] = name or "unnamed"
@@ -263,43 +252,17 @@ def sendable(messages: list[ChatMessage], system_role: str, model: str) -> list[
     return sent
 
 
-def thoughts_of(message: Any, calls: Sequence[ToolCall], model: str) -> dict[str, Any] | None:
-    """What the provider of `model` wants back of litellm's message, whose calls became `calls`.
+def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
+    """The message of litellm's response to the conversation `messages`.
 
-    These are Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, Gemini's
-    thought signatures, and DeepSeek's reasoning. Others reject fields that they don't know.
-    """
-    names = [*_THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
-    own = {name: value for name in names if (value := getattr(message, name, None))}
-    if signed := _signed(message, "thought_signatures"):
-        own["provider_specific_fields"] = signed
-    by_call = {
-        call.id: signed
-        for call, given in zip(calls, message.tool_calls or (), strict=True)
-        for signed in [
-            _signed(given, "thought_signature") or _signed(given.function, "thought_signature")
-        ]
-        if signed
-    }
-    return {"model": model, "message": own, "calls": by_call} if own or by_call else None
-
-
-def _signed(part: Any, name: str) -> dict[str, Any]:
-    fields = getattr(part, "provider_specific_fields", None) or {}
-    return {name: fields[name]} if fields.get(name) else {}
-
-
-def received(message: Any, messages: list[ChatMessage], model: str) -> AssistantMessage:
-    """The message of litellm's response by `model` to the conversation `messages`.
-
-    Calls keep their ids; missing ids are made up, repeated ones made distinct.
+    Calls keep their ids, which hold Gemini's signatures; missing ids are made up, repeated ones
+    made distinct.
     """
     taken = {call["id"] for each in messages for call in each.get("tool_calls", ())}
     turn = sum(each["role"] == "assistant" for each in messages)
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
-        # litellm adds Gemini's signature to the id.
-        given = (call.id or "").partition("__thought__")[0] or f"call_{turn}_{number}"
+        given = call.id or f"call_{turn}_{number}"
         call_id, copies = given, 1
         while call_id in taken:
             copies += 1
@@ -307,9 +270,7 @@ def received(message: Any, messages: list[ChatMessage], model: str) -> Assistant
         taken.add(call_id)
         function = call.function
         calls.append(ToolCall(call_id, function.name or "", function.arguments or ""))
-    return AssistantMessage(
-        message.content or None, tuple(calls), thoughts_of(message, calls, model)
-    )
+    return AssistantMessage(message.content or None, tuple(calls))
 
 
 def usage_of(response: Any) -> Usage | None:
@@ -337,6 +298,7 @@ def usage_of(response: Any) -> Usage | None:
 # A prompt is counted before the call with a tokenizer that may not be the model's own. The true
 # count is assumed to be at most this many times that, plus the frame.
 _COUNT_MARGIN = 1.5
+_FRAME_TOKENS = 600  # of a prompt besides its messages and tools: the schema of a reply
 
 
 class Called(NamedTuple):
@@ -351,25 +313,18 @@ class Called(NamedTuple):
 class Calls:
     """Makes calls to `model`, a litellm name, which together cost at most `max_cost_usd`.
 
-    Requests must ask for at most `max_output_tokens`; `frame_tokens` is what a prompt may have
-    besides the counted messages and tools. Raises `UserError` for a limit without a price.
+    Requests must ask for at most `max_output_tokens`. Raises `UserError` for a limit without a
+    price.
     """
 
     def __init__(
-        self,
-        model: str,
-        max_cost_usd: float | None,
-        *,
-        max_output_tokens: int,
-        frame_tokens: int,
-        timeout_s: float,
+        self, model: str, max_cost_usd: float | None, *, max_output_tokens: int, timeout_s: float
     ) -> None:
         self._model = model
         self._limited = max_cost_usd is not None
         self._price = price_of(model)
         self._budget = Budget(max_cost_usd, self._price, model)
         self._max_output_tokens = max_output_tokens
-        self._frame_tokens = frame_tokens
         self._timeout_s = timeout_s
 
     @property
@@ -420,15 +375,7 @@ class Calls:
         counted = load_litellm().token_counter(
             model=self._model, messages=request["messages"], tools=request.get("tools")
         )
-        # litellm does not count thoughts. A token has two characters at least, nearly always.
-        thoughts = [each.get(name, "") for each in request["messages"] for name in _THOUGHTS]
-        counted = (
-            int(counted * _COUNT_MARGIN) + sum(len(compact_json(each)) for each in thoughts) // 2
-        )
-        return counted + self._frame_tokens, self._max_output_tokens
-
-
-_FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
+        return int(counted * _COUNT_MARGIN) + _FRAME_TOKENS, self._max_output_tokens
 
 
 class LitellmPolicy:
@@ -455,7 +402,6 @@ class LitellmPolicy:
             model,
             options.max_cost_usd,
             max_output_tokens=self._max_output_tokens,
-            frame_tokens=_FRAME_TOKENS,
             timeout_s=options.timeout_s,
         )
         # OpenAI streams a model that thinks to verified organisations alone.
@@ -484,11 +430,16 @@ class LitellmPolicy:
         context, request, budget.
         """
         request = self._request(messages, tools)
-        made = await make(lambda: self._call(request), self._retries, self._options.on_retry)
-        called = made.result
-        message = self._read(called.message, messages)
+        called, retries = await make(
+            lambda: self._call(request), self._retries, self._options.on_retry
+        )
+        if self._as_text:
+            turn = sum(each["role"] == "assistant" for each in messages)
+            message = parse_text(called.message.content or "", turn)
+        else:
+            message = received(called.message, messages)
         usage = called.usage or Usage()
-        return PolicyStep(message, usage, called.cost_usd, called.seconds, made.retries)
+        return PolicyStep(message, usage, called.cost_usd, called.seconds, retries)
 
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
@@ -496,10 +447,7 @@ class LitellmPolicy:
         """All that the answer depends on, copied: the episode adds to `messages`, and litellm
         changes `tools` for Gemini."""
         written = as_text(messages, tools) if self._as_text else messages
-        request = {
-            **self._parameters,
-            "messages": sendable(written, self._takes.system_role, self.model),
-        }
+        request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
         return request if self._as_text else {**request, "tools": copy.deepcopy(tools)}
 
     async def _call(self, request: Mapping[str, Any]) -> Called:
@@ -507,13 +455,6 @@ class LitellmPolicy:
         warm_up(self.model)
         async with self._place():
             return await self._calls.make(request, self._on_text)
-
-    def _read(self, answer: Any, messages: list[ChatMessage]) -> AssistantMessage:
-        """The message of a response to `messages`."""
-        if not self._as_text:
-            return received(answer, messages, self.model)
-        turn = sum(each["role"] == "assistant" for each in messages)
-        return parse_text(answer.content or "", turn)
 
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""
@@ -562,10 +503,10 @@ class ClientPolicy:
         """The model's next message. Raises `PolicyError` for what the client raises."""
         import openai
 
-        request: Any = {"messages": sendable(messages, "system", self.model), "tools": tools}
+        request: Any = {"messages": sendable(messages), "tools": tools}
         try:
             answer = await self._client.chat.completions.create(model=self.model, **request)
         except openai.OpenAIError as error:
             raise PolicyError("provider", _one_line(str(error))) from None
-        message = received(answer.choices[0].message, messages, self.model)
+        message = received(answer.choices[0].message, messages)
         return PolicyStep(message, usage_of(answer) or Usage(), None)

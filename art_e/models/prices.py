@@ -1,7 +1,8 @@
 """What a model's tokens cost, in USD.
 
 Prices of hosted models come from litellm's list in the installed package; the cost of a call is
-computed here, because litellm's handling of cached tokens has been wrong. Self-hosted models have
+computed here, because litellm's handling of cached tokens has been wrong. That some models charge
+more for prompts of over 128,000 tokens is left out: no episode is so long. Self-hosted models have
 no list price. Entries in `prices.toml` of `ART_E_HOME` override the list:
 
     [models."hosted_vllm/Qwen2.5-14B-Instruct"]
@@ -33,53 +34,33 @@ from art_e.models.base import PolicyError, Usage, kind_of
 from art_e.models.providers import listed_models
 from art_e.storage import home
 
-# Fields of litellm's list.
-_TOKEN_FIELDS = (
-    "input_cost_per_token",
-    "cache_read_input_token_cost",
-    "output_cost_per_token",
-    "output_cost_per_reasoning_token",
-)
-# litellm's suffixes for the prices of long prompts, such as input_cost_per_token_above_200k_tokens.
-_LONG_PROMPTS = tuple(
-    (f"_above_{thousands}k_tokens", 1000 * thousands)
-    for thousands in (100, 128, 200, 256, 272, 512)
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Price:
     """USD per token of a prompt, of its cached part, and of a completion.
 
-    `reasoning` is the price of reasoning tokens if it differs. `above` lists, by rising number of
-    prompt tokens, the price of a whole call whose prompt is longer than that.
+    `reasoning` is the price of reasoning tokens if it differs.
     """
 
     prompt: float
     cached_prompt: float
     completion: float
     reasoning: float | None = None
-    above: tuple[tuple[int, "Price"], ...] = ()
 
     def cost(self, usage: Usage) -> float:
         """What a call with that usage costs, in USD."""
-        price = [self, *(each for tokens, each in self.above if usage.prompt_tokens > tokens)][-1]
-        reasoning = price.completion if price.reasoning is None else price.reasoning
+        reasoning = self.completion if self.reasoning is None else self.reasoning
         return (
-            (usage.prompt_tokens - usage.cached_prompt_tokens) * price.prompt
-            + usage.cached_prompt_tokens * price.cached_prompt
-            + (usage.completion_tokens - usage.reasoning_tokens) * price.completion
+            (usage.prompt_tokens - usage.cached_prompt_tokens) * self.prompt
+            + usage.cached_prompt_tokens * self.cached_prompt
+            + (usage.completion_tokens - usage.reasoning_tokens) * self.completion
             + usage.reasoning_tokens * reasoning
         )
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
         """An upper bound of the cost in USD of a call with no more tokens than these."""
-        reached = [self, *(each for tokens, each in self.above if prompt_tokens > tokens)]
-        return max(
-            prompt_tokens * max(each.prompt, each.cached_prompt)
-            + completion_tokens * max(each.completion, each.reasoning or 0)
-            for each in reached
-        )
+        prompt = prompt_tokens * max(self.prompt, self.cached_prompt)
+        return prompt + completion_tokens * max(self.completion, self.reasoning or 0)
 
 
 def prices_file() -> Path:
@@ -96,10 +77,7 @@ def price_of(model: str) -> Price | None:
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
     # A model in this process has no list price, and needs no litellm.
-    if kind_of(model) == "local":
-        return None
-    entry = _list_entry(model)
-    return None if entry is None else _list_price(entry)
+    return None if kind_of(model) == "local" else _list_price(model)
 
 
 def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> float | None:
@@ -160,55 +138,24 @@ def _own_price(entry: Any, where: str) -> Price:
         raise UserError(f"{where}: {fault_of(error, 'it')}; an entry holds {both}") from None
 
 
-def _list_entry(model: str) -> Mapping[str, Any] | None:
-    """The model's entry in litellm's list, with or without the provider in its name.
+def _list_price(model: str) -> Price | None:
+    """The price in litellm's list, with or without the provider in the model's name.
 
-    litellm.get_model_info would ask an Ollama server over the network.
+    None if it has none, or 0, which stands for none. litellm.get_model_info would ask an Ollama
+    server over the network.
     """
-    prices: Mapping[str, Mapping[str, Any]] = listed_models()
-    if model in prices:
-        return prices[model]
     provider, _, name = model.partition("/")
-    entry = prices.get(name)
-    if entry is None:
-        return None
+    prices: Mapping[str, Mapping[str, Any]] = listed_models()
+    entry = prices.get(model) or prices.get(name, {})
     listed = str(entry.get("litellm_provider"))
-    return entry if listed == provider or listed.startswith(f"{provider}-") else None
-
-
-def _list_price(entry: Mapping[str, Any]) -> Price | None:
-    tiers = entry.get("tiered_pricing")
-    if tiers:
-        starts = sorted(tiers, key=lambda tier: float(tier["range"][0]))
-        prices = [(int(tier["range"][0]), _rates(tier)) for tier in starts]
-        known = [(start, price) for start, price in prices if price is not None]
-        if len(known) < len(prices):
-            return None
-        (_, first), *rest = known
-        return Price(
-            first.prompt, first.cached_prompt, first.completion, first.reasoning, tuple(rest)
-        )
-    base = _rates(entry)
-    if base is None:
+    if model not in prices and listed != provider and not listed.startswith(f"{provider}-"):
         return None
-    above = [
-        (tokens, price)
-        for ending, tokens in _LONG_PROMPTS
-        if any(f"{field}{ending}" in entry for field in _TOKEN_FIELDS)
-        and (price := _rates(entry, ending)) is not None
-    ]
-    return Price(base.prompt, base.cached_prompt, base.completion, base.reasoning, tuple(above))
-
-
-def _rates(entry: Mapping[str, Any], ending: str = "") -> Price | None:
-    """The prices in these fields; None if one is missing, or 0, which stands for missing."""
-    prompt, cached, completion, reasoning = (
-        entry.get(f"{field}{ending}", entry.get(field)) for field in _TOKEN_FIELDS
-    )
+    prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if not prompt or not completion:
         return None
     # Without their own price, cached tokens cost what others do.
-    return Price(prompt, cached or prompt, completion, reasoning or None)
+    cached = entry.get("cache_read_input_token_cost") or prompt
+    return Price(prompt, cached, completion, entry.get("output_cost_per_reasoning_token") or None)
 
 
 class Budget:

@@ -170,6 +170,8 @@ def _client(provider: str) -> "AsyncOpenAI":
     import openai
 
     address, key = _address_of(provider), os.environ.get(_PLAIN[provider][0])
+    if address == _ADDRESSES[provider].default:
+        address = f"{address}/v1"
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     if (provider, address, key) not in clients:
         clients[provider, address, key] = openai.AsyncOpenAI(
@@ -178,10 +180,10 @@ def _client(provider: str) -> "AsyncOpenAI":
     return clients[provider, address, key]
 
 
-def _address_of(provider: str) -> str | None:
+def _address_of(provider: str, otherwise: str | None = None) -> str | None:
+    """The provider's address from the environment, else `otherwise`, else its own."""
     known = _ADDRESSES[provider]
-    address = next(filter(None, map(os.environ.get, known.variables)), known.default)
-    return f"{address}/v1" if address == known.default else address
+    return next(filter(None, map(os.environ.get, known.variables)), otherwise or known.default)
 
 
 @cache
@@ -275,13 +277,11 @@ def receiving_host(model: str) -> str:
     Raises `UserError` if the provider or its address is unknown.
     """
     provider, address = _provider(model)
-    known = _ADDRESSES.get(provider)
-    if known is not None:
-        from_environment = filter(None, map(os.environ.get, known.variables))
-        address = next(from_environment, address or known.default)
+    if provider in _ADDRESSES:
+        address = _address_of(provider, address)
         if not address:
             raise UserError(
-                f"where is the server of {model}? export {known.variables[0]}=URL,"
+                f"where is the server of {model}? export {_ADDRESSES[provider].variables[0]}=URL,"
                 " such as http://localhost:8000/v1"
             )
     if not address:
@@ -372,22 +372,32 @@ class Capabilities:
 def capabilities_of(model: str) -> Capabilities:
     """What `model` accepts. Raises `UserError` for an unknown name or a missing API key."""
     if is_plain(model):
-        return _plain_capabilities(*model.split("/", 1))
-    litellm = load_litellm()
-    try:
-        name, provider, _, base = litellm.get_llm_provider(model)
-    except litellm.BadRequestError:
-        raise _unknown(model) from None
-    if not name or name != name.strip():
-        raise _unknown(model)
-    missing = litellm.validate_environment(model)["missing_keys"]
+        # As litellm has it, without the seconds that it takes to load.
+        provider, _, name = model.partition("/")
+        key, unknown_takes_effort = _PLAIN[provider]
+        base, missing = None, [key] * (provider == "openai" and not os.environ.get(key))
+        entry = listed_model(model)
+        o_series = fixed_sampling = _OPENAI_O_SERIES.match(name) is not None and bool(entry)
+        takes_effort = o_series or (not entry and unknown_takes_effort)
+        taken = ["tools", "tool_choice", "temperature", *["reasoning_effort"] * takes_effort]
+    else:
+        litellm = load_litellm()
+        try:
+            name, provider, _, base = litellm.get_llm_provider(model)
+        except litellm.BadRequestError:
+            raise _unknown(model) from None
+        if not name or name != name.strip():
+            raise _unknown(model)
+        missing = litellm.validate_environment(model)["missing_keys"]
+        entry = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
+        o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
+        fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
+        taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
     # Other settings have other sources (a cloud's profile, a default address).
     if missing and all(each.endswith("_API_KEY") for each in missing):
         raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
-    taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
-    entry: dict[str, Any] = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
-    o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
-    fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
+    prefix = provider.removesuffix("_chat").upper()
+    own = os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")
     return Capabilities(
         native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
         reasons=fixed_sampling or entry.get("supports_reasoning") is True,
@@ -398,7 +408,7 @@ def capabilities_of(model: str) -> Capabilities:
         max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
         # litellm would turn their system prompt into a user's message.
         system_role="developer" if o_series and provider == "openai" else "system",
-        endpoint=_endpoint(provider) or base,
+        endpoint=own or base,
     )
 
 
@@ -406,25 +416,6 @@ def takes_response_format(model: str) -> bool:
     """Whether the model can be held to a JSON schema."""
     taken = load_litellm().get_supported_openai_params(model)
     return "response_format" in (taken or [])
-
-
-def _plain_capabilities(provider: str, name: str) -> Capabilities:
-    """The same of a model that the openai client calls."""
-    key, unknown_takes_effort = _PLAIN[provider]
-    if provider == "openai" and not os.environ.get(key):
-        raise UserError(f"{provider}/{name} needs a key: export {key}, or put it into .env")
-    entry = listed_model(f"{provider}/{name}")
-    o_series = _OPENAI_O_SERIES.match(name) is not None and bool(entry)
-    return Capabilities(
-        native_tools=entry.get("supports_function_calling") is not False,
-        reasons=o_series or entry.get("supports_reasoning") is True,
-        tool_choice=_tool_choice(provider, ["tool_choice"], entry.get("supports_tool_choice")),
-        temperature=not o_series,
-        reasoning_effort=o_series or (not entry and unknown_takes_effort),
-        max_tokens="max_completion_tokens" if o_series else "max_tokens",
-        system_role="developer" if o_series and provider == "openai" else "system",
-        endpoint=_endpoint(provider),
-    )
 
 
 def _tool_choice(
@@ -435,9 +426,3 @@ def _tool_choice(
     # A self-hosted server may enforce "required" with a grammar other than the form that the
     # model was trained to write.
     return "required" if listed and provider not in _AUTO_ONLY else "auto"
-
-
-def _endpoint(provider: str) -> str | None:
-    """The provider's address from the environment, if set."""
-    prefix = provider.removesuffix("_chat").upper()
-    return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")

@@ -26,7 +26,6 @@ from art_e.models.providers import capabilities_of, receiving_host, takes_respon
 from art_e.text import cut_line, encodable
 
 TIMEOUT_S = 120.0
-_FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
 _SHOWN_CHARS = 80
 # Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
 _FENCE = re.compile(r"```\w*\s*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
@@ -85,11 +84,7 @@ class StructuredModel:
         if not takes_response_format(model):
             raise UserError(f"{model} can't be held to a form of reply; name another model")
         self._calls = Calls(
-            model,
-            max_cost_usd,
-            max_output_tokens=self._takes.most_tokens,
-            frame_tokens=_FRAME_TOKENS,
-            timeout_s=TIMEOUT_S,
+            model, max_cost_usd, max_output_tokens=self._takes.most_tokens, timeout_s=TIMEOUT_S
         )
         self._responses = None if cache is None else Responses(cache)
         self._answered = 0
@@ -135,12 +130,12 @@ class StructuredModel:
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
             return kept.text
-        made = await make(lambda: self._call(request, form), self._retries)
+        response, _ = await make(lambda: self._call(request, form), self._retries)
         if only_readable:
-            parsed(made.result.text, form)
+            parsed(response.text, form)
         if self._responses is not None:
-            self._responses.put(key, made.result)
-        return made.result.text
+            self._responses.put(key, response)
+        return response.text
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {

@@ -30,29 +30,17 @@ def known(model: str) -> Price:
 
 
 # USD per million tokens, as the providers publish them: prompt, cached prompt, completion.
-@pytest.mark.parametrize(
-    ("model", "prompt", "cached", "completion"),
-    [
-        ("o3", 2.00, 0.50, 8.00),
-        ("gemini/gemini-2.5-pro", 1.25, 0.125, 10.00),
-        ("anthropic/claude-sonnet-4-6", 3.00, 0.30, 15.00),
-    ],
-)
-def test_list_prices(model: str, prompt: float, cached: float, completion: float) -> None:
-    price = known(model)
-    for usage, expected in (
-        (Usage(100_000, 0, 0), prompt),
-        (Usage(100_000, 100_000, 0), cached),
-        (Usage(0, 0, 100_000), completion),
-    ):
-        assert price.cost(usage) == pytest.approx(expected / 10)
+PUBLISHED = {
+    "o3": (2.00, 0.50, 8.00),
+    "gemini/gemini-2.5-pro": (1.25, 0.125, 10.00),
+    "anthropic/claude-sonnet-4-6": (3.00, 0.30, 15.00),
+}
 
 
-def test_a_long_prompt_makes_the_whole_call_dearer() -> None:
-    price = known("gemini/gemini-2.5-pro")
-    assert price.cost(Usage(200_000, 0, 1_000)) == pytest.approx(0.25 + 0.01)
-    assert price.cost(Usage(200_001, 0, 1_000)) == pytest.approx(200_001 * 2.5e-6 + 0.015)
-    assert price.cost(Usage(300_000, 100_000, 0)) == pytest.approx(0.5 + 0.025)
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_list_prices(model: str) -> None:
+    usages = Usage(MILLION), Usage(MILLION, MILLION), Usage(0, 0, MILLION)
+    assert tuple(map(known(model).cost, usages)) == pytest.approx(PUBLISHED[model])
 
 
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
@@ -61,9 +49,8 @@ def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     found = {name: price for name, price in prices.items() if price is not None}
     assert len(found) > 1_000
     for model, price in found.items():
-        for tokens in (1_000, 150_000, 300_000, 600_000):
-            usage = Usage(tokens, tokens // 3, 1_000, 700)
-            assert 0 < price.cost(usage) <= price.most(tokens, 1_000) * (1 + 1e-9), model
+        cost = price.cost(Usage(1_000, 300, 1_000, 700))
+        assert 0 < cost <= price.most(1_000, 1_000) * (1 + 1e-9), model
 
 
 # A dollar a prompt token and ten a completion token: sums that one sees.
@@ -126,7 +113,6 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
         ("[models\n", "no TOML"),
         (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
         (ENTRY + GPU + "usd_per_million_prompt = 2\n", "usd_per_million_prompt: Extra inputs"),
-        (ENTRY + GPU + "usd = 2\n", "usd: Extra inputs"),
         (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour: Input should be a valid number"),
         (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second: Input should be greater"),
     ],
