@@ -119,7 +119,8 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as a table, if there are any."""
     if rows:
         cells = [[_cell(value) for value in row.values()] for row in rows]
-        print_table(list(map(one_line, rows[0])), cells, title=title, lines=False)
+        print_line(f"\n{title}")
+        print_table(list(map(one_line, rows[0])), cells, lines=False)
 
 
 def _cell(value: Any) -> str:
