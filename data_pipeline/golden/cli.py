@@ -1,8 +1,7 @@
 """`art-e golden`: make a set of questions whose answers are known to be right."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,7 +63,6 @@ ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel 
 RealismOption = Annotated[
     float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
 ]
-LINE_EVERY_S = 10.0
 READER_SHARE = 0.8  # of a limit for reader and judge
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
@@ -96,23 +94,6 @@ def _step(
             print_line(f"  {count:>7,}  {what}: {one_line(name)}")
     if step in _NEXT:
         note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
-
-
-@contextmanager
-def _live(things: str, total: int, status: Callable[[], str]) -> Iterator[Callable[[], None]]:
-    """A progress bar, and now and then a line with the status; call the function for each thing."""
-    done, last = 0, time.monotonic()
-    with progress(things, total) as advance:
-
-        def show() -> None:
-            nonlocal done, last
-            advance()
-            done += 1
-            if time.monotonic() - last >= LINE_EVERY_S:
-                last = time.monotonic()
-                note(f"{done:,} of {total:,} {things}, {status()}")
-
-        yield show
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -213,14 +194,9 @@ def generate_command(
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-
-        def status() -> str:
-            costs = asker.spent.cost_usd, plan.estimate.usd
-            cost, expected = (shown_usd(each, 2) for each in costs)
-            return f"{cost} of about {expected}"
-
-        with _live("batches", len(plan.batches), status) as show:
-            lost = generate.generate(file, golden, asker, plan, concurrency, show)
+        with progress("batches", len(plan.batches)) as advance:
+            lost = generate.generate(file, golden, asker, plan, concurrency, advance)
+        note(f"cost so far: {shown_usd(asker.spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -376,8 +352,10 @@ def verify_command(
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = verify.ModelChecks(reader, judging, before, min_realism)
-        with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
+        with progress("rows", len(golden.questions)) as advance:
+            verify.verify(
+                file, golden, checks, strict=strict, concurrency=concurrency, on_row=advance
+            )
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

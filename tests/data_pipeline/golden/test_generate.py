@@ -16,7 +16,6 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
 from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
-from data_pipeline.golden import cli
 from data_pipeline.golden.asking import ATTEMPTS
 from data_pipeline.golden.generate import (
     GeneratedItem,
@@ -87,7 +86,6 @@ def written(text: str) -> Reply:
 def test_a_set_that_other_commands_read(
     command: Command, plan: Plan, world: InboxFile, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "LINE_EVERY_S", 0.0)
     assert "export OPENAI_API_KEY" in the_error(command())
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
@@ -98,8 +96,7 @@ def test_a_set_that_other_commands_read(
     assert result.stdout == "generate: 30 rows, 30 kept\n"
     assert "mail text stays on this machine (127.0.0.1" in result.stderr
     assert "estimate: about $0.1" in result.stderr
-    # A run's log tells what it costs while it goes on.
-    assert "6 of 6 batches, $0.14 of about $" in result.stderr
+    assert "cost so far: $0.144" in result.stderr
     assert not [each for each in folder.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 30, "kept": 30, "dropped": {}, "changed": {}, "unsure": {}}
     assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}}
