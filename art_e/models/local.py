@@ -2,9 +2,8 @@
 
     local:PATH-or-hub-id[+ADAPTER]
 
-The model sees the conversation through its own chat
-template, tools included, and calls tools in Qwen's form (`tool_formats.py`). One policy serves many
-episodes at once, and several event loops.
+The model sees the conversation through its own chat template, tools included, and calls tools in
+Qwen's form (`tool_formats.py`). One policy serves many episodes at once, and several event loops.
 
 This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import.
 """
@@ -16,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,15 +51,11 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
+    """`answer` is cancelled once its caller no longer waits for it."""
+
     ids: Sequence[int]
     most: int
-    loop: asyncio.AbstractEventLoop
-    answer: "asyncio.Future[Generated]"
-
-    @property
-    def gone(self) -> bool:
-        """Whether the caller no longer waits for the answer."""
-        return self.loop.is_closed() or self.answer.cancelled()
+    answer: "Future[Generated]"
 
 
 class BatchedGenerator:
@@ -77,15 +72,14 @@ class BatchedGenerator:
 
     async def generate(self, ids: Sequence[int], most: int) -> Generated:
         """At most `most` tokens that follow `ids`. Raises the model's exceptions."""
-        loop = asyncio.get_running_loop()
-        request = _Request(ids, most, loop, loop.create_future())
+        request = _Request(ids, most, Future())
         with self._lock:
             self._waiting.append(request)
         try:
             # Let other ready callers join the batch first.
             await asyncio.sleep(0)
             self._worker.submit(self._next_batch)
-            return await request.answer
+            return await asyncio.wrap_future(request.answer)
         finally:
             request.answer.cancel()
 
@@ -93,20 +87,14 @@ class BatchedGenerator:
         batch = self._take()
         if not batch:
             return
-        answers: list[Generated | Exception]
         try:
-            answers = list(self._run(batch))
+            for request, answer in zip(batch, self._run(batch), strict=True):
+                with contextlib.suppress(InvalidStateError):  # it was cancelled
+                    request.answer.set_result(answer)
         except Exception as error:  # noqa: BLE001 - the callers raise it
-            answers = [error] * len(batch)
-        for loop in dict.fromkeys(each.loop for each in batch):
-            results = [
-                (each.answer, answer)
-                for each, answer in zip(batch, answers, strict=True)
-                if each.loop is loop
-            ]
-            # Together, so that these callers share their next batch. The loop may be closed.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_resolve, results)
+            for request in batch:
+                with contextlib.suppress(InvalidStateError):
+                    request.answer.set_exception(error)
 
     def _take(self) -> list[_Request]:
         """The next in line whose callers still wait."""
@@ -114,7 +102,7 @@ class BatchedGenerator:
         with self._lock:
             while self._waiting and len(batch) < self._size:
                 request = self._waiting.popleft()
-                if not request.gone:
+                if not request.answer.cancelled():
                     batch.append(request)
         return batch
 
@@ -148,21 +136,11 @@ class BatchedGenerator:
         return Generated(ids[:end], min(end + 1, len(ids)), seconds)
 
 
-def _resolve(results: Sequence[tuple["asyncio.Future[Generated]", Generated | Exception]]) -> None:
-    for future, answer in results:
-        if future.cancelled():
-            continue
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-
 def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., torch.Tensor]:
     """A criterion, called after each token, that stops a generation after Ctrl-C."""
 
     def ended(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
-        gone = all(each.gone for each in batch)
+        gone = all(each.answer.cancelled() for each in batch)
         return torch.full((ids.shape[0],), gone, device=ids.device, dtype=torch.bool)
 
     return ended

@@ -2,7 +2,7 @@
 "use strict";
 
 const get = (id) => document.getElementById(id);
-const state = { inbox: "", model: "", talk: [], running: null, shown: 0 };
+const state = { inbox: "", talk: [], running: null, shown: 0 };
 const narrow = matchMedia("(max-width: 62rem)");
 
 function el(tag, attributes, ...children) {
@@ -146,7 +146,7 @@ function covers() {
 // ---- Questions.
 
 async function ask(question) {
-  const { inbox, model, talk } = state;
+  const { inbox, talk } = state;
   const stop = new AbortController();
   const steps = el("ol", { class: "steps" });
   const arriving = el("p", { class: "arriving", dir: "auto" });
@@ -155,7 +155,7 @@ async function ask(question) {
   entry.scrollIntoView({ block: "start" });
   running(stop);
   try {
-    const response = await post("/ask", { question, inbox, model, talk }, stop.signal);
+    const response = await post("/ask", { question, inbox, talk }, stop.signal);
     for await (const event of lines(response)) {
       arriving.textContent = event.arriving || "";
       if (event.error) throw new Error(event.error);
@@ -298,25 +298,15 @@ function showInbox(given) {
   get("about").textContent = `${given.inbox}, ${given.mails.toLocaleString("en-US")} mails${until}`;
 }
 
-function showModel(given) {
-  state.model = given.model;
-  get("notice").textContent = capital(given.notice);
-}
-
-async function change(field, name, show) {
+async function changeInbox() {
   complain();
   try {
-    show(await call(name, { [name]: field.value }));
+    showInbox(await call("inbox", { inbox: get("inbox").value }));
     forget();
   } catch (error) {
-    field.value = state[name];
+    get("inbox").value = state.inbox;
     complain(error);
   }
-}
-
-function option(model, first = "") {
-  const attributes = { value: model, disabled: first ? "" : null };
-  return el("option", attributes, first ? `${model} (first: ${first})` : model);
 }
 
 const KEYS = {
@@ -363,19 +353,15 @@ async function start() {
   }
   get("new").addEventListener("click", forget);
   get("help").addEventListener("click", KEYS["?"]);
-  get("inbox").addEventListener("change", () => change(get("inbox"), "inbox", showInbox));
+  get("inbox").addEventListener("change", changeInbox);
   get("inbox").addEventListener("focus", () => get("inbox").select());
-  get("model").addEventListener("change", () => change(get("model"), "model", showModel));
   showMode();
   try {
     const given = await call("start");
     showInbox(given);
-    showModel(given);
-    get("model").append(option(given.model));
+    get("notice").textContent = capital(given.notice);
     get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
     get("operators").textContent = given.operators.map((each) => `${each}:`).join(" ");
-    const models = (await call("models")).filter((each) => each.model !== state.model);
-    get("model").append(...models.map((each) => option(each.model, each.first)));
   } catch (error) {
     complain(error);
   }

@@ -49,9 +49,8 @@ from art_e.cli.conversation import (
     failure_reason,
     supporting_sentence,
 )
-from art_e.cli.doctor import model_checks
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import MaxCostOption, ModelOption, Options, ready_model
+from art_e.cli.model_options import MaxCostOption, ModelOption, Options, ReadyModel, ready_model
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -70,8 +69,7 @@ from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
 from art_e.models.base import OFFLINE, Policy, PolicyStep
-from art_e.models.model import Model, default_model, full_name
-from art_e.models.nearby import nearby
+from art_e.models.model import Model, default_model
 from art_e.privacy import redact
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
@@ -83,12 +81,8 @@ class Stoppable:
     """A policy whose call, and with it the episode, is cancelled once `stopped` is true."""
 
     def __init__(self, policy: Policy, stopped: Callable[[], bool]) -> None:
-        self.model, self._policy, self._stopped = policy.model, policy, stopped
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Sampling settings, as trajectories record them."""
-        return self._policy.settings
+        self.model, self.settings = policy.model, policy.settings
+        self._policy, self._stopped = policy, stopped
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The next message of the policy."""
@@ -108,22 +102,18 @@ class Desk:
     """
 
     def __init__(self, file: InboxFile, inbox: Inbox, model: str, options: Options) -> None:
-        self._file, self._inbox = file, inbox
-        self._model = self.model(model)  # an unknown provider ends the command
+        self._file, self._inbox, self._model, self._options = file, inbox, model, options
+        # An unknown provider ends the command.
+        self._notice = Model(model).notice or (
+            "no model: the best passages, and nothing leaves this machine"
+            if model == OFFLINE
+            else "mail text stays in this process"
+        )
         self._turn = threading.Lock()
-        self._addresses = [each.address for each in file.inboxes(COMPLETED)]
         self._answered: dict[str, Answered] = {}
         # Of the question whose turn it is.
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
-        self._options = options
-        self._ready = cache(
-            lambda model: ready_model(
-                model,
-                options,
-                lambda step: self._tell({"step": step}),
-                lambda answer: self._tell({"arriving": answer}),
-            )
-        )
+        self._ready: ReadyModel | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         self._opened = lru_cache(8)(
             lambda address, junk=False: (with_junk() if junk else file).open_inbox(
@@ -136,8 +126,8 @@ class Desk:
         """What the page shows at first."""
         return {
             **self.inbox(self._inbox.address),
-            **self._model,
-            "addresses": self._addresses,
+            "notice": self._notice,
+            "addresses": [each.address for each in self._file.inboxes(COMPLETED)],
             "operators": list(OPERATORS),
         }
 
@@ -146,23 +136,6 @@ class Desk:
         """An inbox by its address."""
         opened = self._opened(inbox.strip().lower())
         return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
-
-    @validate_call
-    def models(self) -> list[dict[str, Any]]:
-        """The models that can be asked from here, and what others at hand need first."""
-        ready = [each.name for each in model_checks(online=False) if each.state == "ok"]
-        hosted = [each.removeprefix("model ") for each in ready if "local:" not in each]
-        near = {each.model: each.export for each in nearby()}
-        names = {OFFLINE: "", **dict.fromkeys(hosted, ""), **near}
-        return [{"model": name, "first": first} for name, first in names.items()]
-
-    @validate_call
-    def model(self, model: Words) -> dict[str, Any]:
-        """A model by its name, and where mail text goes if it is asked."""
-        name = full_name(model)
-        passages = "no model: the best passages, and nothing leaves this machine"
-        stays = passages if name == OFFLINE else "mail text stays in this process"
-        return {"model": name, "notice": Model(name).notice or stays}
 
     @validate_call
     def search(self, inbox: Words, query: Words) -> dict[str, Any]:
@@ -205,18 +178,18 @@ class Desk:
     @validate_call
     def attached(
         self, inbox: Words, message_id: Words, number: int, junk: bool = False
-    ) -> AttachedFile | None:
-        """A file that is attached to a mail; None if there is none or it was too large to keep."""
+    ) -> AttachedFile:
+        """A file that is attached to a mail. Raises `LookupError` if it was not kept."""
         files = self._opened(inbox, junk).files(message_id)
-        found = files[number - 1] if 1 <= number <= len(files) else None
-        return found if found and found.data is not None else None
+        if not 1 <= number <= len(files) or files[number - 1].data is None:
+            raise LookupError
+        return files[number - 1]
 
     @validate_call
     def ask(
         self,
         question: Words,
         inbox: Words,
-        model: Words,
         talk: Annotated[list[list[Words]], Field(max_length=HISTORY)],
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
@@ -229,26 +202,30 @@ class Desk:
             tell({"step": "waiting for another question to end"})
         with self._turn:
             self._tell = tell
-            if model != OFFLINE:
-                tell({"step": f"loading what calls {model}"})
-            ready, opened = self._ready(model), self._opened(inbox)
-            policy = Stoppable(ready.policy, stopped)
+            if self._ready is None:
+                tell({"step": "loading what calls the model"})
+                self._ready = ready_model(
+                    self._model,
+                    self._options,
+                    lambda step: self._tell({"step": step}),
+                    lambda answer: self._tell({"arriving": answer}),
+                )
+            policy = Stoppable(self._ready.policy, stopped)
             conversation = Conversation(
-                opened, self._file.path, policy, ready.form, self._options, talk
+                self._opened(inbox), self._file.path, policy, self._ready.form, self._options, talk
             )
             answered = conversation.ask(question, lambda step: tell({"step": step}))
         trajectory = answered.trajectory
         self._answered[answered.run.id] = answered
-        answer = trajectory.final_answer or ""
+        answer, without = trajectory.final_answer or "", failure_reason(trajectory)
+        if trajectory.error is not None:
+            without = f"{without}: {redact(trajectory.error['message'])}"
         sources = []
         for email in answered.mails:
             sentence = answered.quotes.get(email.message_id) or supporting_sentence(
                 email, question, answer
             )
             sources.append({**email.to_json(), "body": "", "sentence": sentence or ""})
-        without = failure_reason(trajectory)
-        if trajectory.error is not None:
-            without = f"{without}: {redact(trajectory.error['message'])}"
         return {
             "run": answered.run.id,
             "kind": answered.kind,
@@ -289,7 +266,7 @@ def _plain(error: Exception) -> dict[str, Any]:
 def make_app(desk: Desk) -> Starlette:
     """The page and what it asks for, as an app without any guard."""
     methods: tuple[Callable[..., Any], ...]
-    methods = (desk.start, desk.inbox, desk.models, desk.model, desk.search, desk.mail, desk.rate)
+    methods = (desk.start, desk.inbox, desk.search, desk.mail, desk.rate)
 
     def file(name: str) -> Route:
         path = Path(__file__).with_name(name)
@@ -312,9 +289,7 @@ def make_app(desk: Desk) -> Starlette:
         try:
             given: dict[str, Any] = dict(request.query_params)
             found = desk.attached(**given)
-        except (UserError, ValidationError, TypeError):
-            found = None
-        if found is None:
+        except (UserError, ValidationError, TypeError, LookupError):
             return PlainTextResponse("That file is not here, or was too large to keep.\n", 404)
         # It is saved, never shown: a browser would run what is in it.
         named = f"attachment; filename*=utf-8''{quote(safe_name(found))}"
