@@ -88,15 +88,12 @@ def merge(checkpoint: Path, out: Path) -> float:
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = meant_checkpoint(checkpoint)
     base = base_of(chosen)
-    if base is None and not (chosen / CONFIG).is_file():
-        raise UserError(
-            f"{chosen} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
-            " training run's folder, or a checkpoint in it"
-        )
     if base is None:
+        whole, found = (chosen / CONFIG).is_file(), f"neither {ADAPTER_CONFIG} nor {CONFIG}"
         raise UserError(
-            f"there is nothing to merge: {chosen} has no adapter, it is whole already;"
-            f" use it as --model local:{chosen}"
+            f"{chosen} has no adapter to merge, it is whole: use it as --model local:{chosen}"
+            if whole
+            else f"{chosen} is no checkpoint: it has {found}; name a training run's folder"
         )
     require_train_extra()
     from transformers import AutoConfig

@@ -315,35 +315,26 @@ def opened(
     run pauses after so many minutes.
     Raises `UserError` if `out` holds something else, or another process works on it.
     """
-    begins = _begun(setting, out, parent, resume) if processes.leads else contextlib.nullcontext()
-    with begins as mine:
-        begun = processes.from_first(mine)
+    with contextlib.ExitStack() as stack:
+        begun: tuple[Run, Path | None, dict[str, Any]] | None = None
+        if processes.leads:
+            name = f"{setting.kind}-{setting.recipe.name}"
+            config = _config(setting)
+            run = _resumable(config, out) if resume else start_run(name, config, parent, out)
+            stack.enter_context(held(run))
+            last, newest = max(_whole_checkpoints(run.folder).items(), default=(-1, None))
+            _forget(run, last)
+            state = {} if newest is None else json.loads((newest / STATE).read_text("utf-8"))
+            begun = run, newest, state
+        begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
         training = TrainingRun(run, setting, state, processes, minutes)
-        with contextlib.closing(training):
-            yield training, checkpoint
-
-
-@contextlib.contextmanager
-def _begun(
-    setting: Setting, out: Path | None, parent: Path, resume: bool
-) -> Iterator[tuple[Run, Path | None, dict[str, Any]]]:
-    """The locked run, its newest checkpoint, and the state of that."""
-    if resume:
-        run = _resumable(setting, out)
-    else:
-        run = start_run(f"{setting.kind}-{setting.recipe.name}", _config(setting), parent, out)
-    with held(run):
-        checkpoint = newest_checkpoint(run.folder)
-        state: dict[str, Any] = {}
-        if checkpoint is not None:
-            state = json.loads((checkpoint / STATE).read_text("utf-8"))
-        _forget(run, -1 if checkpoint is None else int(checkpoint.name.removeprefix(_PREFIX)))
+        stack.callback(training.close)
         try:
-            yield run, checkpoint, state
+            yield training, checkpoint
         except UserError:
-            if not resume and not run.trajectories.stat().st_size:
+            if processes.leads and not resume and not run.trajectories.stat().st_size:
                 # Delete the empty folder, so that the corrected command can reuse its name.
                 shutil.rmtree(run.folder)
             raise
@@ -359,7 +350,7 @@ def _config(setting: Setting) -> dict[str, Any]:
     return {**setting.to_row(), "inbox": digest}
 
 
-def _resumable(setting: Setting, out: Path | None) -> Run:
+def _resumable(config: dict[str, Any], out: Path | None) -> Run:
     if out is None:
         raise UserError("--resume needs the folder of the run to continue: name it with --out")
     run = Run(out)
@@ -367,18 +358,18 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    had, wanted = (_flat(json.loads(json.dumps(each))) for each in (run.config, _config(setting)))
+    before, now = (_flat(json.loads(json.dumps(each))) for each in (run.config, config))
+    # Jobs of a cluster that begin again may have vLLM's server on another machine.
+    free = {"recipe.grpo.vllm.server"} | {
+        key for key in before if key.partition(".")[0] not in config
+    }
     changed = [
-        key
-        for key in sorted({*had, *wanted})
-        if had.get(key) != wanted.get(key)
-        and key.partition(".")[0] in ("kind", "recipe", "seed", "init", "runs", "inbox")
-        # Jobs of a cluster that begin again may have vLLM's server on another machine.
-        and key != "recipe.grpo.vllm.server"
+        f"{key.removeprefix('recipe.')}={before.get(key)}"
+        for key in sorted({*before, *now} - free)
+        if before.get(key) != now.get(key)
     ]
     if changed:
-        values = (f"{key.removeprefix('recipe.')}={had.get(key)}" for key in changed[:3])
-        shown = ", ".join(cut_line(each, 80) for each in values)
+        shown = ", ".join(cut_line(each, 80) for each in changed[:3])
         raise UserError(
             f"{out} was begun with {shown}; resume it with the settings, and the version of art-e,"
             " that began it"
@@ -417,15 +408,18 @@ def checkpoint_of(run_folder: Path, step: int) -> Path:
 
 def newest_checkpoint(run_folder: Path) -> Path | None:
     """The newest checkpoint of a run that is whole."""
-    found = _checkpoints(run_folder).items()
-    whole = {step: folder for step, folder in found if (folder / STATE).is_file()}
-    return whole[max(whole)] if whole else None
+    return max(_whole_checkpoints(run_folder).items(), default=(-1, None))[1]
+
+
+def _whole_checkpoints(run_folder: Path) -> dict[int, Path]:
+    folders = _checkpoints(run_folder).items()
+    return {step: folder for step, folder in folders if (folder / STATE).is_file()}
 
 
 def _checkpoints(run_folder: Path) -> dict[int, Path]:
     """The folders of checkpoints, by their steps."""
-    found = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
-    steps = {each.name.removeprefix(_PREFIX): each for each in found}
+    folders = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
+    steps = {each.name.removeprefix(_PREFIX): each for each in folders}
     return {int(step): folder for step, folder in steps.items() if step.isdigit()}
 
 
