@@ -65,9 +65,23 @@ class Question:
         return row
 
     @staticmethod
-    def from_row(row: Mapping[str, Any]) -> "Question":
-        """The inverse of `to_row`. Raises `ValueError` for any other row."""
-        return read_question(dict(row))
+    def from_row(row: Any) -> "Question":
+        """The inverse of `to_row`.
+
+        Raises `ValueError`, in one line that begins with the field, if the row is no question.
+        """
+        from pydantic import ValidationError
+
+        try:
+            question = _adapter().validate_python(_plain(row) if isinstance(row, Mapping) else row)
+            json.dumps(question.to_row(), ensure_ascii=False).encode()
+        except ValidationError as error:
+            raise ValueError(fault_of(error, "row")) from None
+        except UnicodeEncodeError:
+            raise ValueError("a text has a lone surrogate") from None
+        except (TypeError, RecursionError):
+            raise ValueError("provenance: it is not JSON") from None
+        return question
 
 
 class RawRow(NamedTuple):
@@ -109,9 +123,9 @@ def read_rows(source: str) -> Iterator[RawRow]:
     path = Path(source)
     if path.is_dir():
         for file in _files(path):
-            yield from _of_split(_file_rows(file), file.stem.partition("-")[0])
+            yield from _of_split(read_rows(str(file)), file.stem.partition("-")[0])
     elif path.is_file():
-        yield from _file_rows(path)
+        yield from _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
     elif _HUB_ID.fullmatch(source) and path.suffix not in (".jsonl", ".parquet"):
         yield from _hub_rows(source)
     else:
@@ -123,30 +137,14 @@ def read_rows(source: str) -> Iterator[RawRow]:
 def as_question(row: Any) -> Question:
     """The question of a row of any source; a missing `answerable` follows from the answer.
 
-    Raises `ValueError`, in one line that begins with the field, if the row is no question.
+    Raises `ValueError` as `Question.from_row` does.
     """
-    question = read_question(row)
+    question = Question.from_row(row)
     if question.answerable is None and question.kind == "unanswerable":
         return dataclasses.replace(question, answerable=False)
     if question.answerable is None and question.answer is not None:
         # A gold answer may abstain ("I don't know").
         return dataclasses.replace(question, answerable=not is_abstention(question.answer))
-    return question
-
-
-def read_question(row: Any) -> Question:
-    """The question of a row, with nothing added. Raises `ValueError` as `as_question` does."""
-    from pydantic import ValidationError
-
-    try:
-        question = _adapter().validate_python(_plain(row) if isinstance(row, dict) else row)
-        json.dumps(question.to_row(), ensure_ascii=False).encode()
-    except ValidationError as error:
-        raise ValueError(fault_of(error, "row")) from None
-    except UnicodeEncodeError:
-        raise ValueError("a text has a lone surrogate") from None
-    except (TypeError, RecursionError):
-        raise ValueError("provenance: it is not JSON") from None
     return question
 
 
@@ -157,13 +155,10 @@ def _adapter() -> "TypeAdapter[Question]":
     return TypeAdapter(Question)
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without what tables add: nulls for missing fields, and JSON for an object."""
-    given = {
-        name: value
-        for name, value in row.items()
-        if value is not None or name not in ("message_ids", "provenance")
-    }
+    lists = ("message_ids", "provenance")
+    given = {name: each for name, each in row.items() if each is not None or name not in lists}
     if isinstance(given.get("provenance"), str):
         # Validation rejects other text later.
         with contextlib.suppress(ValueError, RecursionError):
@@ -178,10 +173,6 @@ def _files(folder: Path) -> list[Path]:
     if not files:
         raise UserError(f"{folder} holds no train, validation, test or questions.jsonl")
     return files
-
-
-def _file_rows(path: Path) -> Iterator[RawRow]:
-    return _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
 
 
 def _of_split(rows: Iterator[RawRow], name: str) -> Iterator[RawRow]:

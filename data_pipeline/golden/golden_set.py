@@ -191,7 +191,7 @@ class GoldenSet:
         if not steps:
             raise FileNotFoundError
         manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
-        questions = [rows.read_question(row) for row in _rows(folder / last)]
+        questions = [rows.Question.from_row(row) for row in _rows(folder / last)]
         for each in questions:
             checks_of(each)
         if len({each.id for each in questions}) < len(questions):
