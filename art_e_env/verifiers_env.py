@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, OpenAIError
 
 from art_e.agent import run_episode
 from art_e.cli.options import chosen_split
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.hosted import ClientPolicy
+from art_e.message import ChatMessage
+from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.models.hosted import received, sendable, usage_of
+from art_e.privacy import redact
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.benchmark import judged
@@ -32,6 +35,26 @@ from evals.scored import Scored, check_questions
 os.environ.setdefault("PRIME_RUNS_MODE", "disabled")
 opened = cache(InboxFile)
 judge_named = cache(choose_judge)
+
+
+class ClientPolicy:
+    """Calls `model` through an OpenAI client of the caller, with its settings and retries."""
+
+    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
+
+    def __init__(self, client: AsyncOpenAI, model: str) -> None:
+        self.model = model
+        self._client = client
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The model's next message. Raises `PolicyError` for what the client raises."""
+        request: Any = {"messages": sendable(messages), "tools": tools}
+        try:
+            answer = await self._client.chat.completions.create(model=self.model, **request)
+        except OpenAIError as error:
+            raise PolicyError("provider", redact(" ".join(str(error).split()))) from None
+        message = received(answer.choices[0].message, messages)
+        return PolicyStep(message, usage_of(answer) or Usage(), None)
 
 
 class InboxConfig(vf.TasksetConfig):

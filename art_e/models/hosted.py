@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -35,9 +35,6 @@ from art_e.models.providers import (
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact, without_keys
 from art_e.text import encodable
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 T = TypeVar("T")
 
@@ -337,10 +334,8 @@ class Calls:
         """Whether a call was refused because it could have cost more than is left."""
         return self._budget.exhausted
 
-    async def make(
-        self, request: Mapping[str, Any], on_text: Callable[[str], None] | None = None
-    ) -> Called:
-        """Call once, with the arguments of OpenAI's chat completions; `on_text` as in `complete`.
+    async def make(self, request: Mapping[str, Any]) -> Called:
+        """Call once, with the arguments of OpenAI's chat completions.
 
         Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
         """
@@ -350,7 +345,7 @@ class Calls:
         try:
             started = time.perf_counter()
             async with asyncio.timeout(self._timeout_s):
-                answer = await complete(request, self._timeout_s, on_text)
+                answer = await complete(request, self._timeout_s)
             seconds = time.perf_counter() - started
             message = answer.choices[0].message
             # A server may send the key back, and what a model says is kept and shown.
@@ -404,9 +399,6 @@ class LitellmPolicy:
             max_output_tokens=self._max_output_tokens,
             timeout_s=options.timeout_s,
         )
-        # OpenAI streams a model that thinks to verified organisations alone.
-        follows = options.on_answer is not None and not self._takes.reasons
-        self._on_text = options.follow if follows else None
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     @property
@@ -454,7 +446,7 @@ class LitellmPolicy:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up(self.model)
         async with self._place():
-            return await self._calls.make(request, self._on_text)
+            return await self._calls.make(request)
 
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""
@@ -488,25 +480,3 @@ def _parameters(
     if takes.tool_choice is not None and not as_text:
         parameters["tool_choice"] = takes.tool_choice
     return parameters
-
-
-class ClientPolicy:
-    """Calls `model` through an OpenAI client of the caller, with its settings and retries."""
-
-    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
-
-    def __init__(self, client: "AsyncOpenAI", model: str) -> None:
-        self.model = model
-        self._client = client
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` for what the client raises."""
-        import openai
-
-        request: Any = {"messages": sendable(messages), "tools": tools}
-        try:
-            answer = await self._client.chat.completions.create(model=self.model, **request)
-        except openai.OpenAIError as error:
-            raise PolicyError("provider", _one_line(str(error))) from None
-        message = received(answer.choices[0].message, messages)
-        return PolicyStep(message, usage_of(answer) or Usage(), None)

@@ -13,7 +13,7 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
-from art_e.message import ToolCall, compact_json
+from art_e.message import ToolCall
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
 from art_e.models.providers import capabilities_of, load_litellm
@@ -25,7 +25,6 @@ from tests.provider import (
     Reply,
     broken,
     cut,
-    ends_early,
     json_server,
     no_json,
     rate_limited,
@@ -129,34 +128,9 @@ def test_o3_over_several_turns(make: Make, start: Start) -> None:
     assert sent[1:] == whole[1:8]
 
 
-@pytest.mark.parametrize("form", ["native", "text"])
-def test_an_answer_is_followed_as_it_arrives(make: Make, start: Start, form: Any) -> None:
-    """The episode is the one without a listener, and a call that fails on its way is made again."""
-    said = 'It ends "on May 3", \u2013 or so.'
-    calls = [search("lease"), answer(said, "m1")]
-    written = [compact_json({"name": c.name, "arguments": json.loads(c.arguments)}) for c in calls]
-    script = [says(each) for each in written] if form == "text" else [says(None, c) for c in calls]
-    played = []
-    heard: list[str] = []
-    for listener in (None, heard.append):
-        broken_off = ends_early() if listener else cut()
-        with Provider([broken_off, *script]) as provider:
-            policy = make(provider, "openai/gpt-4.1", tool_calls=form, on_answer=listener)
-            played.append(asyncio.run(run_episode(start(), policy, "r")))
-            assert {each.body.get("stream", False) for each in provider.requests} == {
-                listener is not None
-            }
-    for each in played:
-        assert (each.final_answer, each.sources, each.retries) == (said, [LEASE], 1)
-    assert played[0].messages == played[1].messages and played[0].usage == played[1].usage
-    assert heard[-1] == said and len(set(heard)) > 3
-    assert all(said.startswith(each) for each in heard)
-
-
 def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     with Provider([says("x", usage=None), says("x")]) as provider:
-        # OpenAI streams a model that thinks to verified organisations alone.
-        policy = make(provider, reasoning_effort="low", max_output_tokens=900, on_answer=print)
+        policy = make(provider, reasoning_effort="low", max_output_tokens=900)
         # A call without usage is not free.
         assert act(policy).cost_usd is None
         act(make(provider, "openai/gpt-4.1", max_output_tokens=800))
