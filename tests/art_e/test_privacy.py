@@ -38,29 +38,36 @@ def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path
     assert modes == {str(each): 0o700 if each.is_dir() else 0o600 for each in made}
 
 
+def asked(
+    db: Path, model: str, folder: Path, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """`art-e ask` as a process of its own in a folder."""
+    kept = {name: value for name, value in os.environ.items() if "OPENAI" not in name}
+    own = {"ART_E_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    command = ["ask", "When does the lease end?", "--inbox", ANN, "--db", str(db), "--model", model]
+    return subprocess.run(
+        [sys.executable, "-m", "art_e", *command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**kept, **own, **environment},
+        check=False,
+    )
+
+
 def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, db: Path) -> None:
     def overhears(_: Request) -> object:
         raise AssertionError("a proxy was asked")
 
     with Provider([says("I don't know")] * 3) as model, Provider(overhears) as proxy:  # type: ignore[arg-type]
         port = model.base_url.rpartition(":")[2]
-        through = proxy.base_url.removesuffix("/v1")
         names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-        own = {
-            "HOSTED_VLLM_API_BASE": f"http://localhost:{port}",
-            "ART_E_HOME": str(tmp_path / "home"),
-            **dict.fromkeys(("NO_PROXY", "no_proxy"), "intranet.example"),
-            **dict.fromkeys(names, through),
-        }
-        question = ["When does the lease end?", "--inbox", ANN, "--db", str(db)]
-        asked = subprocess.run(
-            [sys.executable, "-m", "art_e", "ask", *question, "--model", "hosted_vllm/mine"],
-            capture_output=True,
-            env={**os.environ, **own},
-            check=False,
-        )
+        proxies = dict.fromkeys(names, proxy.base_url.removesuffix("/v1"))
+        proxies |= dict.fromkeys(("NO_PROXY", "no_proxy"), "intranet.example")
+        address = f"http://localhost:{port}"
+        done = asked(db, "hosted_vllm/mine", tmp_path, HOSTED_VLLM_API_BASE=address, **proxies)
         assert proxy.requests == []
-        assert model.requests, asked.stderr
+        assert model.requests, done.stderr
 
 
 def test_a_folder_does_not_decide_where_mail_goes(tmp_path: Path, db: Path) -> None:
@@ -73,23 +80,16 @@ def test_a_folder_does_not_decide_where_mail_goes(tmp_path: Path, db: Path) -> N
             f"HTTP_PROXY={trapped}\nhttps_proxy={trapped}\nART_E_HOME={tmp_path / 'trap'}\n"
             f"HOSTED_VLLM_API_BASE={trap.base_url}\nHF_ENDPOINT={trapped}\nNO_PROXY=\n"
         )
-        kept = {name: value for name, value in os.environ.items() if "OPENAI" not in name}
-        own = {"ART_E_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
-        question = ["When does the lease end?", "--inbox", ANN, "--db", str(db)]
-        for name, address in (("openai/o3", model.base_url), ("hosted_vllm/mine", None)):
-            asked = subprocess.run(
-                [sys.executable, "-m", "art_e", "ask", *question, "--model", name],
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                env={**kept, **own, **({"OPENAI_BASE_URL": address} if address else {})},
-                check=False,
-            )
-            refused = next(each for each in asked.stderr.splitlines() if each.startswith(".env"))
+        for name, address in (
+            ("openai/o3", {"OPENAI_BASE_URL": model.base_url}),
+            ("hosted_vllm/mine", {}),
+        ):
+            done = asked(db, name, tmp_path, **address)
+            refused = next(each for each in done.stderr.splitlines() if each.startswith(".env"))
             assert "HTTP_PROXY" in refused
             assert "HOSTED_VLLM_API_BASE" in refused
             assert "KEY" not in refused
-            assert (asked.returncode == 0) == (address is not None), asked.stderr
+            assert (done.returncode == 0) == bool(address), done.stderr
         assert model.requests
         assert trap.requests == []
     assert not (tmp_path / "trap").exists()
@@ -103,8 +103,8 @@ def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(
     (tmp_path / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
     config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.C", "AutoModel": "evil.M"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{tmp_path}")
-    assert "can't be loaded" in the_error(asked)
+    done = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{tmp_path}")
+    assert "can't be loaded" in the_error(done)
     assert not marker.exists()
 
 
@@ -199,11 +199,11 @@ def test_a_key_that_a_server_sends_back_is_nowhere(
     replies = [says(f"{ECHOED}?", search("lease")), says(None, says_it)]
     with Provider(replies) as provider:
         provider.stand_in_for_openai(monkeypatch, ECHOED)
-        asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", "o3", "--trace")
+        done = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", "o3", "--trace")
         reported = art_e("eval", "report", "last")
-    assert asked.exit_code == 0 and REDACTED in asked.stdout, reported.stderr
+    assert done.exit_code == 0 and REDACTED in done.stdout, reported.stderr
     written = "".join(each.read_text("utf-8", "replace") for each in home.rglob("*.*"))
-    for text in (asked.stdout, asked.stderr, written):
+    for text in (done.stdout, done.stderr, written):
         assert ECHOED[8:16] not in text.replace(" ", "")
 
 
@@ -237,11 +237,3 @@ CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/sn
 )
 def test_names_of_files_show_no_folder(name: str, shown: str) -> None:
     assert public_name(name) == shown
-
-
-@given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
-def test_nothing_of_a_path_but_its_end_is_left(parts: list[str]) -> None:
-    path = f"/home/annsecret/{'/'.join(parts)}"
-    shown = public_name(path)
-    assert "annsecret" not in shown
-    assert "home" not in shown.replace("/".join(parts), "")

@@ -72,11 +72,9 @@ def test_tells_whether_a_question_has_an_answer(
     ("row", "named"),
     [
         ({key: value for key, value in PUBLIC.items() if key != "question"}, "question"),
-        ({**PUBLIC, "id": None}, "id"),
         ({**PUBLIC, "message_ids": "<1@t>"}, "message_ids"),
         ({**PUBLIC, "message_ids": [{}]}, "message_ids.0"),
         ({**PUBLIC, "query_date": "2020-02-31"}, "query_date"),
-        ({**PUBLIC, "how_realistic": "very"}, "how_realistic"),
         ({**PUBLIC, "kind": "riddle"}, "kind"),
         ({**PUBLIC, "provenance": "me"}, "provenance"),
         ({**PUBLIC, "answer": "\ud800"}, "surrogate"),
@@ -108,11 +106,10 @@ def test_refuses_what_holds_no_questions(tmp_path: Path) -> None:
     assert "JSONL file, a folder or a hub id" in refused(str(tmp_path / "missing.jsonl"))
 
 
-@pytest.mark.parametrize("source", ["missing", "sets/missing.jsonl", "./sets", "~/sets", "a/b/c"])
+@pytest.mark.parametrize("source", ["missing", "sets/missing.jsonl", "~/sets", "a/b/c"])
 def test_a_mistyped_path_is_not_looked_for_on_the_hub(
-    source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda _: pytest.fail("asked the hub"))
     assert source in refused(source)
 
@@ -124,11 +121,8 @@ def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         "spare": datasets.Dataset.from_list([{**PUBLIC, "id": 4}]),
     }
     monkeypatch.setattr(datasets, "load_dataset", {"someone/some.questions": parts}.get)
-    questions = load_questions("someone/some.questions")
-    found = [(each.id, each.split) for each in questions]
+    found = [(each.id, each.split) for each in load_questions("someone/some.questions")]
     assert found == [("1", "train"), ("2", "train"), ("3", "test"), ("4", None)]
-    assert questions[0].message_ids == QUESTION.message_ids
-    assert [each.id for each in load_questions("someone/some.questions", "test")] == ["3"]
 
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

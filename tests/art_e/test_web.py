@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from art_e.ratings import read_ratings
 from art_e.web.server import HEADERS
 from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
-from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Run, assert_safe, the_error
+from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.provider import NEVER_S, Provider, rate_limited, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
@@ -135,13 +134,6 @@ def test_ctrl_c_ends_it_while_a_question_runs(
     assert "Traceback" not in stderr and "token" not in stderr
 
 
-def test_a_port_that_is_taken(art_e: Run, owned_db: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        error = the_error(art_e("web", "--db", owned_db, "--port", port))
-    assert f"can't listen on port {port}" in error and "--port" in error
-
-
 # ---- What is served.
 
 
@@ -152,13 +144,9 @@ def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
         assert error == f"that mail is not in the inbox of {inbox}"
     found = client.call("search", inbox=ANN, query="lease OR lunch")["hits"]
     assert {each["message_id"] for each in found} == {LEASE_ID, "<lunch.1@harbor.example>"}
-    assert client.call("inbox", inbox=BOB)["as_of"] == "2001-05-01"
-
-
-def test_hostile_mail_is_cleaned(client: Client) -> None:
+    # What is shown is cleaned.
     [hit] = client.call("search", inbox=ANN, query="zebra")["hits"]
     [mail] = client.read(ANN, HOSTILE_ID)["mails"]
-    assert "The prize code is 7781." in mail["body"]
     assert_safe("".join(map(str, [*hit.values(), *mail.values()])))
 
 

@@ -2,21 +2,16 @@
 
 import asyncio
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers.utils.chat_parsing import parse_response
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.tool_formats import (
-    _CLOSE,
-    _ENDS,
-    _OPEN,
     as_text,
     as_written,
     call_form,
@@ -164,9 +159,9 @@ def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -
     assert replies(text) == [("search_emails", arguments)]
 
 
-def test_a_message_goes_back_into_the_prompt_as_it_was_written() -> None:
-    for text in (BROKEN, SEVERAL, "Text alone. \n"):
-        assert back(text) == text
+@pytest.mark.parametrize("text", [BROKEN, SEVERAL, "Text alone. \n"])
+def test_a_message_goes_back_into_the_prompt_as_it_was_written(text: str) -> None:
+    assert back(text) == text
 
 
 @pytest.mark.parametrize(
@@ -213,12 +208,6 @@ def test_calls_of_functions_survive_the_way_there_and_back(
     text = "\n".join(written_call(each, "xml") for each in calls)
     assert "<function=" in text and '"arguments"' not in text
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
-
-
-@given(st.text(alphabet="<>/function=parameter_ \nab"))
-def test_no_text_breaks_the_parser_of_functions(text: str) -> None:
-    [call] = parse_reply(f"<tool_call><function=read_email>{text}", 0).tool_calls
-    assert isinstance(json.loads(call.arguments), dict)
 
 
 def test_tools_take_the_parameters_of_functions() -> None:
@@ -292,47 +281,3 @@ def test_the_stock_template_writes_the_same() -> None:
         prompts.append(str(prompt))
     # The second goes on where the first ended: what was cached or trained on holds.
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
-
-
-# What `parse_reply` does, in the form of transformers.
-RESPONSE_TEMPLATE: dict[str, Any] = {
-    "defaults": {"role": "assistant"},
-    "start_anchor": "<|im_start|>assistant\n",
-    "fields": {
-        "reasoning_content": {"open": "<think>", "close": "</think>", "content": "text"},
-        "tool_calls": {
-            "open_pattern": _OPEN,
-            "close_pattern": _CLOSE,
-            "repeats": True,
-            "content": "text",
-            "content_args": {"strip": False},
-            "transform": {
-                "type": "function",
-                "function": {"name": "{name}", "arguments": "{content}"},
-            },
-        },
-        "content": {
-            "close_pattern": _ENDS,
-            "repeats": True,
-            "join": "",
-            "content": "text",
-            "content_args": {"strip": False},
-        },
-    },
-}
-
-PIECES = ("<think>", "</think>", "<|im_end|>", "<|endoftext|>", " lease ", "\n")
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            [Q_SEARCH, Q_READ, BROKEN, *PIECES, *re.split(r"(?=[{}<>])|(?<=[{}:])|\n", Q_READ)]
-        )
-    ).map("".join)
-)
-def test_transformers_reads_a_reply_in_the_same_way(text: str) -> None:
-    parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
-    calls = [each["function"] for each in parsed.get("tool_calls", ())]
-    assert [(each["name"], each["arguments"]) for each in calls] == replies(text)
-    assert (parsed.get("content") or None) == parse_reply(text, 0).content
