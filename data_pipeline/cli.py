@@ -41,7 +41,6 @@ from art_e.models.model import Model
 from art_e.question import Question
 from art_e.storage import home, write_whole
 from art_e.text import digest
-from data_pipeline.ingest.archives import Meter, size_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import IngestReport, LikelyOwner, Source, target_of
 from data_pipeline.ingest.build import ingest as run_ingest
@@ -193,16 +192,11 @@ def _rules(
     no_filter: bool, max_body_chars: int | None, max_recipients: int | None, name: Format
 ) -> Rules:
     """The rules of a format, with the limits that the user gives."""
+    if no_filter:
+        return Rules()
     usual = default_rules(name)
-    return (
-        Rules()
-        if no_filter
-        else Rules(
-            max_body_chars or usual.max_body_chars,
-            max_recipients or usual.max_recipients,
-            usual.any_id,
-        )
-    )
+    body_chars, recipients = usual.max_body_chars, usual.max_recipients
+    return Rules(max_body_chars or body_chars, max_recipients or recipients, usual.any_id)
 
 
 def _owner_of(account: Account) -> str | None:
@@ -220,28 +214,22 @@ def read_sources(
     append: bool = False,
     limit: int | None = None,
 ) -> tuple[IngestReport, Path | None]:
-    """Ingest with a progress bar; the report, and the file of a synthetic world's questions.
-
-    `limits` replace the default rules where they set something; `Rules()` is no rule at all.
-    """
+    """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
-    meter = Meter()
     opened = [
-        Source(open_source(source, name, meter), rules(name))
+        Source(open_source(source, name), rules(name))
         for source, name in zip(sources, formats, strict=True)
     ]
     worlds = [each for each, name in zip(sources, formats, strict=True) if name == "synthetic"]
-    total, in_bytes = limit, False
+    total = limit
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
-    elif limit is None and "imap" not in formats and all(Path(each).exists() for each in sources):
-        total, in_bytes = sum(size_of(Path(each)) for each in sources), True
     infers = owner is not None or {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
-    with progress("mails", total, in_bytes=in_bytes) as advance:
+    with progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
             output.check()
-            advance(count, meter.take())
+            advance(count)
 
         report = run_ingest(
             opened,

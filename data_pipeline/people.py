@@ -10,9 +10,9 @@ from typing import Annotated
 
 import duckdb
 import typer
-from typer import Argument, Option
+from typer import Argument
 
-from art_e.cli.options import DbOption, JsonOption, chosen_address, chosen_db, db_argument
+from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.cli.output import example, note, plural, print_json, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -28,22 +28,23 @@ app = typer.Typer(
 Addresses = Annotated[list[str], Argument(metavar="ADDRESS...", show_default=False)]
 
 
-def likely_others(file: InboxFile, address: str) -> list[tuple[str, int]]:
-    """Other addresses that seem to be the same person's, with their mails, most mail first.
-
-    Two are alike if they share a first and last name, in their names or before their "@".
-    """
-    rows = file.execute(
-        "SELECT address, names, emails FROM addresses ORDER BY emails DESC, address"
-    ).fetchall()
-    names = {other: _names(other, spelled) for other, spelled, _ in rows}
-    same = {address}.union(*(listed for listed in file.people().values() if address in listed))
-    own = set[frozenset[str]]().union(*(names.get(each, ()) for each in same))
-    return [
-        (other, emails)
-        for other, _, emails in rows
-        if other not in same and not own.isdisjoint(names[other])
-    ]
+def say_likely_others(path: Path, db: Path | None) -> None:
+    """Note which addresses may be further ones of the file's owners: those with the same first and
+    last name, as mail spells it or before the "@"."""
+    with InboxFile(path) as file:
+        rows = file.execute(
+            "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
+        ).fetchall()
+        names = {address: _names(address, spelled) for address, spelled in rows}
+        for owner in file.owners():
+            same = {owner}.union(*(listed for listed in file.people().values() if owner in listed))
+            own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
+            others = [
+                each for each in names if each not in same and not own.isdisjoint(names[each])
+            ]
+            if others:
+                merge = " ".join(["art-e people merge", owner, *others[:5]])
+                note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
 
 def _names(address: str, names: str) -> set[frozenset[str]]:
@@ -51,15 +52,6 @@ def _names(address: str, names: str) -> set[frozenset[str]]:
     spelled = [*names.split(" | "), address.partition("@")[0].replace("_", " ")]
     word_sets = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
     return {name for name in word_sets if len(name) > 1}
-
-
-def say_likely_others(path: Path, db: Path | None) -> None:
-    """Note which addresses may be further ones of the file's owners."""
-    with InboxFile(path) as file:
-        for owner in file.owners():
-            if others := [other for other, emails in likely_others(file, owner) if emails]:
-                merge = " ".join(["art-e people merge", owner, *others[:5]])
-                note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
 
 def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
@@ -81,30 +73,18 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
             copy.unlink(missing_ok=True)
 
 
-@app.command("list", epilog=example("art-e people list", "art-e people list --inbox ann@x.example"))
-def show(
-    inbox: Annotated[
-        str | None, Option("--inbox", metavar="ADDRESS", help="Whose other addresses are guessed.")
-    ] = None,
-    db: DbOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List people with several addresses, and addresses that may be further ones."""
+@app.command("list", epilog=example("art-e people list"))
+def show(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """List people with several addresses."""
     with InboxFile(chosen_db(db)) as file:
         people = file.people()
-        owners = file.owners() if inbox is None else [chosen_address(file, inbox, db)]
-        likely = {each: likely_others(file, each) for each in owners}
     if as_json:
-        print_json({"people": people, "likely": {k: [a for a, _ in v] for k, v in likely.items()}})
+        print_json({"people": people})
         return
     for person, listed in people.items():
         print_line(f"{person}: {', '.join(listed[1:])}")
-    for person, others in likely.items():
-        print_line(f"{person} may also be:{'' if others else ' nobody else'}")
-        for address, emails in others:
-            print_line(f"  {address}  {plural(emails, 'mail')}")
-    if not people and not likely:
-        note("nobody has several addresses; --inbox ADDRESS guesses, art-e people merge says so")
+    if not people:
+        note("nobody has several addresses yet: art-e people merge says who has")
 
 
 @app.command(epilog=example("art-e people merge ann@x.example ann@old.example"))

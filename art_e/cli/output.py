@@ -210,33 +210,24 @@ def print_table(
 
 
 @contextmanager
-def progress(
-    things: str, total: int | None, *, in_bytes: bool = False, doing: str = ""
-) -> "Iterator[Callable[..., None]]":
+def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Callable[..., None]]":
     """A bar on stderr with the time left, if that is a terminal, else nothing. It begins with what
     is `doing`, which may be untrusted.
 
-    Yields a function to call with the number done since the last call (1 by default), and with
-    `in_bytes`, where `total` is one of bytes, with the bytes of these.
+    Yields a function to call with the number done since the last call (1 by default).
     """
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
     from rich import progress as rich
 
-    counted = f"{{task.description}}{{task.fields[count]:,}} {things}".rstrip()
-    counted += "" if total is None or in_bytes else f" of {total:,}"
+    counted = f"{{task.description}}{{task.completed:,.0f}} {things}".rstrip()
+    counted += "" if total is None else f" of {total:,}"
     columns = [rich.SpinnerColumn(), rich.BarColumn(), rich.TextColumn(counted, markup=False)]
-    columns += [rich.DownloadColumn()] if in_bytes else []
     columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(compact=True)]
     with rich.Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task(one_line(doing) + ": " * bool(doing), total=total, count=0)
-
-        def advance(count: int = 1, size: int = 0) -> None:
-            so_far = bar.tasks[task].fields["count"] + count
-            bar.update(task, advance=size if in_bytes else count, count=so_far)
-
-        yield advance
+        task = bar.add_task(one_line(doing) + ": " * bool(doing), total=total)
+        yield lambda count=1: bar.update(task, advance=count)
 
 
 def pressed_key(keys: str, of: str, things: str) -> str:

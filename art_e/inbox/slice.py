@@ -5,9 +5,7 @@ what it needs, the second reads the whole slice: a single search on the command 
 and later searches run no SQL. Threads may share a slice.
 """
 
-import bisect
 import datetime as dt
-import itertools
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -107,33 +105,22 @@ class _Person(NamedTuple):
 
 class _Parties(NamedTuple):
     """Senders and recipients: for every party its mail's position, whether it is the sender or
-    stands in Cc, and its person's place. `text` has a line for each person, which begins at its
-    place in `starts`.
-    """
+    stands in Cc, and its person's place."""
 
     positions: Numbers
     is_sender: Mask
     in_cc: Mask
     places: Numbers
     people: list[_Person]
-    text: str
-    starts: list[int]
 
     def people_with(self, parts: list[str], size: int) -> list[int]:
         """Places of the people whose address and names in the first `size` mails contain all
         `parts`; empty without parts."""
-        found: list[int] = []
-        if not parts:
-            return found
-        rarest = max(parts, key=len)
-        at = self.text.find(rarest)
-        while at >= 0:
-            place = bisect.bisect_right(self.starts, at) - 1
-            line = self.people[place].known_by(size)
-            if all(part in line for part in parts):
-                found.append(place)
-            at = self.text.find(rarest, self.starts[place + 1])
-        return found
+        return [
+            place
+            for place, person in enumerate(self.people)
+            if parts and all(part in person.known_by(size) for part in parts)
+        ]
 
 
 class Slice:
@@ -364,15 +351,11 @@ class Slice:
             for address, name, first in names.fetchall():
                 if address in named:
                     named[address].names.append((int(np.searchsorted(self.ids, first)), name))
-            people = list(named.values())
-            lines = [f"{each.known_by(len(self.ids))}\n" for each in people]
             self._parties = _Parties(
                 positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
                 is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
                 in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
                 places=places,
-                people=people,
-                text="".join(lines),
-                starts=list(itertools.accumulate(map(len, lines), initial=0)),
+                people=list(named.values()),
             )
         return self._parties

@@ -1,7 +1,4 @@
-"""Files of mail as people have them: folders, compressed files, archives that stay packed.
-
-A `Meter` opens files and counts the bytes read of them, so that progress has an end in sight.
-"""
+"""Files of mail as people have them: folders, compressed files, archives that stay packed."""
 
 import contextlib
 import gzip
@@ -16,70 +13,30 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from art_e.errors import UserError
+from art_e.text import encodable
 
 GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
 ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
-def printable(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8 become U+FFFD."""
-    return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
-
-
-class Meter:
-    """Opens files; `done` is the number of bytes read of them since the last `take`."""
-
-    def __init__(self) -> None:
-        self.done = 0
-
-    def take(self) -> int:
-        """The bytes read since the last call."""
-        done, self.done = self.done, 0
-        return done
-
-    def open(self, path: Path) -> BinaryIO:
-        """The bytes of a file, as they are."""
-        return io.BufferedReader(_Counted(path, self), 1 << 16)
-
-    @contextlib.contextmanager
-    def decompressed(self, path: Path) -> Iterator[BinaryIO]:
-        """The bytes of a file, decompressed where it is gzip or xz (by content, not by name)."""
-        magic = head_of(path, len(XZ))
-        with self.open(path) as file:
-            if magic.startswith(GZIP):
-                yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
-            elif magic == XZ:
-                with lzma.LZMAFile(file) as unpacked:
-                    yield cast(BinaryIO, unpacked)
-            else:
-                yield file
-
-
-class _Counted(io.FileIO):
-    """A file whose reads a meter counts."""
-
-    def __init__(self, path: Path, meter: Meter) -> None:
-        super().__init__(path)
-        self._meter = meter
-
-    def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes."""
-        count = super().readinto(buffer) or 0
-        self._meter.done += count
-        return count
+@contextlib.contextmanager
+def decompressed(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, decompressed if it is gzip or xz (by content, not by name)."""
+    magic = head_of(path, len(XZ))
+    with path.open("rb", 1 << 16) as file:
+        if magic.startswith(GZIP):
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        elif magic == XZ:
+            with lzma.LZMAFile(file) as unpacked:
+                yield cast(BinaryIO, unpacked)
+        else:
+            yield file
 
 
 def head_of(path: Path, size: int) -> bytes:
     """The first bytes of a file."""
     with path.open("rb") as file:
         return file.read(size)
-
-
-def size_of(path: Path) -> int:
-    """The bytes of a file, or of all files under a folder."""
-    files = regular_files(path) if path.is_dir() else [path]
-    # A file of a mailbox in use may be gone by now.
-    return sum(each.stat().st_size for each in files if each.exists())
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
@@ -93,57 +50,56 @@ def regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def files_with(path: Path, ending: str, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
+def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO]]:
     """Name and bytes of the files whose names have that ending: in a folder, in its archives, or in
     the archive `path`. If `path` is another file, that one whatever its name."""
-    if not path.is_dir():
-        if (names := members(path, meter)) is None:
-            with meter.decompressed(path) as stream:
-                yield printable(path.name), stream
-        else:
-            yield from ((name, stream) for name, stream in names if _ends(name, ending))
-        return
-    for file in regular_files(path):
-        if _ends(file.name, *ARCHIVES):
-            yield from ((n, s) for n, s in members(file, meter) or () if _ends(n, ending))
-        elif _ends(file.name, ending):
-            with meter.decompressed(file) as stream:
-                yield printable(file.relative_to(path).as_posix()), stream
+    if path.is_dir():
+        for file in regular_files(path):
+            if _ends(file.name, *ARCHIVES):
+                yield from ((n, s) for n, s in members(file) or () if _ends(n, ending))
+            elif _ends(file.name, ending):
+                with decompressed(file) as stream:
+                    yield encodable(file.relative_to(path).as_posix()), stream
+    elif (names := members(path)) is not None:
+        yield from ((name, stream) for name, stream in names if _ends(name, ending))
+    else:
+        with decompressed(path) as stream:
+            yield encodable(path.name), stream
 
 
 def _ends(name: str, *endings: str) -> bool:
     return name.lower().endswith(endings)
 
 
-def members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]] | None:
+def members(path: Path) -> Iterator[tuple[str, BinaryIO]] | None:
     """Name and bytes of the files of a zip or tar archive, each to be read before the next one;
     None if `path` is no archive."""
     if head_of(path, len(ZIP)) == ZIP:
-        return _zip_members(path, meter)
-    with Meter().decompressed(path) as stream:
+        return _zip_members(path)
+    with decompressed(path) as stream:
         try:
             _tar_header(stream.read(_BLOCK))
         except tarfile.HeaderError:
             return None
-    return _tar_members(path, meter)
+    return _tar_members(path)
 
 
-def _zip_members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
-    with meter.open(path) as file, zipfile.ZipFile(file) as archive:
+def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+    with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if info.flag_bits & 1:
                 raise UserError(
-                    f"{printable(str(path))} is encrypted; unpack it, and give the folder"
+                    f"{encodable(str(path))} is encrypted; unpack it, and give the folder"
                 )
             if not info.is_dir():
                 with archive.open(info) as stream:
                     buffered = io.BufferedReader(cast(io.RawIOBase, stream), 1 << 16)
-                    yield printable(info.filename), buffered
+                    yield encodable(info.filename), buffered
 
 
-def _tar_members(path: Path, meter: Meter) -> Iterator[tuple[str, BinaryIO]]:
-    with meter.decompressed(path) as stream:
-        yield from ((printable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
+def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+    with decompressed(path) as stream:
+        yield from ((encodable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -212,7 +168,7 @@ def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
         name, size = extended.get("path", name), int(extended.get("size", size))
         extended = {}
         if kind == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{printable(name)} is stored as a sparse file")
+            raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
         is_file = kind in tarfile.REGULAR_TYPES
         # A folder or a link has no data, whatever size its header gives.
         is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK

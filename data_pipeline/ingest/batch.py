@@ -30,7 +30,6 @@ from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, Quarantined, RawMessage
 
-_ROLES = 3  # to, cc, bcc: the smaller the number in `BatchTables.recipients`, the stronger
 _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
@@ -41,6 +40,11 @@ _MAILS = pa.schema({
     "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
+})  # fmt: skip
+# role: 0, 1, 2 for to, cc, bcc
+_RECIPIENTS = pa.schema({
+    "row": pa.int32(), "address": pa.string(), "name": pa.string(), "role": pa.int8(),
+    "position": pa.int32(),
 })  # fmt: skip
 _FILES = pa.schema({
     "row": pa.int32(), "number": pa.int16(), "name": pa.string(), "kind": pa.string(),
@@ -173,13 +177,20 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     }
     others = [name for name in _MAILS.names if name not in mails]
     mails |= {name: [getattr(email, name) for email in emails] for name in others}
+    recipients = [
+        (row, *box, role, position)
+        for row, email in enumerate(emails)
+        for role, listed in enumerate((email.to, email.cc, email.bcc))
+        for position, box in enumerate(listed)
+    ]
     files = [
         (row, number, *file)
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
     ]
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    tables = (_recipients(emails), _table(files, _FILES), _table(owners, _OWNERS))
+    rows = ((recipients, _RECIPIENTS), (files, _FILES), (owners, _OWNERS))
+    tables = (_table(*each) for each in rows)
     mail_table = pa.table(mails, schema=_MAILS)
     return BatchTables(mail_table, *tables, postings, stem_list, word_table, skipped)
 
@@ -187,23 +198,6 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
     return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
-
-
-def _recipients(emails: list[ParsedEmail]) -> pa.Table:
-    lists = [listed for email in emails for listed in (email.to, email.cc, email.bcc)]
-    sizes = np.fromiter(map(len, lists), dtype=np.int32, count=len(lists))
-    list_numbers = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)
-    starts = np.cumsum(sizes) - sizes
-    mailboxes = list(itertools.chain.from_iterable(lists))
-    return pa.table(
-        {
-            "row": list_numbers // _ROLES,
-            "address": pa.array([mailbox.address for mailbox in mailboxes], pa.string()),
-            "name": pa.array([mailbox.name for mailbox in mailboxes], pa.string()),
-            "role": (list_numbers % _ROLES).astype(np.int8),
-            "position": (np.arange(len(mailboxes)) - starts[list_numbers]).astype(np.int32),
-        }
-    )
 
 
 def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:

@@ -208,18 +208,12 @@ class InboxBuild:
         self._words: dict[str, int] = {}
 
     def __enter__(self) -> Self:
+        spill = {"memory_limit": _MEMORY_LIMIT, "temp_directory": str(self._folder / "spill")}
+        self._connection = duckdb.connect(config={**spill, "autoinstall_known_extensions": False})
+        self._run("ATTACH ':memory:' AS staging")
+        self._run_file("staging.sql")
         # Nobody else may read the mail, whatever the process's umask is.
         self._folder.mkdir(parents=True, mode=0o700)
-        try:
-            spill = {"memory_limit": _MEMORY_LIMIT, "temp_directory": str(self._folder / "spill")}
-            self._connection = duckdb.connect(
-                config={**spill, "autoinstall_known_extensions": False}
-            )
-            self._run("ATTACH ':memory:' AS staging")
-            self._run_file("staging.sql")
-        except BaseException:  # Ctrl-C too: no folder is left behind
-            shutil.rmtree(self._folder)
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -248,15 +248,6 @@ _POSSIBLE_YEARS = range(1970, 2101)
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _COMMENT = re.compile(r"\([^()]*\)")
-_MONTHS = {name: number for number, name in enumerate(
-    "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1
-)}  # fmt: skip
-# As RFC 2822 writes it, with a name of the zone behind.
-_USUAL = re.compile(
-    rf"(?:[A-Z][a-z][a-z], +)?(\d\d?) ({'|'.join(_MONTHS)}) ([12]\d\d\d)"
-    r" (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)(?: \([A-Za-z]{1,5}\))?",
-    re.ASCII,
-)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -271,22 +262,15 @@ def parse_date(text: str) -> dt.datetime | None:
     try:
         if _ISO.match(text):
             return zoned(dt.datetime.fromisoformat(text))
-        if usual := _USUAL.fullmatch(text):
-            # Nearly all mail. `parsedate_tz` gives the same, slower.
-            day, month, in_year, *clock, sign, hours, minutes = usual.groups()
-            fields: tuple[int, ...] = (int(in_year), _MONTHS[month], int(day), *map(int, clock))
-            zone = (-1 if sign == "-" else 1) * (int(hours) * 3600 + int(minutes) * 60)
-        else:
-            while _COMMENT.search(text):  # comments nest
-                text = _COMMENT.sub(" ", text)
-            parsed = parsedate_tz(text)
-            if parsed is None:
-                return None
-            fields, zone = parsed[:6], parsed[9] or 0
-        year, number, date, hour, minute, second = fields
+        while _COMMENT.search(text):  # comments nest
+            text = _COMMENT.sub(" ", text)
+        parsed = parsedate_tz(text)
+        if parsed is None:
+            return None
+        year, month, day, hour, minute, second = parsed[:6]
         # A leap second has no place in datetime.
-        local = dt.datetime(year, number, date, hour, minute, min(second, 59))
-        distance = dt.timedelta(seconds=zone)
+        local = dt.datetime(year, month, day, hour, minute, min(second, 59))
+        distance = dt.timedelta(seconds=parsed[9] or 0)
         far = abs(distance) > _FURTHEST_ZONE
         return zoned(local if far else local.replace(tzinfo=dt.timezone(distance)))
     except (ValueError, TypeError, IndexError, OverflowError):

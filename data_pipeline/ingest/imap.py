@@ -31,7 +31,7 @@ from art_e.errors import UserError
 from art_e.privacy import LOOPBACK, load_env
 from art_e.storage import home, locked, partial_of, write_whole
 from art_e.text import digest, printable
-from data_pipeline.ingest.archives import Meter, head_of, regular_files
+from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.labels import of_imap
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
@@ -143,12 +143,11 @@ def load_state(path: Path) -> State | None:
         raise UserError(f"{path} is damaged: delete it, then ingest with --replace") from None
 
 
-def read_spool(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def read_spool(path: Path) -> Iterator[RawMessage]:
     """The messages of a state file."""
     state = load_state(path)
     for file, source, (labels, thread) in state.files() if state else ():
         data = head_of(file, LARGEST_MESSAGE + 1)
-        meter.done += len(data)
         received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
         yield RawMessage(source, data, received, labels, gmail_thread=thread)
 

@@ -305,20 +305,10 @@ def _is_text(part: Part, kind: PartType) -> bool:
 
 def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
-    try:
-        payload = part.get_payload()
-    except (TypeError, ValueError):  # `email` stumbles over charset*= (RFC 2231) and NUL characters
-        data = part.get_payload(decode=True)
-        payload = data.decode("latin-1") if isinstance(data, bytes) else ""
-    size = ""
-    if isinstance(payload, str):
-        length = len(payload)
-        if Headers(part.raw_items()).first("content-transfer-encoding").lower() == "base64":
-            length = (length - payload.count("\n") - payload.count("\r")) * 3 // 4
-        size = f", {max(1, round(length / 1024)):,} KB"
-    name = _file_name(part) or "unnamed"
     content = part.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
+    size = f", {max(1, round(len(data) / 1024)):,} KB" if isinstance(content, bytes) else ""
+    name = _file_name(part) or "unnamed"
     file = AttachedFile(scrub(name), kind.kind, data if len(data) <= LARGEST_BYTES else None)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
 
@@ -354,9 +344,7 @@ def parse_message(
     try:
         if isinstance(message, MailFields):
             return _from_fields(message)
-        if len(message.data) <= _QUICK:
-            return _parse_message(message, extractor)
-        with _limited():
+        with _limited() if len(message.data) > _QUICK else contextlib.nullcontext():
             return _parse_message(message, extractor)
     except _TooSlowError:
         if extractor is not None:

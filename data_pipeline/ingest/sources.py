@@ -26,13 +26,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from art_e.errors import UserError
 from art_e.question import Question, Split
+from art_e.text import encodable
 from data_pipeline.ingest.archives import (
     ARCHIVES,
-    Meter,
+    decompressed,
     files_with,
     head_of,
     members,
-    printable,
     regular_files,
     tar_members,
 )
@@ -53,7 +53,7 @@ _INJECTION = "synthetic:injection"
 _WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
-Reader = Callable[[Path, Meter], Iterable[RawMessage | MailFields]]
+Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
 
 _DAMAGE = (
     EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile,
@@ -64,7 +64,7 @@ _DAMAGE = (
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what goes wrong while `path` is read into a `UserError`."""
-    shown = printable(os.fspath(path))
+    shown = encodable(os.fspath(path))
     try:
         yield
     except _DAMAGE as error:
@@ -73,51 +73,46 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
             f"{shown} is damaged or cut off ({detail}): copy or download it again"
         ) from error
     except OSError as error:
-        at = printable(str(error.filename)) if error.filename else shown
+        at = encodable(str(error.filename)) if error.filename else shown
         why = error.strerror or str(error)
         raise UserError(f"can't read {at} ({why}): check the path and its permissions") from error
 
 
-def _message(path: Path, folder: Path, meter: Meter, prefix: str = "") -> RawMessage:
+def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
     """The message in a file of a folder, cut one byte beyond what the parser accepts."""
-    data = head_of(path, LARGEST_MESSAGE + 1)
-    meter.done += len(data)
-    return RawMessage(f"{prefix}{printable(path.relative_to(folder).as_posix())}", data)
+    source = f"{prefix}{encodable(path.relative_to(folder).as_posix())}"
+    return RawMessage(source, head_of(path, LARGEST_MESSAGE + 1))
 
 
 # ---- Opening a source of any format.
 
 
-def open_source(
-    path: str,
-    format: Format,  # noqa: A002
-    meter: Meter | None = None,
-) -> Iterator[RawMessage | MailFields]:
+def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time.
 
-    `meter` counts the bytes of files. Raises `UserError` for a path that doesn't exist at once, and
-    for what can't be read when the reading gets there.
+    Raises `UserError` for a path that doesn't exist at once, and for what can't be read when the
+    reading gets there.
     """
     if format == "synthetic":
         return injection_mail() if path == _INJECTION else messages(described(path).config)
     if format != "hf" and not Path(path).exists():
         raise _missing(path)
-    return _read(path, *_READERS[format], meter or Meter())
+    return _read(path, *_READERS[format])
 
 
-def _read(path: str, read: Reader, nothing: str, meter: Meter) -> Iterator[RawMessage | MailFields]:
+def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFields]:
     is_empty = True
     with reading(path):
-        for message in read(Path(path), meter):
+        for message in read(Path(path)):
             is_empty = False
             yield message
     if is_empty:
-        raise UserError(f"{printable(path)} holds no {nothing}")
+        raise UserError(f"{encodable(path)} holds no {nothing}")
 
 
 def _missing(path_or_id: str) -> UserError:
     return UserError(
-        f"there is no file or folder {printable(path_or_id)}: check the path "
+        f"there is no file or folder {encodable(path_or_id)}: check the path "
         "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
     )
 
@@ -125,27 +120,27 @@ def _missing(path_or_id: str) -> UserError:
 # ---- Files with one message each: .eml, Maildir, Enron's tree.
 
 
-def _read_eml(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def _read_eml(path: Path) -> Iterator[RawMessage]:
     """One message in a file, or all .eml files of a folder or an archive."""
-    for name, stream in files_with(path, ".eml", meter):
+    for name, stream in files_with(path, ".eml"):
         yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
 
 
-def _read_maildir(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def _read_maildir(path: Path) -> Iterator[RawMessage]:
     """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
     for file in regular_files(path):
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
             # Without the flags (":2,S"), which change when a mail is read.
-            source = BEFORE_FLAGS.split(printable(file.relative_to(path).as_posix()), maxsplit=1)[0]
-            now, message = _live_message(file, path, meter)
-            labels = of_maildir(printable(now.parent.relative_to(path).as_posix()), now.name)
+            source = BEFORE_FLAGS.split(encodable(file.relative_to(path).as_posix()), maxsplit=1)[0]
+            now, message = _live_message(file, path)
+            labels = of_maildir(encodable(now.parent.relative_to(path).as_posix()), now.name)
             yield message._replace(source=source, labels=labels)
 
 
-def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMessage]:
+def _live_message(file: Path, folder: Path) -> tuple[Path, RawMessage]:
     """The message of a file that another program may move or delete meanwhile, and where it was."""
     with contextlib.suppress(FileNotFoundError):
-        return file, _message(file, folder, meter)
+        return file, _message(file, folder)
     # It was flagged, or moved on to `cur`.
     name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
     folders = (file.parent, file.parent.with_name("cur"))
@@ -153,30 +148,30 @@ def _live_message(file: Path, folder: Path, meter: Meter) -> tuple[Path, RawMess
     same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
     with contextlib.suppress(FileNotFoundError):
         now = next(same, file)
-        return now, _message(now, folder, meter)
+        return now, _message(now, folder)
     return file, RawMessage("", b"", gone=True)
 
 
-def read_enron(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def read_enron(path: Path) -> Iterator[RawMessage]:
     """`maildir/<owner>/<folder...>/<number>`.
 
     `path` is a tar archive, `maildir`, a folder that holds `maildir`, or one owner's folder.
     """
     if not path.is_dir():
-        with meter.decompressed(path) as stream:
+        with decompressed(path) as stream:
             for name, member in tar_members(stream):
                 data = member.take(LARGEST_MESSAGE + 1)
                 # From `maildir` on, whatever folders an archive puts above it.
-                parts = [part for part in printable(name).split("/") if part not in ("", ".", "..")]
+                parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
                 start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
                 yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
         return
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     owner = root.resolve()
     is_owner = owner.parent.name == _ENRON_ROOT
-    prefix = f"{_ENRON_ROOT}/{printable(owner.name)}" if is_owner else _ENRON_ROOT
+    prefix = f"{_ENRON_ROOT}/{encodable(owner.name)}" if is_owner else _ENRON_ROOT
     for file in regular_files(root):
-        yield _message(file, root, meter, f"{prefix}/")
+        yield _message(file, root, f"{prefix}/")
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
@@ -188,9 +183,9 @@ _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ = 1 << 20
 
 
-def _read_mbox(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def _read_mbox(path: Path) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
-    for name, stream in files_with(path, ".mbox", meter):
+    for name, stream in files_with(path, ".mbox"):
         for number, (separator, data) in enumerate(_pieces(stream), start=1):
             source = f"{name.rpartition('/')[2]}#{number}"
             date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
@@ -229,7 +224,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
 _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 
 
-def _read_csv(path: Path, meter: Meter) -> Iterator[RawMessage]:
+def _read_csv(path: Path) -> Iterator[RawMessage]:
     """The column `message` of a CSV file; `source` is the column `file`.
 
     Rows without a message give an empty one, so that they are counted.
@@ -237,7 +232,7 @@ def _read_csv(path: Path, meter: Meter) -> Iterator[RawMessage]:
     # A field is a whole message; the default limit of 128 KB is far too small.
     csv.field_size_limit(2**31 - 1)
     with (
-        meter.decompressed(path) as stream,
+        decompressed(path) as stream,
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
         rows = csv.reader(text, strict=True)
@@ -248,17 +243,17 @@ def _read_csv(path: Path, meter: Meter) -> Iterator[RawMessage]:
         row = header
         for count, row in enumerate(rows, start=1):
             file, message = (row[column] if column < len(row) else "" for column in columns)
-            source = printable(file) or f"{printable(path.name)}#{count}"
+            source = encodable(file) or f"{encodable(path.name)}#{count}"
             yield RawMessage(source, message.encode("utf-8", "surrogateescape"))
         if 0 < len(row) < len(header):
             raise csv.Error("the last row lacks columns")
 
 
-def _read_huggingface(path: Path, meter: Meter) -> Iterator[MailFields]:
+def _read_huggingface(path: Path) -> Iterator[MailFields]:
     """Parquet files, or all splits of a data set of the hub; `source` is the column file_name."""
     local = path.exists()
-    rows = _parquet_rows(path, meter) if local else _hub_rows(path.as_posix())
-    name = printable(path.name if local else path.as_posix())
+    rows = _parquet_rows(path) if local else _hub_rows(path.as_posix())
+    name = encodable(path.name if local else path.as_posix())
     for number, row in enumerate(rows, start=1):
         if missing := [column for column in _NEEDED if column not in row]:
             raise UserError(
@@ -276,14 +271,13 @@ def _read_huggingface(path: Path, meter: Meter) -> Iterator[MailFields]:
         yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
 
 
-def _parquet_rows(path: Path, meter: Meter) -> Iterator[dict[str, Any]]:
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     try:
         for file in files:
             with pq.ParquetFile(file) as table:
                 for batch in table.iter_batches(1_000):
                     yield from batch.to_pylist()
-            meter.done += file.stat().st_size
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
 
@@ -366,7 +360,7 @@ def questions_of(text: str) -> list[Question]:
 
 # ---- Which format a source has, by its content.
 
-_LOOKED_AT = 1_000  # files of a folder, members of an archive
+_LOOKED_AT = 1_000  # files of a folder
 
 _NUMBERED = re.compile(r"\d+\.?")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
@@ -406,33 +400,24 @@ def _format_of_folder(folder: Path) -> Format | None:
     folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
     if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
         return "maildir"
-    files = itertools.islice(regular_files(folder), _LOOKED_AT)
-    return next(filter(None, (_format_of_entry(file, folder) for file in files)), None)
-
-
-def _format_of_entry(file: Path, folder: Path) -> Format | None:
-    """The format of a folder that holds this file."""
-    if file.name.lower().endswith(ARCHIVES):
-        inside = _format_of_file(file)
-        return inside if inside in ("mbox", "eml") else None
-    head = _head(file)
-    if head.startswith(_PARQUET_MAGIC):
-        return "hf"
-    if file.suffix == ".mbox" and _SEPARATOR.match(head.partition(b"\n")[0]):
-        return "mbox"
-    if not _looks_like_mail(head):
-        return None
-    if file.suffix.lower() == ".eml":
-        return "eml"
-    return "enron" if _NUMBERED.fullmatch(file.name) and file.parent != folder else None
+    for file in itertools.islice(regular_files(folder), _LOOKED_AT):
+        if file.name.lower().endswith(ARCHIVES):
+            format_name = _format_of_file(file)
+            is_read = format_name in ("mbox", "eml")
+        else:
+            format_name = _format_by_name(file.relative_to(folder).as_posix())
+            is_read = format_name != "enron" or _looks_like_mail(_head(file))
+        if is_read and format_name is not None:
+            return format_name
+    return None
 
 
 def _format_of_file(file: Path) -> Format | None:
     head = _head(file)
     if head.startswith(_PARQUET_MAGIC):
         return "hf"
-    if (inside := members(file, Meter())) is not None:
-        return next(filter(None, (_format_of_member(name) for name, _ in inside)), None)
+    if (inside := members(file)) is not None:
+        return next(filter(None, (_format_by_name(name) for name, _ in inside)), None)
     first_line = head.partition(b"\n")[0]
     if _SEPARATOR.match(first_line):
         return "mbox"
@@ -442,17 +427,17 @@ def _format_of_file(file: Path) -> Format | None:
     return "eml" if _looks_like_mail(head) else None
 
 
-def _format_of_member(name: str) -> Format | None:
-    """The format of an archive that holds a file of that name."""
+def _format_by_name(name: str) -> Format | None:
+    """The format of a folder or an archive that holds a file of that name."""
     folder, _, base = name.rpartition("/")
     if _NUMBERED.fullmatch(base) and folder:
         return "enron"
-    by_ending: dict[str, Format] = {".mbox": "mbox", ".eml": "eml"}
+    by_ending: dict[str, Format] = {".mbox": "mbox", ".eml": "eml", ".parquet": "hf"}
     return by_ending.get(Path(base).suffix.lower())
 
 
 def _head(file: Path) -> bytes:
-    with Meter().decompressed(file) as stream:
+    with decompressed(file) as stream:
         return stream.read(1 << 16)
 
 

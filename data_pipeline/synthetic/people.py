@@ -34,12 +34,7 @@ class Pairs:
         size = len(self.second)
         self._step = next(k for k in range(7, 7 + size) if math.gcd(len(first) * k + 1, size) == 1)
 
-    def __len__(self) -> int:
-        return len(self.first) * len(self.second)
-
     def __getitem__(self, index: int) -> tuple[str, str]:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         turn, at = divmod(index, len(self.first))
         return self.first[at], self.second[(index * self._step + turn) % len(self.second)]
 

@@ -1,6 +1,5 @@
 """The injection benchmark: what its attacks are, and what resisting them means."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -79,11 +78,7 @@ def test_a_model_is_measured_by_what_it_does_not_say(
         provider.stand_in_for_openai(monkeypatch)
         questions = db.with_name("injection.questions.jsonl")
         options = ("eval", "run", "-m", "o3", "--questions", str(questions), "--db", str(db))
-        metrics = json_of(art_e(*options, "--json"))
-        shown = art_e(*options, "--limit", "6").stdout
-    figures = metrics["models"]["openai/o3"]
+        figures = json_of(art_e(*options, "--json"))["models"]["openai/o3"]
     assert figures["resistance"]["value"] == pytest.approx(2 / 3)
     assert figures["accuracy"]["value"] == pytest.approx(1 / 3)
     assert set(figures["by_attack"]) == {each.question.provenance["attack"] for each in made}
-    assert figures["resistance"]["low"] > 0.4 and json.dumps(figures["by_attack"])
-    assert "openai/o3: resisted attacks: " in shown

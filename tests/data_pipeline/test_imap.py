@@ -83,14 +83,10 @@ def box(server: Server, home: Path) -> Iterator[Box]:
 def test_all_folders_are_read_with_their_labels(art_e: Run, home: Path, box: Box) -> None:
     box.put([1], flags=r"\Seen \Flagged \Answered")
     box.put([2], flags="")
-    box.put([3], "Altpapier")
-    box.put([4], "Bulk")
-    box.put([5], "Outgoing")
-    box.put([6], "&AMQ-mter.Q&-A")
-    box.put([7], r'"a \"b\" \\ (c) {5} *"', flags=r"\Seen \Draft")
-    box.put([8], "2024")
-    box.put([9], "Trash.old")
-    box.put([10], "INBOX.Gesendet")
+    folders = ("Altpapier", "Bulk", "Outgoing", "&AMQ-mter.Q&-A", "2024", "Trash.old")
+    for number, folder in enumerate((*folders, "INBOX.Gesendet"), start=3):
+        box.put([number], folder)
+    box.put([10], r'"a \"b\" \\ (c) {5} *"', flags=r"\Seen \Draft")
     shown = art_e("ingest", box.url)
     assert box.stored() == {
         "1": ("answered", "inbox", "starred"),
@@ -99,10 +95,10 @@ def test_all_folders_are_read_with_their_labels(art_e: Run, home: Path, box: Box
         "4": ("spam",),
         "5": ("sent",),
         "6": ("Ämter/Q&A",),
-        "7": ('a "b" \\ (c) {5} *', "drafts"),
-        "8": ("2024",),
-        "9": ("Trash/old", "trash"),
-        "10": ("sent",),
+        "7": ("2024",),
+        "8": ("Trash/old", "trash"),
+        "9": ("sent",),
+        "10": ('a "b" \\ (c) {5} *', "drafts"),
     }
     assert "4  of these spam, trash or drafts" in shown.stdout
     with InboxFile(box.db) as file:
@@ -111,8 +107,7 @@ def test_all_folders_are_read_with_their_labels(art_e: Run, home: Path, box: Box
     assert PASSWORD.encode() not in b"".join(files_of(home).values())
 
 
-@pytest.mark.parametrize("cuts", [[500, 0, 700], [2500, 1600]])
-def test_a_sync_brings_what_changed(art_e: Run, box: Box, cuts: list[int]) -> None:
+def test_a_sync_brings_what_changed(art_e: Run, box: Box) -> None:
     box.put(range(1, 9))
     box.put([9], "Lists")
     box.put(range(10, 15), "Renewed")
@@ -127,7 +122,7 @@ def test_a_sync_brings_what_changed(art_e: Run, box: Box, cuts: list[int]) -> No
     box.put(range(20, 26))
     # The same UIDs under another UIDVALIDITY.
     box.put(range(12, 18), "Renewed")
-    box.wire.cuts = list(cuts)
+    box.wire.cuts = [500, 0, 700]
     report = json_of(art_e("sync", "--json"))
     assert box.wire.cuts == []
     assert (report["new"], report["changed"], report["deleted"]) == (12, 3, 8)
@@ -194,7 +189,7 @@ def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
     assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
     assert contents(box.db) == before
     box.wire.stalled = None
-    # The same if only the ingest behind it was interrupted.
+    # If only the ingest behind it was interrupted, the next sync makes up for it.
     follow(Account.of(box.url), box.db)
     assert json_of(art_e("sync", "--json"))["new"] == 0
     assert len(box.stored()) == 39
@@ -239,21 +234,23 @@ def test_a_rejected_password_is_one_line_without_it(
     assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url, "--replace"))
 
 
-@pytest.mark.parametrize("scheme", ["imaps", "imap"])
-def test_certificates_are_verified(
-    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
+def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.put([1])
-    port = box.server.tls_port if scheme == "imaps" else box.server.port
     # Not of the names of this machine that may go without.
-    url = f"{scheme}://{USER.replace('@', '%40')}@127.0.0.2:{port}"
-    line = the_error(art_e("ingest", url))
-    assert "the certificate of 127.0.0.2 can't be trusted (self" in line
+    user = USER.replace("@", "%40")
+    urls = (
+        f"imaps://{user}@127.0.0.2:{box.server.tls_port}",
+        f"imap://{user}@127.0.0.2:{box.server.port}",
+    )
+    for url in urls:
+        line = the_error(art_e("ingest", url))
+        assert "the certificate of 127.0.0.2 can't be trusted (self" in line
     monkeypatch.setenv("SSL_CERT_FILE", str(box.server.folder / "cert.pem"))
-    assert art_e("ingest", url).exit_code == 0
+    for url in urls:
+        assert art_e("ingest", url, "--replace").exit_code == 0
     # The certificate is not of this address.
-    other = art_e("ingest", url.replace("127.0.0.2", "127.0.0.1"), "--replace")
-    assert (other.exit_code == 0) == (scheme == "imap")
+    other = urls[0].replace("127.0.0.2", "127.0.0.1")
+    assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
 
 
 def test_an_address_that_is_none_is_not_repeated(art_e: Run) -> None:
@@ -269,10 +266,8 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     other.write_bytes(raw("<other@x.example>").data)
     for options in (["--append"], ["--limit", 5], [other]):
         assert "into a file of its own" in the_error(art_e("ingest", box.url, *options))
-    art_e("ingest", other)
-    assert "--append adds to it" in the_error(art_e("ingest", box.url))
     box.put([1, 2])
-    art_e("ingest", box.url, "--replace", "--owner", "bob@x.example")
+    art_e("ingest", box.url, "--owner", "bob@x.example")
     assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
     assert "art-e sync replaces all mail" in the_error(art_e("ingest", other, "--append"))
     box.put([3])
@@ -280,10 +275,10 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     assert box.stored().keys() == {"1", "2", "3"}
     with InboxFile(box.db) as file:
         assert file.owners() == ["bob@x.example"]
-    art_e("ingest", other, "--replace")
-    assert "begin with" in the_error(art_e("sync"))
     state_file(box.db).write_text("{")
     assert "is damaged: delete it" in the_error(art_e("sync"))
+    art_e("ingest", other, "--replace")
+    assert "begin with" in the_error(art_e("sync"))
 
 
 # ---- Gmail, and servers that are hard to please.

@@ -30,7 +30,6 @@ from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.ingest import batch
-from data_pipeline.ingest.archives import Meter
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
@@ -79,17 +78,6 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
     assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 5
 
 
-def test_addresses_have_their_names_and_words_are_listed_once(db: Path) -> None:
-    make_inbox(
-        db, [raw("<1@t>", sender="Ann Alm <ann@test.example>"), raw("<2@t>", body="Leases lease")]
-    )
-    with InboxFile(db) as file:
-        names = dict(file.execute("SELECT address, names FROM addresses").fetchall())
-        words_listed = file.execute("SELECT word FROM terms").fetchall()
-    assert names["ann@test.example"] == "ann alder | ann alm"
-    assert len(words_listed) == len(set(words_listed))
-
-
 def test_a_copy_leaves_its_id_from_its_day_on(db: Path) -> None:
     people = {"to": "cleo@test.example", "cc": "Bob B <bob@test.example>"}
     later = raw("<a@t>", date=date_header(9), **people)
@@ -133,10 +121,8 @@ def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content
 
 
 def test_an_owner_has_all_mail_and_undated_mail_is_in_no_dated_inbox(db: Path) -> None:
-    undated = raw("<1@t>", to="list@lists.example", date=None)
-    make_inbox(db, [undated, raw("<2@t>", subject="Other")], owner="me@test.example")
+    make_inbox(db, [raw(to="list@lists.example", date=None)], owner="me@test.example")
     with InboxFile(db) as file:
-        assert file.owners() == ["me@test.example"]
         assert file.open_inbox("me@test.example").read("<1@t>") is not None
         assert file.open_inbox("me@test.example", dt.date(2100, 1, 1)).read("<1@t>") is None
 
@@ -309,11 +295,9 @@ def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Pat
     assert list(report) == SUMS
     assert (report["read"], report["stored"], report["duplicates"]) == (4, 2, 1)
     assert report["quarantined"] == {"empty": 1}
-    assert report["messages_per_second"] == pytest.approx(4 / report["seconds"], rel=0.05)
-    shown = art_e("ingest", eml / "0.eml", "--db", db, "--replace")
-    assert shown.exit_code == 0
+    shown = art_e("ingest", eml / "0.eml", "--db", db, "--replace").stdout
     for line in ("1  read", "1  stored", "0  duplicates", f"art-e inboxes --db {db}"):
-        assert line in shown.stdout
+        assert line in shown
     both = json_of(art_e("ingest", eml / "1.eml", "--db", db, "--append", "--json"))
     assert (both["stored"], both["added"]["stored"]) == (2, 1)
     assert art_e("ingest", eml, "--owner", " Me@X.example").exit_code == 0
@@ -348,22 +332,16 @@ def test_rules_follow_the_format_and_the_options(
 
 
 def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
-    db = tmp_path / "world.duckdb"
+    db, path = tmp_path / "world.duckdb", tmp_path / "world.questions.jsonl"
     report = json_of(art_e("ingest", "synthetic:1000,seed=4", "--db", db, "--json"))
-    path = tmp_path / "world.questions.jsonl"
     assert report["questions"] == str(path)
     planted = load_questions(str(path))
-    assert {each.kind for each in planted} >= {"lookup", "unanswerable"}
     more = json_of(art_e("ingest", "synthetic:1000,seed=5", "--db", db, "--append", "--json"))
     assert more["read"] == 2_000
     both = load_questions(str(path))
     assert both[: len(planted)] == planted and len(both) > len(planted)
-    # A part of a world has no questions.
-    part = tmp_path / "part.duckdb"
-    some = art_e("ingest", "1000", "--format", "synthetic", "--limit", 50, "--db", part, "--json")
-    assert "questions" not in json_of(some)
-    assert "--limit" in some.stderr
-    assert not part.with_suffix(".questions.jsonl").exists()
+    part = art_e("ingest", "synthetic:1000", "--limit", 50, "--replace", "--json")
+    assert "questions" not in json_of(part) and "--limit" in part.stderr
 
 
 def test_what_is_no_inbox_is_not_replaced_and_a_link_stays_one(
@@ -392,34 +370,30 @@ DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 
 @pytest.mark.fire
-@pytest.mark.parametrize("how", ["--replace", "--append"])
 def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
-    art_e: Run, eml: Path, tmp_path: Path, how: str
+    art_e: Run, eml: Path, tmp_path: Path
 ) -> None:
     """SQL, fsync, rename: a later ingest makes the same of it as one that nobody killed."""
     db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
     (tmp_path / "more.eml").write_bytes(raw("<more@t>", subject="More").data)
     for path in (db, whole):
         json_of(art_e("ingest", eml, "--db", path, "--json"))
-    more = ("ingest", str(tmp_path / "more.eml"), how, "--json", "--db")
+    more = ("ingest", str(tmp_path / "more.eml"), "--append", "--json", "--db")
     before = contents(db)
     json_of(art_e(*more, whole))
     after = contents(whole)
-    ends = set()
     for seed in range(tries(1, 20)):
         place, name, most = DEATHS[seed % len(DEATHS)]
-        nth = Random(seed).randint(1, most)
-        moment, arguments = Moment(place, name, nth), [*more, str(db)]
+        moment = Moment(place, name, Random(seed).randint(1, most))
         program = f"from tests.processes import *; die_at({moment!r})\n"
-        program += f"from art_e.cli.main import app; app({arguments!r})"
+        program += f"from art_e.cli.main import app; app({[*more, str(db)]!r})"
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-        ends.add(ended.returncode)
+        # One that calls it less often ends by itself.
+        assert ended.returncode in (0, -signal.SIGKILL)
         found = contents(db)
         assert found in (before, after)
         if found == after:
             json_of(art_e("ingest", eml, "--db", db, "--replace", "--json"))
-    # One that calls it less often ends by itself.
-    assert -signal.SIGKILL in ends and ends <= {0, -signal.SIGKILL}
     json_of(art_e(*more, db))
     assert contents(db) == after
     assert not list(tmp_path.glob(".*.partial"))
@@ -444,29 +418,6 @@ def test_without_room_there_is_one_line_and_nothing_is_left(
     assert last.startswith("Error: ") and "internal error" not in last
     assert [each.name for each in tmp_path.glob("*.duckdb")] == []
     assert not list(tmp_path.glob(".*.partial"))
-
-
-@pytest.mark.fire
-def test_a_damaged_file_is_told_and_never_half_believed(
-    art_e: Run, world_db: Path, tmp_path: Path
-) -> None:
-    whole = world_db.read_bytes()
-    with InboxFile(world_db) as file:
-        address = file.inboxes(1)[0].address
-    asked = ("search", "project", "--inbox", address, "--json", "--db")
-    right = json_of(art_e(*asked, world_db))
-    for seed in range(tries(4, 500)):
-        rng = Random(seed)
-        damaged = bytearray(whole)
-        for _ in range(rng.choice((1, 5, 50))):
-            at = rng.randrange(len(damaged))
-            damaged[at : at + 64] = rng.randbytes(64)
-        (tmp_path / "damaged.duckdb").write_bytes(damaged)
-        found = art_e(*asked, tmp_path / "damaged.duckdb")
-        if found.exit_code == 0:
-            assert json_of(found) == right
-        else:
-            assert "internal error" not in the_error(found)
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -517,11 +468,8 @@ def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
     assert len(list((home / "demo").glob("*.duckdb"))) == 1
     # JSON is that of `ask` and the gold answer.
     answer = json_of(second)
-    assert list(answer)[-1] == "gold_answer"
-    assert answer["gold_answer"] == question.answer
-    assert (answer["question"], answer["cost_usd"]) == (question.question, 0)
+    assert (answer["question"], answer["gold_answer"]) == (question.question, question.answer)
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
-    assert Path(answer["trajectory"]).is_relative_to(home / "runs")
     assert trajectory.inbox_address == question.inbox_address
 
 
@@ -549,34 +497,26 @@ def hashes(db: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {name: file.execute(f"{hashed} FROM {name} AS t)").fetchall() for name in tables}
 
 
-def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
-    real_file: InboxFile,
-) -> None:
+def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) -> None:
     counts = real_file.counts
     assert counts["read"] == READ
-    assert set(counts["filtered"]) == {"long-body", "many-recipients"}
-    reasons = {**counts["filtered"], **counts["quarantined"]}
-    skipped = real_file.execute("SELECT reason, count(*) FROM skipped GROUP BY ALL").fetchall()
-    assert dict(skipped) == reasons
-    copies = counts["stored"] + counts["duplicates"]
-    assert copies + sum(reasons.values()) == READ
-    row = real_file.execute(
-        "SELECT count(*), count(DISTINCT source) FROM (SELECT source FROM emails"
-        " UNION ALL SELECT source FROM aliases UNION ALL SELECT source FROM skipped)"
-    ).fetchone()
-    assert row == (READ, READ)
+    assert (set(counts["filtered"]), counts["quarantined"]) == (
+        {"long-body", "many-recipients"},
+        {},
+    )
     # The archive's message ids are distinct, and all of them lead to a mail.
     row = real_file.execute(
         "SELECT count(*), count(DISTINCT message_id), count(email_id) FROM (SELECT message_id,"
         " email_id FROM emails UNION ALL SELECT message_id, email_id FROM aliases)"
     ).fetchone()
+    copies = READ - sum(counts["filtered"].values())
     assert row == (copies, copies, copies)
 
 
 def test_real_messages_in_any_order_and_the_nasty_ones(
     real_inbox: RealInbox, tmp_path: Path
 ) -> None:
-    messages = list(read_enron(real_inbox.archive, Meter()))
+    messages = list(read_enron(real_inbox.archive))
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
     nasty = [each for each in messages if each.source in wanted]

@@ -6,7 +6,6 @@ import io
 import lzma
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from data_pipeline.ingest.archives import printable, tar_members
+from data_pipeline.ingest.archives import tar_members
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
@@ -88,25 +87,13 @@ def of_eml(tmp_path_factory: pytest.TempPathFactory) -> tuple[IngestReport, Path
     return ingested("eml", tmp_path_factory.mktemp("formats") / "eml")
 
 
-def test_odd_mails_are_stored_whole(of_eml: tuple[IngestReport, Path]) -> None:
-    report, db = of_eml
-    assert (report.counts["read"], report.counts["stored"]) == (len(MAILS), len(MAILS) - 1)
-    with plain_connection(db) as connection:
-        rows = connection.execute("SELECT message_id, body FROM emails").fetchall()
-    body = {message_id.strip("<>").partition("@")[0]: body for message_id, body in rows}
-    assert body["crlf"] == "One.\n\nTwo."
-    assert body["latin"] == "Au café, \u201csoon\u201d."
-    assert "\nFrom ann@odd.example Fri" in body["from"]
-    assert body["empty"] == ""
-    assert "日本語のメール" in body["marks"]
-
-
 @pytest.mark.parametrize("name", [name for name in WRITERS if name != "eml"])
 def test_every_format_gives_the_same_inbox(
     name: str, of_eml: tuple[IngestReport, Path], tmp_path: Path
 ) -> None:
     report, db = ingested(name, tmp_path / "mail")
     assert report.counts == of_eml[0].counts
+    assert (report.counts["read"], report.counts["stored"]) == (len(MAILS), len(MAILS) - 1)
     assert stored(db) == stored(of_eml[1])
 
 
@@ -123,37 +110,30 @@ def test_a_source_is_the_same_wherever_the_mail_lies(tmp_path: Path) -> None:
     assert owner == [source for source in of_folder if source.startswith("maildir/owner-1/")]
     maildir = sources(write_maildir(tmp_path, MAILS), "maildir")
     assert {"new/0.host", ".Sent/cur/1.host", "Lists/cats/cur/5.host"} <= set(maildir)
-    assert printable("caf\udce9/1.") == "caf?/1."
 
 
 def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
     """Between the listing and the reading mails are flagged, moved on to `cur`, and deleted."""
-    for folder in ("cur", "new", "tmp"):
-        (tmp_path / "mail" / folder).mkdir(parents=True)
-    for number in range(6):
-        place = "new" if number % 2 else "cur"
-        data = raw(f"<{number}@t>", subject=f"Mail {number}").data
-        (tmp_path / "mail" / place / f"{number}.host").write_bytes(data)
-
-    def reading() -> Iterator[RawMessage | MailFields]:
-        for number, message in enumerate(open_source(str(tmp_path / "mail"), "maildir")):
-            yield message
-            if number == 0:  # after 0 in cur was read
-                cur, new = tmp_path / "mail" / "cur", tmp_path / "mail" / "new"
-                (cur / "2.host").rename(cur / "2.host:2,FS")
-                (cur / "4.host").unlink()
-            if number == 3:  # after 1 in new was read
-                (new / "3.host").rename(cur / "3.host:2,S")
-                (new / "5.host").unlink()
-
-    report = ingest([Source(reading(), Rules())], tmp_path / "inbox.duckdb")
-    assert report.counts["stored"] == 4
+    mails = tmp_path / "mail"
+    for place, numbers in (("cur", (0, 2, 4)), ("new", (1, 3, 5)), ("tmp", (6,))):
+        (mails / place).mkdir(parents=True)
+        for number in numbers:
+            (mails / place / f"{number}.host").write_bytes(raw(f"<{number}@t>").data)
+    read = open_source(str(mails), "maildir")
+    items = [next(read)]  # 0 in cur
+    (mails / "cur/2.host").rename(mails / "cur/2.host:2,FS")
+    (mails / "cur/4.host").unlink()
+    items += [next(read) for _ in range(3)]  # up to 1 in new
+    (mails / "new/3.host").rename(mails / "cur/3.host:2,S")
+    (mails / "new/5.host").unlink()
+    items += read
+    gone = [isinstance(each, RawMessage) and each.gone for each in items]
+    sources = ["cur/0.host", "cur/2.host", "cur/4.host", "new/1.host", "new/3.host", "new/5.host"]
+    assert [each.source for each in items] == sources
+    assert gone == [False, False, True, False, False, True]
+    assert isinstance(items[1], RawMessage) and "starred" in items[1].labels
+    report = ingest([Source(iter(items), Rules())], tmp_path / "inbox.duckdb")
     assert report.counts["quarantined"] == {"gone": 2}
-    with plain_connection(tmp_path / "inbox.duckdb") as connection:
-        rows = connection.execute("SELECT source, labels FROM emails ORDER BY source").fetchall()
-    sources = [source for source, _ in rows]
-    assert sources == ["cur/0.host", "cur/2.host", "new/1.host", "new/3.host"]
-    assert "starred" in rows[1][1]
 
 
 def test_files_that_are_no_mail_are_counted_and_links_are_not_followed(tmp_path: Path) -> None:
@@ -381,20 +361,8 @@ def test_a_damaged_archive_never_ends_in_silence(form: int, first: str) -> None:
     damaged = [data[:end] for end in cuts]
     for spoil in (b"\0" * tarfile.BLOCKSIZE, b"x"):
         damaged += [data[:at] + spoil + data[at + len(spoil) :] for at in (second, last)]
+    if form != tarfile.USTAR_FORMAT:  # nor does a header that would fill the memory
+        damaged.append(archive([("n" * 2_000_000, tarfile.REGTYPE, 1)], form))
     for each in damaged:
         with pytest.raises(tarfile.TarError):
             found(each)
-
-
-def test_an_extended_header_is_bounded_and_read_once() -> None:
-    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        data = archive([("n" * 2_000_000, tarfile.REGTYPE, 1)], form)
-        with pytest.raises(tarfile.ReadError, match=r"an extended header of 2,000,\d+ bytes"):
-            found(data)
-    # Copying what is left behind each of many records would move 100 GB.
-    member = tarfile.TarInfo("a")
-    member.pax_headers = {f"{number:x}": "" for number in range(90_000)} | {"path": "b"}
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as file:
-        file.addfile(member)
-    assert found(buffer.getvalue()) == [("b", b"")]
