@@ -268,19 +268,9 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     if head and not may_change:
         more = "art-e sync renews it" if state_file(path).exists() else "--append adds to it"
         raise UserError(
-            f"{path} {_held_by(path)}: {more}, --replace makes it anew, and another --db leaves it"
-            " alone"
+            f"{path} is an inbox file already: {more}, --replace makes it anew, and another --db"
+            " leaves it alone"
         )
-
-
-def _held_by(path: Path) -> str:
-    """What an inbox file holds, in words."""
-    try:
-        with InboxFile(path) as file:
-            owners, stored = file.owners(), file.counts["stored"]
-    except UserError:
-        return "is an inbox file that can't be read"
-    return " of ".join([f"holds {plural(stored, 'mail')}", *[", ".join(owners)] * bool(owners)])
 
 
 def _owner(given: str | None, candidates: Sequence[LikelyOwner]) -> str | None:

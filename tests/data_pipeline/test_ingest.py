@@ -305,30 +305,20 @@ def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Pat
     assert get_args(FormatName) == ("auto", *FORMATS)
 
 
-@pytest.mark.parametrize(
-    ("options", "stored"),
-    [
-        ("", 3),
-        ("--max-recipients 2", 2),
-        ("--max-body-chars 9", 0),
-        ("--format enron", 1),
-        ("--format enron --max-recipients 40", 2),
-        ("--format enron --no-filter", 3),
-    ],
-)
-def test_rules_follow_the_format_and_the_options(
-    options: str, stored: int, art_e: Run, tmp_path: Path
-) -> None:
+def test_rules_follow_the_format_and_the_options(art_e: Run, tmp_path: Path) -> None:
     """Two copies under different ids, and a mail to 35 people."""
     folder = tmp_path / "maildir" / "ann"
     folder.mkdir(parents=True)
     people = ", ".join(f"p{number}@test.example" for number in range(35))
-    for number, mail in enumerate(
-        (raw("<1@t>"), raw("<2@t>"), raw("<3@t>", subject="All", to=people))
-    ):
+    mails = (raw("<1@t>"), raw("<2@t>"), raw("<3@t>", subject="All", to=people))
+    for number, mail in enumerate(mails):
         (folder / f"{number}.eml").write_bytes(mail.data)
-    report = json_of(art_e("ingest", tmp_path / "maildir", *options.split(), "--json"))
-    assert (report["read"], report["stored"]) == (3, stored)
+    for options, stored in {
+        "": 3, "--max-recipients 2": 2, "--max-body-chars 9": 0, "--format enron": 1,
+        "--format enron --max-recipients 40": 2, "--format enron --no-filter": 3,
+    }.items():  # fmt: skip
+        made = art_e("ingest", folder.parent, "--replace", *options.split(), "--json")
+        assert json_of(made)["stored"] == stored, options
 
 
 def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
@@ -355,12 +345,17 @@ def test_what_is_no_inbox_is_not_replaced_and_a_link_stays_one(
     os.mkfifo(tmp_path / "pipe")  # a device is refused alike, but who tests as root would lose it
     assert "is no file" in the_error(art_e("ingest", eml, "--db", tmp_path / "pipe"))
     assert (tmp_path / "pipe").is_fifo()
-    (tmp_path / "link").symlink_to(tmp_path / "real.duckdb")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "real.duckdb")
     for options in ([], ["--replace"]):
-        json_of(art_e("ingest", eml, "--db", tmp_path / "link", "--json", *options))
-        assert (tmp_path / "link").is_symlink()
+        json_of(art_e("ingest", eml, "--db", link, "--json", *options))
+        assert link.is_symlink()
         with InboxFile(tmp_path / "real.duckdb") as file:
             assert file.counts["read"] == 4
+    # Nor is mail replaced silently.
+    error = the_error(art_e("ingest", eml, "--db", link))
+    assert "is an inbox file already: --append adds to it, --replace makes it anew" in error
+    assert "--append and --replace" in the_error(art_e("ingest", eml, "--append", "--replace"))
 
 
 # Where an ingest may die, and the most calls until then.

@@ -4,18 +4,15 @@ Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz` to compare on all re
 """
 
 import datetime as dt
-import itertools
 import random
 import re
 import resource
 import time
-from email.utils import format_datetime, parsedate_to_datetime
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.ingest.headers import decode_words, parse_date, tidy
+from data_pipeline.ingest.headers import decode_words, tidy
 from data_pipeline.ingest.parse import (
     PlainMessage,
     compose,
@@ -122,11 +119,6 @@ def test_a_well_formed_message_is_split_by_hand(data: bytes) -> None:
     assert check_same(data)
 
 
-def check(data: bytes) -> None:
-    check_clean(parse_message(RawMessage("any", data)))
-    check_same(data)
-
-
 SPLINTERS = [b"\n", b"\n\n", b"\r\n\r\n", b"\r", b"\0", b" :", b":", b"\nFrom x\n", b"\n ",
              b"\nContent-Type: multipart/mixed; boundary=b\n", b"\nMIME-Version : 1.0", b"\xff",
              b"\ncontent-type:text/html", b"\nContent-Transfer-Encoding: base64\n", b"\x0b",
@@ -135,32 +127,12 @@ SPLINTERS = [b"\n", b"\n\n", b"\r\n\r\n", b"\r", b"\0", b" :", b":", b"\nFrom x\
              b"=?", b"<", b'"', b"\xff(", b";"]  # fmt: skip
 
 
-KINDS = [b"text/plain; charset=", b"text/html; charset=", b"multipart/mixed; boundary=",
-         b"message/rfc822; x=", b"application/x; name*="]  # fmt: skip
-TRANSFERS = [b"base64", b"quoted-printable", b"x-uuencode", b"8bit", b"\xff"]
-FIELDS = [b"Subject: ", b"From: ", b"To: ", b"Date: ", b"Message-ID: ", b"X-From: "]
-FIELDS += [
-    b"Content-Transfer-Encoding: " + encoding + b"\nContent-Type: " + kind
-    for encoding, kind in itertools.product(TRANSFERS, KINDS)
-]
-HEADS = [b"", *(b"From: a@x.com\n" + field for field in FIELDS)]
-
-
-@settings(max_examples=100)
-@given(st.sampled_from(HEADS), st.lists(st.binary(max_size=300) | st.sampled_from(SPLINTERS)))
-def test_any_bytes_at_the_start_in_a_header_and_in_a_body(head: bytes, data: list[bytes]) -> None:
-    check(head + b"".join(data))
-
-
 MOST_CPU_S, MOST_KB = 2.0, 100_000
 
 
-@pytest.mark.fire
-@settings(max_examples=tries(120, 100_000))
-@given(st.sampled_from([PLAIN, WELL_FORMED]), st.integers(0, 2**32), st.booleans())
-def test_a_mutated_message_and_one_filled_with_splinters(
-    message: bytes, seed: int, filled: bool
-) -> None:
+@settings(max_examples=tries(60, 100_000), deadline=None)
+@given(st.sampled_from([PLAIN, WELL_FORMED, b"From: a@x.com\n"]), st.integers(0, 2**32))
+def test_a_mutated_message_and_one_filled_with_splinters(message: bytes, seed: int) -> None:
     chosen = random.Random(seed)
     data = bytearray(message)
     for _ in range(chosen.randrange(13)):
@@ -175,12 +147,13 @@ def test_a_mutated_message_and_one_filled_with_splinters(
                 data[at:at] = data[chosen.randrange(len(data)) :][:40]
             case _:
                 data[at:at] = chosen.choice(SPLINTERS)
-    if filled:
+    if chosen.random() < 0.5:
         filling = b"".join(chosen.choices(SPLINTERS, k=chosen.randint(1, 3)))
         at = chosen.randrange(len(data))
         data[at:at] = filling * ((20_000 - len(data)) // len(filling))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    check(bytes(data))
+    check_clean(parse_message(RawMessage("any", bytes(data))))
+    check_same(bytes(data))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_KB
     # The best of three: a collection of this process's garbage takes seconds, too.
     assert any(_seconds(bytes(data)) < MOST_CPU_S for _ in range(3))
@@ -226,23 +199,6 @@ def test_any_fields_encoded_words_and_html(
     assert not UNCLEAN.search(decoded) and "\n" not in decoded
     assert isinstance(html_to_text(source), str)
     assert tidy(tidy(body)) == tidy(body)
-
-
-@given(
-    st.datetimes(dt.datetime(1902, 1, 1), dt.datetime(2100, 1, 1)),
-    st.integers(-14 * 60, 14 * 60),
-    st.sampled_from(["", " (PST)", " (Pacific (Standard) Time)", "\t"]),
-)
-def test_dates_are_what_the_standard_library_says(
-    date: dt.datetime, minutes: int, comment: str
-) -> None:
-    zone = dt.timezone(dt.timedelta(minutes=minutes))
-    text = format_datetime(date.replace(tzinfo=zone)) + comment
-    expected = parsedate_to_datetime(text).replace(tzinfo=zone)
-    for written in (text, text.partition(", ")[2]):
-        found = parse_date(written)
-        assert found is not None and found == expected
-        assert found.utcoffset() == expected.utcoffset()
 
 
 def test_all_real_mail() -> None:

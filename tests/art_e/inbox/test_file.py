@@ -86,14 +86,9 @@ def test_inboxes_are_counted_by_role_and_owners_are_those_of_imports(db: Path) -
 
 
 def test_an_unknown_address_suggests_the_nearest(db: Path) -> None:
-    nearest = {
-        "bop@test.example": "bob@",
-        "cleo@test.exmaple": "cleo@",
-        "x" * 100_000: "",
-        "\x1b[31m\n\ud800'; --": "",
-    }
+    nearest = {"bop@test.example": "bob@", "cleo@test.exmaple": "cleo@", "x" * 100_000: ""}
     with InboxFile(db) as file:
-        for address, suggested in nearest.items():
+        for address, suggested in (nearest | {"\x1b[31m\n\ud800'; --": ""}).items():
             message = the_error(partial(file.open_inbox, address))
             assert re.match(f"no inbox .*; nearest: {suggested}", message)
             assert "art-e inboxes" in message and len(message) < 1_000
