@@ -32,7 +32,7 @@ def path(request: pytest.FixtureRequest) -> Path:
     return chosen
 
 
-def test_it_is_valid_and_short(path: Path) -> None:
+def test_it_is_valid_and_short_and_holds_no_error_path_or_colour(path: Path) -> None:
     assert tuple(each.stem for each in notebooks()) == NAMES
     notebook = read(path)
     nbformat.validate(notebook)
@@ -40,27 +40,17 @@ def test_it_is_valid_and_short(path: Path) -> None:
     assert len(ids) == len(notebook.cells) < MOST_CELLS
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith(f"# {int(path.name[:2])}. ")
-
-
-def test_outputs_are_stored_without_errors_or_not_at_all(path: Path) -> None:
-    cells = [each for each in read(path).cells if each.cell_type == "code"]
+    cells = [each for each in notebook.cells if each.cell_type == "code"]
     outputs = [output for each in cells for output in each.outputs]
     kept = path.name[:2] in KEPT
     assert bool(outputs) is kept
-    assert not [
-        each for each in outputs if each.output_type == "error" or each.get("name") == "stderr"
-    ]
+    assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
     pictures = [each.data["image/png"] for each in outputs if "image/png" in each.get("data", {})]
     assert all(len(each) * 3 // 4 < BIGGEST_PICTURE for each in pictures)
     assert path.stat().st_size < BIGGEST_NOTEBOOK
     assert not kept or [each.execution_count for each in cells] == list(range(1, len(cells) + 1))
-
-
-def test_it_holds_no_path_and_no_colour(path: Path) -> None:
-    cells = read(path).cells
-    for text in itertools.chain(*([each.source, *texts(each)] for each in cells)):
-        assert not _PATH.findall(text)
-        assert "\x1b" not in text
+    for text in itertools.chain(*([each.source, *texts(each)] for each in notebook.cells)):
+        assert not _PATH.findall(text) and "\x1b" not in text
 
 
 def test_its_commands_parse(path: Path) -> None:
