@@ -35,16 +35,21 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """A model's message: text, calls, or both."""
+    """A model's message: text, calls, or both.
+
+    `thoughts` is the reasoning that goes back to its provider (`hosted.thoughts_of`).
+    """
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
+    thoughts: dict[str, Any] | None = None
 
     def to_chat(self) -> ChatMessage:
         """The message as it goes back into the conversation."""
         content = encodable(self.content or "")
+        more = {"thoughts": self.thoughts} if self.thoughts else {}
         if not self.tool_calls:
-            return {"role": "assistant", "content": content}
+            return {"role": "assistant", "content": content, **more}
         calls = [
             {
                 "id": call.id,
@@ -54,7 +59,7 @@ class AssistantMessage:
             for call in self.tool_calls
         ]
         # Providers want null for missing text beside calls, and "" without calls.
-        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+        return {"role": "assistant", "content": content or None, "tool_calls": calls, **more}
 
 
 def compact_json(value: Any) -> str:

@@ -5,9 +5,11 @@
 
 Real client libraries talk to it over HTTP. It serves a script's replies in the order in which
 requests arrive, or calls a rule for each request: POST /v1/chat/completions and GET /v1/models.
+Who asks for a stream gets one, a few characters at a time.
 `json_server` is the plain server of the other stand-ins.
 """
 
+import dataclasses
 import itertools
 import json
 import random
@@ -90,6 +92,39 @@ def says(
     return Reply(json.dumps(completion).encode(), delay_s=delay_s)
 
 
+STREAM_CHARS = 5
+
+
+def streamed(reply: Reply) -> Reply:
+    """A completion in parts, as server-sent events; anything else as it is."""
+    if reply.fails:
+        return reply
+    completion = json.loads(reply.body)
+    [choice] = completion["choices"]
+    message, usage = choice["message"], completion.pop("usage", None)
+
+    def parts(text: str) -> list[str]:
+        return [text[at : at + STREAM_CHARS] for at in range(0, len(text), STREAM_CHARS)]
+
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    deltas += [{"content": part} for part in parts(message["content"] or "")]
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        # As vLLM begins a call; OpenAI begins it with arguments of no characters.
+        head = {"index": index, **call, "function": {"name": call["function"]["name"]}}
+        deltas.append({"tool_calls": [head]})
+        for part in parts(call["function"]["arguments"]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+    chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    chunks += [[{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]]
+    events = [{**completion, "object": "chat.completion.chunk", "choices": c} for c in chunks]
+    if usage is not None:
+        events.append({**events[-1], "choices": [], "usage": usage})
+    lines = [*(json.dumps(each) for each in events), "[DONE]"]
+    body = "".join(f"data: {line}\n\n" for line in lines)
+    headers = {**reply.headers, "Content-Type": "text/event-stream"}
+    return dataclasses.replace(reply, body=body.encode(), headers=headers)
+
+
 def refuses(
     status: int, message: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Reply:
@@ -113,6 +148,13 @@ def broken(status: int = 500) -> Reply:
 def cut(after: int = 40) -> Reply:
     """A completion that ends after a few bytes; negative: before the status."""
     return Reply(says("cut off").body, cut_after=after, fails=True)
+
+
+def ends_early() -> Reply:
+    """A stream without its end, whole for HTTP."""
+    reply = streamed(says(None, ToolCall("1", "search_emails", '{"keywords": ["lease"]}')))
+    lines = reply.body.split(b"\n\n")
+    return dataclasses.replace(reply, body=b"\n\n".join(lines[:4]) + b"\n\n", fails=True)
 
 
 def stalls() -> Reply:
@@ -187,7 +229,7 @@ class Provider:
             except Exception as error:  # noqa: BLE001 - raised again at the end
                 self._errors.append(error)
                 reply = refuses(400, f"the rule failed: {error!r}")
-        return reply
+        return streamed(reply) if request.body.get("stream") else reply
 
     def _choose(self, request: Request) -> Reply:
         if self._key is not None and request.headers.get("authorization") != f"Bearer {self._key}":

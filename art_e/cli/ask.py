@@ -130,6 +130,7 @@ def ask(
             model,
             options,
             lambda step: say(step),  # noqa: PLW0108 - the answer has another status line
+            lambda answer: say(f"answers: {answer}"),
         )
     with InboxFile(chosen_db(db), junk=options.junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)

@@ -8,19 +8,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from art_e.cli.conversation import Conversation, failure_reason
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import Options, ready_model
 from art_e.cli.options import chosen_address, chosen_db
-from art_e.cli.output import note, one_line, print_lines, print_text
+from art_e.cli.output import clean, console, note, one_line, print_lines, print_text, text
 from art_e.cli.trace import shown_source, shown_turn
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
 from art_e.storage import home
 from art_e.trajectory import exchanges
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 COMPLETED = 500  # addresses that are suggested, the owners first
 HELP = (
@@ -37,10 +40,14 @@ HELP = (
 
 @dataclass
 class Chat:
-    """A conversation whose lines are questions, numbers of sources, and commands."""
+    """A conversation whose lines are questions, numbers of sources, and commands.
+
+    `arriving` shows an answer while it arrives.
+    """
 
     file: InboxFile
     talk: Conversation
+    arriving: "Live"
 
     def take(self, line: str) -> None:
         """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
@@ -67,7 +74,9 @@ class Chat:
             self._ask(line)
 
     def _ask(self, line: str) -> None:
-        answered = self.talk.ask(line, say_step)
+        self.arriving.update("")
+        with self.arriving:
+            answered = self.talk.ask(line, say_step)
         without = failure_reason(answered.trajectory)
         answer = (answered.trajectory.final_answer or "", "bold")
         print_text(f"no answer: {without}" if without else answer)
@@ -102,13 +111,19 @@ class Chat:
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        self.talk.policy, self.talk.form = ready_model(model, self.talk.options, say_step)
+        ready = ready_model(model, self.talk.options, say_step, shown_in(self.arriving))
+        self.talk.policy, self.talk.form = ready
         note(Model(model).notice or f"{model} answers")
 
 
 def say_step(step: str) -> None:
     """Print what happens at the moment."""
     print_text((f"  {one_line(step)}", "dim"))
+
+
+def shown_in(arriving: "Live") -> Callable[[str], None]:
+    """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
+    return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
 
 
 def _quit() -> None:
@@ -127,13 +142,15 @@ def talk(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("a chat needs a terminal; without one: art-e ask QUESTION")
     from prompt_toolkit import PromptSession, completion, history
+    from rich.live import Live
 
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=options.junk) as file:
         inbox = file.open_inbox(chosen_address(file, address, db), today)
-        ready = ready_model(model, options, say_step)
-        chat = Chat(file, Conversation(inbox, file.path, *ready, options, past))
+        arriving = Live(console=console(), transient=True)
+        ready = ready_model(model, options, say_step, shown_in(arriving))
+        chat = Chat(file, Conversation(inbox, file.path, *ready, options, past), arriving)
         words = [each.split()[0].rstrip(",") for each in HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
         session: PromptSession[str] = PromptSession(

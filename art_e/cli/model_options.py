@@ -170,10 +170,11 @@ class ReadyModel(NamedTuple):
     form: EpisodeForm
 
 
-def ready_model(model: str, options: Options, say: Say) -> ReadyModel:
+def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
     """Load what calls a model, by its full name.
 
-    `say` gets each retry of a call. Raises `UserError` for a model that can't be used.
+    `say` gets each retry of a call, `on_answer` the answer as it arrives. Raises `UserError` for a
+    model that can't be used.
     """
     form = chosen_form(options.recipe, options.max_turns, [model])
     called = ModelOptions(
@@ -184,5 +185,6 @@ def ready_model(model: str, options: Options, say: Say) -> ReadyModel:
         concurrency=1,
         max_cost_usd=options.max_cost,
         on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
+        on_answer=on_answer,
     )
     return ReadyModel(ready_policy(Model(model), called), form)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from art_e.message import AssistantMessage, ChatMessage
+from art_e.models.tool_formats import answer_so_far
+from art_e.privacy import without_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class ModelOptions:
     no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
     so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
     `on_retry` is called before a call is made again, with the number of the try and the most tries.
+    `on_answer`, where given, gets the final answer as far as it is written, each time it grows, if
+    the model can be followed.
     """
 
     temperature: float | None = None
@@ -118,3 +122,9 @@ class ModelOptions:
     timeout_s: float = 120.0
     max_cost_usd: float | None = None
     on_retry: Callable[[int, int], None] = lambda _, __: None
+    on_answer: Callable[[str], None] | None = None
+
+    def follow(self, written: str) -> None:
+        """Give `on_answer` what the final answer says in a call that is being written."""
+        if self.on_answer and (answer := answer_so_far(written)):
+            self.on_answer(without_keys(answer))

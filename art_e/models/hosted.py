@@ -229,17 +229,24 @@ def _one_line(text: str) -> str:
 # Names that every provider accepts.
 _MAX_NAME_CHARS = 64
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_THOUGHTS = ("thinking_blocks", "reasoning_items")
 
 
-def sendable(messages: list[ChatMessage], system_role: str = "system") -> list[ChatMessage]:
+def sendable(
+    messages: list[ChatMessage], system_role: str = "system", model: str = ""
+) -> list[ChatMessage]:
     """A copy of the conversation as providers accept it: valid tool names, arguments an object.
 
-    `system_role` becomes the role of the system prompt.
+    `system_role` becomes the role of the system prompt. Reasoning goes back only to the `model`
+    that produced it.
     """
     sent = copy.deepcopy(messages)
     for message in sent:
         if message["role"] == "system":
             message["role"] = system_role
+        thoughts = message.pop("thoughts", {})
+        if thoughts.get("model") == model:
+            message.update(thoughts["message"])
         for call in message.get("tool_calls", ()):
             function = call["function"]
             name = _NOT_IN_NAMES.sub("_", function["name"])[:_MAX_NAME_CHARS]
@@ -249,8 +256,19 @@ def sendable(messages: list[ChatMessage], system_role: str = "system") -> list[C
     return sent
 
 
-def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
-    """The message of litellm's response to the conversation `messages`.
+def thoughts_of(message: Any, model: str) -> dict[str, Any] | None:
+    """Return the reasoning in litellm's message that the provider of `model` wants back.
+
+    These are Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, and DeepSeek's
+    reasoning. Other providers reject fields that they don't know.
+    """
+    names = [*_THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
+    own = {name: value for name in names if (value := getattr(message, name, None))}
+    return {"model": model, "message": own} if own else None
+
+
+def received(message: Any, messages: list[ChatMessage], model: str = "") -> AssistantMessage:
+    """The message of litellm's response by `model` to the conversation `messages`.
 
     Calls keep their ids, which hold Gemini's signatures; missing ids are made up, repeated ones
     made distinct.
@@ -267,7 +285,8 @@ def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
         taken.add(call_id)
         function = call.function
         calls.append(ToolCall(call_id, function.name or "", function.arguments or ""))
-    return AssistantMessage(message.content or None, tuple(calls))
+    thoughts = thoughts_of(message, model) if model else None
+    return AssistantMessage(message.content or None, tuple(calls), thoughts)
 
 
 def usage_of(response: Any) -> Usage | None:
@@ -334,8 +353,10 @@ class Calls:
         """Whether a call was refused because it could have cost more than is left."""
         return self._budget.exhausted
 
-    async def make(self, request: Mapping[str, Any]) -> Called:
-        """Call once, with the arguments of OpenAI's chat completions.
+    async def make(
+        self, request: Mapping[str, Any], on_text: Callable[[str], None] | None = None
+    ) -> Called:
+        """Call once, with the arguments of OpenAI's chat completions; `on_text` as in `complete`.
 
         Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
         """
@@ -345,7 +366,7 @@ class Calls:
         try:
             started = time.perf_counter()
             async with asyncio.timeout(self._timeout_s):
-                answer = await complete(request, self._timeout_s)
+                answer = await complete(request, self._timeout_s, on_text)
             seconds = time.perf_counter() - started
             message = answer.choices[0].message
             # A server may send the key back, and what a model says is kept and shown.
@@ -370,7 +391,10 @@ class Calls:
         counted = load_litellm().token_counter(
             model=self._model, messages=request["messages"], tools=request.get("tools")
         )
-        return int(counted * _COUNT_MARGIN) + _FRAME_TOKENS, self._max_output_tokens
+        # litellm does not count thoughts. A token has two characters at least, nearly always.
+        thoughts = [each.get(name, "") for each in request["messages"] for name in _THOUGHTS]
+        counted = int(counted * _COUNT_MARGIN) + len(compact_json(thoughts)) // 2
+        return counted + _FRAME_TOKENS, self._max_output_tokens
 
 
 class LitellmPolicy:
@@ -399,6 +423,9 @@ class LitellmPolicy:
             max_output_tokens=self._max_output_tokens,
             timeout_s=options.timeout_s,
         )
+        # OpenAI streams a model that thinks to verified organisations alone.
+        follows = options.on_answer is not None and not self._takes.reasons
+        self._on_text = options.follow if follows else None
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     @property
@@ -429,7 +456,7 @@ class LitellmPolicy:
             turn = sum(each["role"] == "assistant" for each in messages)
             message = parse_text(called.message.content or "", turn)
         else:
-            message = received(called.message, messages)
+            message = received(called.message, messages, self.model)
         usage = called.usage or Usage()
         return PolicyStep(message, usage, called.cost_usd, called.seconds, retries)
 
@@ -439,14 +466,17 @@ class LitellmPolicy:
         """All that the answer depends on, copied: the episode adds to `messages`, and litellm
         changes `tools` for Gemini."""
         written = as_text(messages, tools) if self._as_text else messages
-        request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
+        request = {
+            **self._parameters,
+            "messages": sendable(written, self._takes.system_role, self.model),
+        }
         return request if self._as_text else {**request, "tools": copy.deepcopy(tools)}
 
     async def _call(self, request: Mapping[str, Any]) -> Called:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up(self.model)
         async with self._place():
-            return await self._calls.make(request)
+            return await self._calls.make(request, self._on_text)
 
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -107,10 +107,14 @@ def is_plain(model: str) -> bool:
     return bool(name.strip()) and entry.get("mode", "chat") == "chat"
 
 
-async def complete(request: Mapping[str, Any], timeout_s: float) -> Any:
+async def complete(
+    request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
+) -> Any:
     """The answer to a request in the form of OpenAI's chat completions.
 
-    Raises what litellm or the openai client raise, and anything over an answer in another form.
+    `on_text` gets the text of each call, or of a message without calls, each time it grows, where
+    the openai client makes the call. Raises what litellm or the openai client raise, and anything
+    over an answer in another form.
     """
     await close_clients_with_loop()
     model = str(request["model"])
@@ -125,13 +129,39 @@ async def complete(request: Mapping[str, Any], timeout_s: float) -> Any:
         {key: value for key, value in each.items() if value is not None}
         for each in request["messages"]
     ]
-    sent: Any = {**request, "model": name, "messages": messages, "timeout": timeout_s}
-    answer = await _client(provider).chat.completions.create(**sent)
+    sent: Any = {**request, "model": name, "messages": messages}
+    if on_text is None:
+        answer = await _client(provider).chat.completions.create(**sent, timeout=timeout_s)
+    else:
+        answer = await _followed(_client(provider), {**sent, "timeout": timeout_s}, on_text)
     # The client does not look.
     message = answer.choices[0].message
     texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
     if not all(isinstance(each, str | None) for each in texts):
         raise TypeError("content and arguments must be text")
+    return answer
+
+
+async def _followed(
+    client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
+) -> Any:
+    """The answer to a request, put together from what arrives."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state = ChatCompletionStreamState()
+    asked = {**request, "stream": True, "stream_options": {"include_usage": True}}
+    async for chunk in await client.chat.completions.create(**asked):
+        state.handle_chunk(chunk)
+        for choice in state.current_completion_snapshot.choices:
+            calls = choice.message.tool_calls or ()
+            # vLLM begins a call with its name alone.
+            texts = [each.function.arguments or "" for each in calls]
+            for text in texts or [choice.message.content or ""]:
+                on_text(text)
+    # Its `get_final_completion` refuses a message that reached its limit; ours may.
+    answer = state.current_completion_snapshot
+    if answer.choices[0].finish_reason is None:
+        raise EOFError("the answer ended in the middle")
     return answer
 
 
@@ -280,21 +310,17 @@ def _provider(model: str) -> tuple[str, str | None]:
     """The provider's name in litellm, and its address as far as litellm knows it."""
     if is_plain(model):
         return model.partition("/")[0], None
-    _, provider, _ = _in_litellm(model)
-    return provider, load_litellm().get_api_base(model, {})
-
-
-def _in_litellm(model: str) -> tuple[str, str, str | None]:
-    """The model's name at its provider, the provider, and its address if litellm has one."""
     litellm = load_litellm()
     try:
-        name, provider, _, base = litellm.get_llm_provider(model)
+        _, provider, _, _ = litellm.get_llm_provider(model)
     except litellm.BadRequestError:
-        name = ""
-    if not name or name != name.strip():
-        names = "offline, local:PATH or a litellm name such as openai/o3"
-        raise UserError(f"unknown model {model!r}; use {names}")
-    return name, provider, base
+        raise _unknown(model) from None
+    return provider, litellm.get_api_base(model, {})
+
+
+def _unknown(model: str) -> UserError:
+    names = "offline, local:PATH or a litellm name such as openai/o3"
+    return UserError(f"unknown model {model!r}; use {names}")
 
 
 def _host_of(address: str, model: str) -> str:
@@ -356,7 +382,12 @@ def capabilities_of(model: str) -> Capabilities:
         taken = ["tools", "tool_choice", "temperature", *["reasoning_effort"] * takes_effort]
     else:
         litellm = load_litellm()
-        name, provider, base = _in_litellm(model)
+        try:
+            name, provider, _, base = litellm.get_llm_provider(model)
+        except litellm.BadRequestError:
+            raise _unknown(model) from None
+        if not name or name != name.strip():
+            raise _unknown(model)
         missing = litellm.validate_environment(model)["missing_keys"]
         entry = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
         o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)

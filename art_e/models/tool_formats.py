@@ -136,6 +136,19 @@ def _with_text(message: ChatMessage, form: CallForm) -> ChatMessage:
     return {"role": "assistant", "content": "\n".join([*text, *calls])}
 
 
+# The argument `answer` of a call in any form, as far as it is written, whole escapes alone.
+_ANSWER = re.compile(r'"answer"\s*:\s*"((?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})+)')
+
+
+def answer_so_far(written: str) -> str | None:
+    """What the final answer says in a call that is being written; None before it says anything."""
+    found = _ANSWER.search(written)
+    try:
+        return None if found is None else str(json.loads(f'"{found[1]}"', strict=False))
+    except ValueError:  # an escape that JSON doesn't have
+        return None
+
+
 # JSON in the text.
 
 # Brackets of a text that are tried: each may be read to the end before it turns out to be no JSON.

@@ -149,13 +149,15 @@ async function ask(question) {
   const { inbox, talk } = state;
   const stop = new AbortController();
   const steps = el("ol", { class: "steps" });
-  const entry = el("article", { class: "running" }, el("h2", { dir: "auto" }, question), steps);
+  const arriving = el("p", { class: "arriving", dir: "auto" });
+  const entry = el("article", { class: "running" }, el("h2", { dir: "auto" }, question), steps, arriving);
   get("talk").append(entry);
   entry.scrollIntoView({ block: "start" });
   running(stop);
   try {
     const response = await post("/ask", { question, inbox, talk }, stop.signal);
     for await (const event of lines(response)) {
+      arriving.textContent = event.arriving || "";
       if (event.error) throw new Error(event.error);
       if (event.answer) {
         if (stop === state.running) state.talk = event.answer.talk;
@@ -168,6 +170,7 @@ async function ask(question) {
     const stopped = error.name === "AbortError";
     entry.append(el("p", { class: stopped ? "quiet" : "fault" }, stopped ? "Stopped." : error.message));
   }
+  arriving.remove();
   entry.classList.remove("running");
   if (stop === state.running) running(null);
 }

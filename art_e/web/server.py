@@ -194,7 +194,8 @@ class Desk:
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
-        """The answer to a question that follows a `talk`; `tell` gets the steps."""
+        """The answer to a question that follows a `talk`; `tell` gets the steps, and the answer as
+        it arrives."""
         if not re.search(r"\w", question):
             raise UserError("the question is empty; type one")
         if self._turn.locked():
@@ -204,7 +205,10 @@ class Desk:
             if self._ready is None:
                 tell({"step": "loading what calls the model"})
                 self._ready = ready_model(
-                    self._model, self._options, lambda step: self._tell({"step": step})
+                    self._model,
+                    self._options,
+                    lambda step: self._tell({"step": step}),
+                    lambda answer: self._tell({"arriving": answer}),
                 )
             policy = Stoppable(self._ready.policy, stopped)
             conversation = Conversation(

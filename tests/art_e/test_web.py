@@ -1,5 +1,6 @@
 """`art-e web`: who may enter, what is served, and the page in a real browser."""
 
+import json
 import os
 import re
 import signal
@@ -164,6 +165,25 @@ def test_errors_are_one_line(client: Client) -> None:
         assert part in given["error"] and not re.search("\n|internal error", given["error"])
 
 
+def test_an_answer_arrives_in_parts(
+    owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "It ends on March 31, 2002"
+    asked = {"question": "When?", "inbox": ANN, "talk": []}
+    with Provider([says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        with (
+            served(owned_db, home, "--model", "openai/gpt-4.1") as address,
+            closing(Client(address)) as client,
+        ):
+            told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
+    *events, last = map(json.loads, told.splitlines())
+    parts = [each["arriving"] for each in events if "arriving" in each]
+    assert len(set(parts)) > 3 and parts[-1] == last["answer"]["answer"] == said
+    # Half of an escape is harmless text, until its rest takes it away.
+    assert all(said.startswith(each[: len(said)]) and "\x1b" not in each for each in parts)
+
+
 # ---- The page.
 
 
@@ -213,6 +233,7 @@ def test_a_conversation(
             ask(page, QUESTION)
             entries = page.locator("article")
             expect(entries.locator(".answer")).to_have_text("It ends on March 31, 2002")
+            expect(entries.locator(".arriving")).to_have_count(0)
             expect(entries.locator("summary")).to_contain_text("3 turns, ")
             entries.locator("summary").click()
             expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')

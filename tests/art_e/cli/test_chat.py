@@ -92,5 +92,17 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
+def test_an_answer_is_shown_while_it_arrives(
+    owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [says(None, answer("It ends on March 31, 2002.\x1b]0;owned\x07", LEASE_ID))]
+    with Provider(script) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        with talking(owned_db, home, "--model", "gpt-4.1") as say:
+            printed = say("When does the warehouse lease end?", "tokens, $")
+    assert printed.count("It ends") > 3 and printed.count("It ends on March 31, 2002.") >= 1
+    assert "\x1b]0;" not in printed
+
+
 def test_it_needs_a_terminal(art_e: Run, owned_db: Path) -> None:
     assert "chat needs a terminal" in the_error(art_e("chat", "--db", owned_db, "--inbox", ANN))

@@ -13,7 +13,7 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
-from art_e.message import ToolCall
+from art_e.message import ToolCall, compact_json
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
 from art_e.models.providers import capabilities_of, load_litellm
@@ -25,6 +25,7 @@ from tests.provider import (
     Reply,
     broken,
     cut,
+    ends_early,
     json_server,
     no_json,
     rate_limited,
@@ -128,9 +129,34 @@ def test_o3_over_several_turns(make: Make, start: Start) -> None:
     assert sent[1:] == whole[1:8]
 
 
+@pytest.mark.parametrize("form", ["native", "text"])
+def test_an_answer_is_followed_as_it_arrives(make: Make, start: Start, form: Any) -> None:
+    """The episode is the one without a listener, and a call that fails on its way is made again."""
+    said = 'It ends "on May 3", \u2013 or so.'
+    calls = [search("lease"), answer(said, "m1")]
+    written = [compact_json({"name": c.name, "arguments": json.loads(c.arguments)}) for c in calls]
+    script = [says(each) for each in written] if form == "text" else [says(None, c) for c in calls]
+    played = []
+    heard: list[str] = []
+    for listener in (None, heard.append):
+        broken_off = ends_early() if listener else cut()
+        with Provider([broken_off, *script]) as provider:
+            policy = make(provider, "openai/gpt-4.1", tool_calls=form, on_answer=listener)
+            played.append(asyncio.run(run_episode(start(), policy, "r")))
+            assert {each.body.get("stream", False) for each in provider.requests} == {
+                listener is not None
+            }
+    for each in played:
+        assert (each.final_answer, each.sources, each.retries) == (said, [LEASE], 1)
+    assert played[0].messages == played[1].messages and played[0].usage == played[1].usage
+    assert heard[-1] == said and len(set(heard)) > 3
+    assert all(said.startswith(each) for each in heard)
+
+
 def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     with Provider([says("x", usage=None), says("x")]) as provider:
-        policy = make(provider, reasoning_effort="low", max_output_tokens=900)
+        # OpenAI streams a model that thinks to verified organisations alone.
+        policy = make(provider, reasoning_effort="low", max_output_tokens=900, on_answer=print)
         # A call without usage is not free.
         assert act(policy).cost_usd is None
         act(make(provider, "openai/gpt-4.1", max_output_tokens=800))
@@ -359,7 +385,8 @@ def test_a_stored_response_is_found_again_unless_its_file_was_cut(
         assert responses.get(KEY) is None
 
 
-# Gemini refuses a call of its own that comes back without the signature on its thought.
+# ---- Reasoning, which goes back to the provider that produced it.
+
 GEMINI = {
     "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{
         "functionCall": {"name": "search_emails", "args": {"keywords": ["x"]}},
@@ -367,21 +394,64 @@ GEMINI = {
     }]}}],
     "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14},
 }  # fmt: skip
+CLAUDE = {
+    "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "tool_use",
+    "content": [
+        {"type": "thinking", "thinking": "Search first.", "signature": "c2lnbmVk"},
+        {"type": "tool_use", "id": "t1", "name": "search_emails", "input": {"keywords": ["x"]}},
+    ],
+    "usage": {"input_tokens": 9, "output_tokens": 5},
+}  # fmt: skip
+DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmVk").body)
 
 
-def test_a_signed_thought_goes_back_to_gemini(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("model", "reply", "sent_back"),
+    [
+        ("gemini/gemini-2.5-pro", GEMINI, '"thoughtSignature": "c2lnbmVk"'),
+        ("anthropic/claude-sonnet-4-5", CLAUDE, '"signature": "c2lnbmVk"'),
+        ("deepseek/deepseek-chat", DEEPSEEK, '"reasoning_content": "signed: c2lnbmVk"'),
+    ],
+)
+def test_reasoning_goes_back_to_its_provider_and_to_no_other(
+    model: str,
+    reply: dict[str, Any],
+    sent_back: str,
+    make: Make,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bodies: list[str] = []
 
     def reply_with(_: str, __: str, ___: Any, body: bytes) -> tuple[int, Any]:
         bodies.append(json.dumps(json.loads(body)))
-        return 200, GEMINI
+        return 200, reply
 
-    monkeypatch.setenv("GEMINI_API_KEY", "a-key")
+    provider = model.partition("/")[0].upper()
+    monkeypatch.setenv(f"{provider}_API_KEY", "a-key")
     with json_server(reply_with) as url:
-        monkeypatch.setenv("GEMINI_API_BASE", url)
-        policy = LitellmPolicy("gemini/gemini-2.5-pro", ModelOptions(), QUICK)
-        asyncio.run(run_episode(start(max_turns=2), policy, "run"))
+        monkeypatch.setenv(f"{provider}_API_BASE", url)
+        policy = LitellmPolicy(model, ModelOptions(), QUICK)
+        trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
     assert "c2lnbmVk" not in bodies[0]
-    assert '"thoughtSignature": "c2lnbmVk"' in bodies[1]
+    assert sent_back in bodies[1]
+    if provider == "GEMINI":  # its signature is a part of the call's id
+        return
+    with Provider([says("Done.")]) as other:
+        asyncio.run(make(other, "openai/gpt-4.1").act(trajectory.messages, schemas()))
+    assert "c2lnbmVk" not in json.dumps(other.requests[0].body)
+    assert "thoughts" not in json.dumps(other.requests[0].body["messages"])
+
+
+def test_reasoning_counts_towards_the_limit_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    model = "anthropic/claude-sonnet-4-5"
+    blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
+    thoughts = {"model": model, "message": {"thinking_blocks": blocks}}
+    said = {"role": "assistant", "content": "Hm.", "thoughts": thoughts}
+    with json_server(lambda *_: (200, CLAUDE)) as url:
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
+        asyncio.run(policy.act([*HELLO, {"role": "assistant", "content": "Hm."}], schemas()))
+        with pytest.raises(PolicyError, match="max-cost"):
+            asyncio.run(policy.act([*HELLO, said], schemas()))

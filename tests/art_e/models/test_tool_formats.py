@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.tool_formats import (
+    answer_so_far,
     as_text,
     as_written,
     call_form,
@@ -93,6 +94,18 @@ def test_a_conversation_becomes_text() -> None:
         ("user", 'read_email answered: {"body":"May 3"}\nx answered: {"error":"no tool"}'),
         ("assistant", "May 3."),
     ]
+
+
+@given(st.text(), st.lists(st.text(), max_size=2))
+def test_an_answer_can_be_followed_while_it_is_written(said: str, keywords: list[str]) -> None:
+    """Whatever it says, it only grows, and nothing but an answer is taken for one."""
+    arguments = json.dumps({"answer": said, "sources": ["m1"]})
+    parts = [answer_so_far(arguments[:end]) or "" for end in range(len(arguments) + 1)]
+    # Half of a character that JSON writes in two is shown when the other half has come.
+    so_far = [each.rstrip("".join(map(chr, range(0xD800, 0xDC00)))) for each in parts]
+    assert all(said.startswith(each) for each in so_far) and so_far[-1] == said
+    assert so_far == sorted(so_far, key=len)
+    assert answer_so_far(json.dumps({"keywords": keywords})) is None
 
 
 def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
