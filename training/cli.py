@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -11,15 +10,15 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli.options import JsonOption, OutOption
-from art_e.cli.output import example, note, plural, print_json, print_lines, print_table
+from art_e.cli.output import example, note, plural, print_json, print_lines
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.models.checkpoint import EPISODE, require_train_extra
 from art_e.question import Split
 from art_e.storage import runs_folder, write_whole
 from training.expert import best_conversations, conversations_of
+from training.export import card
 from training.export import merge as merge_adapter
-from training.export import write_card
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
 from training.planning import ASSUMED, GPUS, MEASURED, NOT_COUNTED, expected_episode
@@ -47,10 +46,6 @@ SetOption = Annotated[
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
 ]
-FromOption = Annotated[
-    list[str] | None,
-    Option("--from", metavar="RUN", help="Run whose episodes it learns from; may be repeated."),
-]
 MinutesOption = Annotated[
     float | None, Option("--minutes", metavar="N", min=0, help="Pause after N minutes.")
 ]
@@ -60,26 +55,17 @@ ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run 
 # ---- Before a run: what it takes, and its questions.
 
 
-@app.command(
-    epilog=example(
-        "art-e train plan --recipe talk",
-        "art-e train plan --recipe talk-24gb --gpu rtx4090-24gb --usd-per-hour 0.35",
-        "art-e train plan --recipe talk-multi --gpus 4",
-    )
-)
+@app.command(epilog=example("art-e train plan --recipe talk-24gb --gpu rtx4090-24gb"))
 def plan(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help=", ".join(GPUS))] = "h100-80gb",
     gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
-    usd_per_hour: Annotated[
-        float | None, Option(metavar="USD", min=0, help="Price of one GPU [default: typical].")
-    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Calculate what GRPO by a recipe takes: memory, hours, money. Nothing is run."""
     chosen = load_recipe(recipe, changes or ())
-    planned = make_plan(chosen, gpu, gpus, usd_per_hour)
+    planned = make_plan(chosen, gpu, gpus)
     if json_output:
         print_json(dataclasses.asdict(planned))
         return
@@ -87,12 +73,10 @@ def plan(
         f"{planned.recipe} on {gpus} x {gpu}: {rough(planned.parameters / 1e9)} billion weights,"
         f" {rough(planned.trained_parameters / 1e6)} million trained"
     )
-    phases = [{**sizes, "total": sum(sizes.values())} for sizes in planned.memory.values()]
-    rows = [
-        (part, *(rough(sizes[part] / 1e9) if part in sizes else "" for sizes in phases))
-        for part in sorted(set().union(*phases), key=[*phases[1], *phases[0]].index)
-    ]
-    print_table((f"GB of {rough(GPUS[gpu].gib * 2**30 / 1e9)}", *planned.memory), rows)
+    for phase, sizes in planned.memory.items():
+        parts = ", ".join(f"{part} {rough(size / 1e9)}" for part, size in sizes.items())
+        total, room = sum(sizes.values()) / 1e9, GPUS[gpu].gib * 2**30 / 1e9
+        print_lines(f"GB when {phase}: {parts}; {rough(total)} of {rough(room)}")
     tokens = f"whole episodes of {chosen.episode.episode_tokens:,} tokens"
     hours = (f"{part} {rough(value)}" for part, value in planned.hours.items())
     print_lines(
@@ -103,10 +87,7 @@ def plan(
         f"assumed: {ASSUMED}",
         f"not counted: {NOT_COUNTED}",
         *(f"it does not fit: {fault}" for fault in planned.faults),
-        "to make it fit: a smaller grpo.micro_batch,"
-        " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or --gpu"
-        if planned.faults
-        else "it fits",
+        "change grpo.micro_batch, grpo.vllm.memory or --gpu" if planned.faults else "it fits",
     )
 
 
@@ -160,10 +141,7 @@ def questions(
 @app.command(
     "sft",
     help="Imitate the scripted expert, or with --from the best of stored episodes.",
-    epilog=example(
-        "art-e train sft --recipe nano --out start",
-        "art-e train sft --recipe nano --init trained --from explored --out again",
-    ),
+    epilog=example("art-e train sft --recipe nano --out start"),
 )
 @app.command(
     "dpo",
@@ -181,7 +159,10 @@ def from_episodes(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    runs: FromOption = None,
+    runs: Annotated[
+        list[str] | None,
+        Option("--from", metavar="RUN", help="Run to learn from; may be repeated."),
+    ] = None,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
@@ -197,27 +178,15 @@ def from_episodes(
     _train(setting, out, resume, minutes, json_output)
 
 
-@app.command(
-    epilog=example(
-        "art-e train grpo --recipe nano --init start --out trained",
-        "art-e train grpo --recipe nano --init start --set reward.effort=0 --out no-effort",
-    )
-)
+@app.command(epilog=example("art-e train grpo --recipe nano --init start --out trained"))
 def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
     max_cost: Annotated[
         float | None,
-        Option(
-            metavar="USD",
-            min=0,
-            help="Limit on the judges' fees; then it pauses [default: the recipe's].",
-        ),
+        Option(metavar="USD", min=0, help="Limit on judges' fees [default: the recipe's]."),
     ] = None,
-    report_to: Annotated[
-        str, Option(metavar="NAME", help="Tracker of transformers, such as wandb or trackio.")
-    ] = "none",
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
@@ -226,32 +195,25 @@ def grpo(
 ) -> None:
     """Reinforcement learning with GRPO on the composite reward."""
     require_train_extra()
-    if report_to != "none" and find_spec(report_to) is None:
-        raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
-    chosen = load_recipe(recipe, changes or ())
-    limit = chosen.judging.max_cost_usd if max_cost is None else max_cost
-    capped = "no limit: --max-cost sets one" if limit is None else f"${limit:,.2f} at most"
+    limit = [] if max_cost is None else [f"judging.max_cost_usd={max_cost}"]
+    chosen = load_recipe(recipe, [*(changes or ()), *limit])
+    usd = chosen.judging.max_cost_usd
+    capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
     alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
     for fee in judge_fees(alone, reads) if launched().leads else ():
         note(f"{shown_fee(fee)}; {capped}")
-    setting = Setting("grpo", chosen, seed, init)
-    _train(setting, out, resume, minutes, json_output, max_cost=max_cost, report_to=report_to)
+    _train(Setting("grpo", chosen, seed, init), out, resume, minutes, json_output)
 
 
 def _train(
-    setting: Setting,
-    out: Path | None,
-    resume: bool,
-    minutes: float | None,
-    json_output: bool,
-    **options: Any,
+    setting: Setting, out: Path | None, resume: bool, minutes: float | None, json_output: bool
 ) -> None:
-    """Carry a run out in its folder; the leading process shows it and says how it ended."""
+    """Carry a run out in its folder, and say how it ended."""
     try:
         with joined() as processes:
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
             with opening as (training, checkpoint):
-                metrics = carry_out(training, checkpoint, **options)
+                metrics = carry_out(training, checkpoint)
     except LostError as error:
         note(f"Error: {error}")
         raise typer.Exit(1) from None
@@ -263,54 +225,42 @@ def _train(
     elif training.paused is not None:
         note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
     else:
-        note(f"done: {folder}")
+        note(f"done: {folder}; art-e eval report {folder}")
         if metrics["best_checkpoint"]:
-            note(f"  art-e ask --model local:{folder} QUESTION")
-        note(f"  art-e eval report {folder}")
+            note(f"art-e ask --model local:{folder} QUESTION")
 
 
-def carry_out(
-    training: TrainingRun,
-    checkpoint: Path | None = None,
-    max_cost: float | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """Carry a run out with its recipe's questions and judges, and return its metrics. `max_cost`
-    limits the fees of GRPO's judges over the whole run (None: as the recipe says)."""
-    metrics = _trained(training, checkpoint, max_cost, **more)
-    if training.paused is None and training.processes.leads:
-        write_card(training.run.folder, training.setting, metrics)
-        training.run.finish()
-    return metrics
-
-
-def _trained(
-    training: TrainingRun, checkpoint: Path | None, max_cost: float | None, **more: Any
-) -> dict[str, Any]:
-    setting, spent, count = training.setting, training.cost_before, training.processes.count
-    recipe, load = setting.recipe, partial(load_material, setting.recipe.data)
+def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
+    """Carry a run out with its recipe's questions and judges, and return its metrics."""
+    setting, recipe = training.setting, training.setting.recipe
+    judging, load = recipe.judging, partial(load_material, recipe.data)
     if not setting.steps:
         raise UserError(f"the recipe {recipe.name} has no table for {setting.kind}; use another")
     if setting.kind == "grpo":
         from training.grpo import train_grpo
 
-        limit = recipe.judging.max_cost_usd if max_cost is None else max_cost
-        judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
-        return train_grpo(training, checkpoint, load, judges, **more)
-    judges = judges_of(recipe.judging)
-    if setting.kind != "sft":
+        spent, count = training.cost_before, training.processes.count
+        judges = judges_of(judging, judging.max_cost_usd, spent=spent, processes=count)
+        metrics = train_grpo(training, checkpoint, load, judges)
+    elif setting.kind == "sft":
+        from training.sft import train_sft
+
+        assert recipe.sft is not None
+        if setting.runs:
+            best = best_conversations(setting.runs, setting.seed)
+            conversations = [best] * len(recipe.sft.stages)
+        else:
+            planted = planted_in(recipe.data)
+            conversations = conversations_of(recipe, load("train"), planted, setting.seed)
+        metrics = train_sft(training, checkpoint, conversations, load, judges_of(judging))
+    else:
         from training.preference import train_preference
 
-        return train_preference(training, checkpoint, load, judges)
-    from training.sft import train_sft
-
-    assert recipe.sft is not None
-    if runs := setting.runs:
-        conversations = [best_conversations(runs, setting.seed)] * len(recipe.sft.stages)
-    else:
-        planted = planted_in(recipe.data)
-        conversations = conversations_of(recipe, load("train"), planted, setting.seed)
-    return train_sft(training, checkpoint, conversations, load, judges)
+        metrics = train_preference(training, checkpoint, load, judges_of(judging))
+    if training.paused is None and training.processes.leads:
+        write_whole(training.run.folder / "README.md", card(setting, metrics))
+        training.run.finish()
+    return metrics
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))
@@ -327,8 +277,5 @@ def merge(
         print_json({"out": str(out), "kept": kept})
         return
     if kept < 0.995:
-        note(
-            f"rounding leaves {kept:.0%} of what the adapter changes: to keep it all, serve it"
-            " beside its base (art-e serve BASE --adapter DIR)"
-        )
-    note(f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} QUESTION")
+        note(f"rounding leaves {kept:.0%} of the adapter: art-e serve BASE --adapter DIR keeps all")
+    note(f"merged: art-e ask --model local:{out} QUESTION")

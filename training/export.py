@@ -1,5 +1,4 @@
-"""What a training run leaves for others: its model card, without paths of this machine, and an
-adapter merged into a whole model."""
+"""What a run leaves for others: its model card, and an adapter merged into a whole model."""
 
 import shutil
 from collections.abc import Mapping
@@ -10,8 +9,6 @@ from huggingface_hub import ModelCardData
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
-    ADAPTER_CONFIG,
-    CONFIG,
     EPISODE,
     TOKENIZER,
     base_of,
@@ -20,26 +17,13 @@ from art_e.models.checkpoint import (
     require_train_extra,
 )
 from art_e.publish import Own, is_hub_id, public_name, template
-from art_e.storage import write_whole
 from training.recipe import Setting
-
-CARD = "README.md"
-# What a tokenizer may be saved as; a folder has some of them.
-TOKENIZER_FILES = (
-    TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
-)  # fmt: skip
 
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
 
-def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> None:
-    """Write README.md into a run's folder; `metrics` is the run's `metrics.json`."""
-    write_whole(folder / CARD, card(setting, metrics))
-
-
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
-    """The text of a run's card."""
+    """The text of a run's card; `metrics` is its `metrics.json`, without paths."""
     recipe = setting.recipe
     # No license: that of the base is not known here.
     front_matter = ModelCardData(
@@ -84,28 +68,23 @@ def merge(checkpoint: Path, out: Path) -> float:
     own, or the base model's. Returns what rounding leaves of the adapter (`kept_of`). Raises
     `UserError` if there is nothing to merge, or no room at `out`.
     """
-    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = meant_checkpoint(checkpoint)
     base = base_of(chosen)
     if base is None:
-        whole, found = (chosen / CONFIG).is_file(), f"neither {ADAPTER_CONFIG} nor {CONFIG}"
         raise UserError(
-            f"{chosen} has no adapter to merge, it is whole: use it as --model local:{chosen}"
-            if whole
-            else f"{chosen} is no checkpoint: it has {found}; name a training run's folder"
+            f"{chosen} holds no adapter: name a training run with one, or if it is a whole model,"
+            f" use it as --model local:{chosen}"
         )
     require_train_extra()
     from transformers import AutoConfig
 
     from art_e.models.loading import load_checkpoint, load_tokenizer
 
-    try:
-        base_folder = checkpoint_folder(base)
-    except UserError as error:
-        raise UserError(f"{chosen} is an adapter to {base}: {error}") from None
+    base_folder = checkpoint_folder(base)
     own = chosen if (chosen / TOKENIZER).is_file() else base_folder
-    load_tokenizer(own, str(own))  # an error before the work
+    tokenizer = load_tokenizer(own, str(own))
     loaded = load_checkpoint(base, str(chosen))
     adapted: Any = loaded.model
     saved = AutoConfig.from_pretrained(base_folder, trust_remote_code=False).dtype
@@ -118,9 +97,9 @@ def merge(checkpoint: Path, out: Path) -> float:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
         model.save_pretrained(partial)
-        for file in [*(own / name for name in TOKENIZER_FILES), chosen / EPISODE]:
-            if file.is_file():
-                shutil.copyfile(file, partial / file.name)
+        tokenizer.save_pretrained(partial)
+        if (chosen / EPISODE).is_file():
+            shutil.copyfile(chosen / EPISODE, partial / EPISODE)
         partial.replace(out)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)

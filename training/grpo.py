@@ -59,12 +59,7 @@ _RATIO, _LOGGED = "sampling/importance_sampling_ratio", ("min", "mean", "max")
 
 
 def train_grpo(
-    training: TrainingRun,
-    checkpoint: Path | None,
-    load: Load,
-    judges: Judges,
-    *,
-    report_to: str = "none",
+    training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
     """Carry the run out, from `checkpoint` if given; its metrics.
 
@@ -85,7 +80,7 @@ def train_grpo(
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
         roller = Roller(training, table, start.tokens, load("train"), judges)
-        trainer = AgentTrainer(roller, start, report_to)
+        trainer = AgentTrainer(roller, start)
         dispatch = trainer.dispatch
         callback = RunCallback(
             Examiner(training, judges, start.tokens, load),
@@ -117,7 +112,7 @@ class AgentTrainer(GRPOTrainer):
 
     optimizer: Optimizer | None
 
-    def __init__(self, roller: Roller, start: Start, report_to: str) -> None:
+    def __init__(self, roller: Roller, start: Start) -> None:
         training, table = roller.training, roller.table
         recipe = training.setting.recipe
         self.roller, self.table = roller, table
@@ -148,7 +143,7 @@ class AgentTrainer(GRPOTrainer):
                     scale_rewards="batch",
                     beta=0.0,
                     logging_steps=1,
-                    report_to=report_to,
+                    report_to="none",
                     ddp_find_unused_parameters=False,
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,

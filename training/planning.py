@@ -141,8 +141,8 @@ class TrainingPlan:
     faults: list[str]
 
 
-def plan(recipe: Recipe, gpu: str, count: int = 1, usd: float | None = None) -> TrainingPlan:
-    """Plan a recipe on `count` GPUs at `usd` an hour each; vLLM's server gets half of them.
+def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
+    """Plan a recipe on `count` GPUs; vLLM's server gets half of them.
 
     Raises `UserError` if it can't be planned.
     """
@@ -153,7 +153,7 @@ def plan(recipe: Recipe, gpu: str, count: int = 1, usd: float | None = None) -> 
     by_server = grpo.vllm is not None and grpo.vllm.mode == "server"
     if by_server and count < 2:
         raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
-    serve, price = count // 2 if by_server else 0, GPUS[gpu].usd_per_hour if usd is None else usd
+    serve, price = count // 2 if by_server else 0, GPUS[gpu].usd_per_hour
     work = _Work(recipe, grpo, GPUS[gpu], count - serve, serve)
     memory, room = work.memory()
     hours = work.hours()

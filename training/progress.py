@@ -20,12 +20,10 @@ class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
     since the run began, kills included.
 
-    The figures of the step's episodes are None in supervised training. `accuracy` is the share of
-    answerable questions; of the `groups`, `flat_groups` had no spread in reward and `unranked` were
-    not compared; `unjudged` episodes lost their groups. `calls` are those of tools. `entropy` is in
-    nats a token. The ratios are a token's probability by the trainer over that by vLLM: far from 1,
-    the two compute different models. `ratio_spread` is their standard deviation, `ratio_cut` the
-    share of those that are cut.
+    The figures of episodes are None in supervised training. `accuracy` is of answerable questions;
+    of the `groups`, `flat_groups` had no spread in reward and `unranked` were not compared;
+    `unjudged` episodes lost their groups. `entropy` is in nats a token. The ratios are a token's
+    probability by the trainer over that by vLLM, `ratio_cut` is the share of those that are cut.
     """
 
     step: int
@@ -60,8 +58,8 @@ class Step:
 class Validation:
     """The held-out questions at one step, by the judge of validations (`reward`: by its own).
 
-    `correct` (right answers and right abstentions), `hallucination` and `abstention` are shares of
-    all questions, `accuracy` of answerable ones, `hallucination_unanswerable` of the others.
+    `correct` counts right abstentions too. `accuracy` is the share of answerable questions, and
+    `hallucination_unanswerable` of the others.
     """
 
     step: int
@@ -91,15 +89,11 @@ def mean_of(values: Sequence[float]) -> float | None:
 
 def by_second(scored: Scored) -> Scored:
     """The episode by the verdict of its second judge, if it has one."""
-    trajectory = scored.trajectory
-    if not trajectory.other_verdicts:
+    if not (seconds := scored.trajectory.other_verdicts):
         return scored
-    second, *others = trajectory.other_verdicts
-    first = [trajectory.verdict] if trajectory.verdict else []
-    return Scored(
-        scored.question,
-        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
-    )
+    others = [*seconds[1:], *filter(None, [scored.trajectory.verdict])]
+    trajectory = dataclasses.replace(scored.trajectory, verdict=seconds[0], other_verdicts=others)
+    return Scored(scored.question, trajectory)
 
 
 def append_step(folder: Path, step: Step) -> None:
@@ -108,11 +102,5 @@ def append_step(folder: Path, step: Step) -> None:
 
 
 def read_steps(folder: Path) -> list[Step]:
-    """The steps of a run's folder; none without a file. Figures that only an earlier version wrote
-    are left out. Raises `ValueError` for a row that lacks a field."""
-    names = {field.name for field in dataclasses.fields(Step)}
-    rows = map(json.loads, whole_lines(folder / STEPS))
-    try:
-        return [Step(**{name: row[name] for name in names & row.keys()}) for row in rows]
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    """The steps of a run's folder; none without a file."""
+    return [Step(**json.loads(line)) for line in whole_lines(folder / STEPS)]

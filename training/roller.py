@@ -175,7 +175,7 @@ class Roller:
             **figures(everyone),
             "groups": len(flat),
             "flat_groups": sum(flat),
-            "unranked": sum(gather([unranked])) if self.judges.relative else None,
+            "unranked": sum(gather([unranked])) if self.judges.rank else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         sampled = sum(gather([sum(sum(each.conversation.own) for each in rollouts)]))
@@ -196,7 +196,7 @@ class Roller:
                 for name, group in zip(names, groups, strict=True)
             )
         )
-        if self.judges.relative is None:
+        if self.judges.rank is None:
             return scored, 0
         ranks = await asyncio.gather(*(self._ranks(group, limit) for group in scored))
         unranked = 0
@@ -209,11 +209,11 @@ class Roller:
 
     async def _ranks(self, group: Sequence[Scored], limit: asyncio.Semaphore) -> list[float] | None:
         """What the relative judge scores; None if it failed, or the group is left out anyway."""
-        assert self.judges.relative is not None
+        assert self.judges.rank is not None
         if rewards_of(group) is None:
             return None
         async with limit:
-            return await self.judges.relative.rank(group)
+            return await self.judges.rank(group)
 
     def _with_rank(self, rollout: Rollout, scored: Scored, rank: float) -> Scored:
         """The episode, which is also paid for its place in the group."""

@@ -11,22 +11,20 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.text import Text
-
+from art_e.cli.output import note
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
 from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
-from art_e.storage import write_whole
-from art_e.text import cut_line, printable
+from art_e.storage import AppendLog, write_whole
+from art_e.text import cut_line
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.alarms import TrainingAlarm, alarms_of
@@ -39,96 +37,50 @@ STATE = "run.json"
 _PREFIX = "checkpoint-"
 
 
-class Ranker(Protocol):
-    """Anything that compares the rollouts of a question."""
-
-    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        """A score from 0 to 1 for each, in their order; None if that failed."""
-
-
 class Judges(NamedTuple):
     """The judge that rewards in training, and the one of validations; what all have cost, whether
-    one of them had to stop at its limit, the signs of reward hacking in all episodes, and the judge
-    that compares the rollouts of a question, if one does."""
+    one of them had to stop at its limit, the signs of reward hacking in all episodes, and what
+    scores the rollouts of a question from 0 to 1 (None: it failed), if they are compared."""
 
     reward: Judge
     validation: Judge
     cost_usd: Callable[[], float] = lambda: 0.0
     exhausted: Callable[[], bool] = lambda: False
     hacks: Callable[[Sequence[Scored]], list[TrainingAlarm]] = lambda _: []
-    relative: Ranker | None = None
+    rank: Callable[[Sequence[Scored]], Awaitable[list[float] | None]] | None = None
 
 
-# ---- The view on stderr.
+# ---- Its lines on stderr.
 
 # Seconds between lines, and the steps from which speed and time to go are calculated.
 LINE_EVERY_S, RECENT = 10.0, 10
 # The figures in the lines of a step and of a validation.
-_OF_EPISODES = ("reward", "accuracy", "hallucination", "abstention", "format_errors")
-_OF_STEP = (*_OF_EPISODES, *"turns effort entropy unjudged loss grad_norm".split())
-_OF_WHEN = "hallucination_unanswerable turns_when_correct effort_when_correct".split()
-_OF_VALIDATION = ("n", *_OF_EPISODES, *_OF_WHEN)
+_FIGURES = (
+    "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns effort"
+    " turns_when_correct effort_when_correct entropy unjudged loss grad_norm"
+).split()
 
 
-class Watch:
-    """Prints the steps, validations and alarms of a run of `total_steps`, a line each; nothing
-    unless `shown`. Only alarms quote others, and terminal escapes are removed from them."""
-
-    def __init__(
-        self, total_steps: int, *, shown: bool = True, console: Console | None = None
-    ) -> None:
-        self._console = console or Console(
-            stderr=True, markup=False, emoji=False, highlight=False, quiet=not shown
-        )
-        self._total = total_steps
-        self._steps: list[Step] = []
-        self._printed_at, self._printed = float("-inf"), 0
-
-    def close(self) -> None:
-        """Print the last step, if it was not printed."""
-        if self._steps and self._steps[-1].step != self._printed:
-            self._print_step()
-
-    def step(self, step: Step) -> None:
-        """Show a step."""
-        self._steps = [*self._steps[-RECENT:], step]
-        if time.monotonic() - self._printed_at >= LINE_EVERY_S or step.step >= self._total:
-            self._print_step()
-
-    def validation(self, validation: Validation) -> None:
-        """Print a validation."""
-        figures = ", ".join(_figures(validation, _OF_VALIDATION))
-        self._print(f"validation after step {validation.step}: {figures}", "bold")
-
-    def alarm(self, alarm: TrainingAlarm) -> None:
-        """Print an alarm."""
-        step = self._steps[-1].step if self._steps else 0
-        self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
-
-    def _print_step(self) -> None:
-        first, last = self._steps[0], self._steps[-1]
-        self._printed_at, self._printed = time.monotonic(), last.step
-        cells = list(_figures(last, _OF_STEP))
-        if last.flat_groups is not None and last.groups:
-            cells.append(f"flat groups {last.flat_groups / last.groups:.0%}")
-        steps, seconds = last.step - first.step, last.seconds - first.seconds
-        pace = [_clock(last.seconds)]
-        if steps and seconds > 0:
-            to_go = _clock(seconds / steps * (self._total - last.step))
-            speed = (last.tokens - first.tokens) / seconds
-            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
-        cost = [f"${last.cost_usd:,.2f}"] if last.cost_usd else []
-        self._print(f"step {last.step} of {self._total}: {', '.join([*cells, *pace, *cost])}")
-
-    def _print(self, line: str, style: str = "") -> None:
-        self._console.print(Text(printable(line), style=style), soft_wrap=True)
+def line_of(steps: Sequence[Step], total: int) -> str:
+    """Return the line of the last step, of `total` steps."""
+    first, last = steps[-RECENT - 1 :][0], steps[-1]
+    cells = [_figures(last)]
+    if last.flat_groups is not None and last.groups:
+        cells.append(f"flat groups {last.flat_groups / last.groups:.0%}")
+    cells.append(_clock(last.seconds))
+    if (seconds := last.seconds - first.seconds) > 0:
+        to_go = seconds / (last.step - first.step) * (total - last.step)
+        tokens = (last.tokens - first.tokens) / seconds
+        cells += [f"{_clock(to_go)} to go", f"{tokens:,.0f} tokens/s"]
+    if last.cost_usd:
+        cells.append(f"${last.cost_usd:,.2f}")
+    return f"step {last.step} of {total}: {', '.join(filter(None, cells))}"
 
 
-def _figures(row: Step | Validation, names: Sequence[str]) -> Iterator[str]:
+def _figures(row: Step | Validation) -> str:
     """The figures of the row that are known, each with its name."""
-    for name in names:
-        if (value := getattr(row, name)) is not None:
-            yield f"{name.replace('_', ' ')} {value:.3g}"
+    known = {name.replace("_", " "): getattr(row, name, None) for name in _FIGURES}
+    return ", ".join(f"{name} {value:.3g}" for name, value in known.items() if value is not None)
 
 
 def _clock(seconds: float) -> str:
@@ -150,8 +102,9 @@ class TrainingRun:
         run: Run,
         setting: Setting,
         state: dict[str, Any],
-        processes: Processes = ALONE,
-        minutes: float | None = None,
+        processes: Processes,
+        log: AppendLog | None,
+        minutes: float | None,
     ) -> None:
         self.run = run
         self.setting = setting
@@ -163,17 +116,10 @@ class TrainingRun:
         self.steps = read_steps(run.folder)
         # USD that judges were paid before the run was resumed.
         self.cost_before = float(state.get("cost_usd", 0.0))
-        self._view = Watch(setting.steps, shown=processes.leads)
-        self._log = run.log() if processes.leads else None
+        self._shown_at, self._log = float("-inf"), log
         self._seconds_before = float(state.get("seconds", 0.0))
         self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun, self._minutes = time.perf_counter(), minutes
-        for step in self.steps:
-            self._view.step(step)
-        for validation in self.validations:
-            self._view.validation(validation)
-        for each in self.alarms:
-            self._view.alarm(TrainingAlarm(each["kind"], each["message"]))
 
     def time_is_up(self) -> str | None:
         """Why to pause now, if its minutes are over."""
@@ -191,17 +137,14 @@ class TrainingRun:
         """Tokens trained on and generated up to the last step."""
         return self.steps[-1].tokens if self.steps else 0
 
-    @property
-    def trained(self) -> bool:
-        """Whether the checkpoint that is resumed was the last one."""
-        return bool(self.state.get("over"))
-
     def add_step(self, step: Step) -> None:
         """Store and show a step, with its new alarms."""
         self.steps.append(step)
         if self.processes.leads:
             append_step(self.run.folder, step)
-            self._view.step(step)
+            if step.step == self.setting.steps or step.seconds > self._shown_at + LINE_EVERY_S:
+                self._shown_at = step.seconds
+                note(line_of(self.steps, self.setting.steps))
             grpo = self.setting.recipe.grpo if self.setting.kind == "grpo" else None
             size = grpo.minibatches if grpo else 1
             self._raise(step.step, alarms_of(self.steps[size - 1 :: size], self.validations))
@@ -219,7 +162,7 @@ class TrainingRun:
         self.add_episodes(scored)
         self.validations.append(validation)
         if self.processes.leads:
-            self._view.validation(validation)
+            note(f"validation after step {validation.step}: {_figures(validation)}")
             self._raise(validation.step, judges.hacks(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
@@ -233,7 +176,7 @@ class TrainingRun:
         for alarm in alarms:
             if alarm.kind not in raised:
                 self.alarms.append({"step": step, "kind": alarm.kind, "message": alarm.message})
-                self._view.alarm(alarm)
+                note(f"ALARM at step {step}, {alarm.kind}: {alarm.message}")
 
     @property
     def best(self) -> Validation | None:
@@ -262,9 +205,9 @@ class TrainingRun:
         checkpoint = Run(checkpoint_of(self.run.folder, step))
         checkpoint.write_json(EPISODE, self.setting.recipe.episode.model_dump())
         checkpoint.write_json(STATE, {**self.metrics, "over": over})
-        best = self.best
-        kept = {step} if best is None else {step, best.step}
-        _delete_checkpoints(self.run.folder, lambda each: each not in kept)
+        for each in _checkpoints(self.run.folder):
+            if each not in (checkpoint.folder, self.best_checkpoint):
+                shutil.rmtree(each)
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
@@ -273,12 +216,6 @@ class TrainingRun:
         if self.processes.leads:
             self.run.write_json(METRICS, metrics)
         return metrics
-
-    def close(self) -> None:
-        """Close the file of trajectories, and show the last step."""
-        self._view.close()
-        if self._log is not None:
-            self._log.close()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -311,9 +248,9 @@ def opened(
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
 
-    Gives the run and that checkpoint, the same to all processes: all have to see the folder. The
-    run pauses after so many minutes.
-    Raises `UserError` if `out` holds something else, or another process works on it.
+    Gives the run, which pauses after so many minutes, and that checkpoint, the same to all
+    processes: all have to see the folder. Raises `UserError` if `out` holds something else, or if
+    another process works on it.
     """
     with contextlib.ExitStack() as stack:
         begun: tuple[Run, Path | None, dict[str, Any]] | None = None
@@ -322,17 +259,16 @@ def opened(
             config = _config(setting)
             run = _resumable(config, out) if resume else start_run(name, config, parent, out)
             stack.enter_context(held(run))
-            last, newest = max(_whole_checkpoints(run.folder).items(), default=(-1, None))
-            _forget(run, last)
+            newest = newest_checkpoint(run.folder)
             state = {} if newest is None else json.loads((newest / STATE).read_text("utf-8"))
+            _forget(run, -1 if newest is None else _step_of(newest))
             begun = run, newest, state
         begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
-        training = TrainingRun(run, setting, state, processes, minutes)
-        stack.callback(training.close)
+        log = stack.enter_context(run.log()) if processes.leads else None
         try:
-            yield training, checkpoint
+            yield TrainingRun(run, setting, state, processes, log, minutes), checkpoint
         except UserError:
             if processes.leads and not resume and not run.trajectories.stat().st_size:
                 # Delete the empty folder, so that the corrected command can reuse its name.
@@ -341,8 +277,7 @@ def opened(
 
 
 def _config(setting: Setting) -> dict[str, Any]:
-    """What config.json holds: the settings, and the digest of the mail that questions are about
-    (None without such a file, as for synthetic worlds alone)."""
+    """The settings, and the digest of the mail that questions are about, if it is a file."""
     data, digest = setting.recipe.data, None
     if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
@@ -351,18 +286,14 @@ def _config(setting: Setting) -> dict[str, Any]:
 
 
 def _resumable(config: dict[str, Any], out: Path | None) -> Run:
-    if out is None:
-        raise UserError("--resume needs the folder of the run to continue: name it with --out")
-    run = Run(out)
-    if not run.begun:
-        raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
+    if out is None or not (run := Run(out)).begun:
+        raise UserError("no run to resume: name its folder with --out, or leave out --resume")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    before, now = (_flat(json.loads(json.dumps(each))) for each in (run.config, config))
-    # Jobs of a cluster that begin again may have vLLM's server on another machine.
-    free = {"recipe.grpo.vllm.server"} | {
-        key for key in before if key.partition(".")[0] not in config
-    }
+    row = {name: value for name, value in run.config.items() if name in config}
+    before, now = _flat(row), _flat(json.loads(json.dumps(config)))
+    # Judges may cost more from here on, and vLLM's server of a cluster's next job is elsewhere.
+    free = {"recipe.judging.max_cost_usd", "recipe.grpo.vllm.server"}
     changed = [
         f"{key.removeprefix('recipe.')}={before.get(key)}"
         for key in sorted({*before, *now} - free)
@@ -390,7 +321,9 @@ def _forget(run: Run, last: int) -> None:
     kept = [each for each in read_steps(run.folder) if each.step <= last]
     lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
     write_whole(run.folder / STEPS, lines)
-    _delete_checkpoints(run.folder, lambda step: step > last)
+    for checkpoint in _checkpoints(run.folder):
+        if _step_of(checkpoint) > last:
+            shutil.rmtree(checkpoint)
     # Episodes stand in the order of their steps.
     with run.trajectories.open("rb+") as file:
         size = 0
@@ -408,22 +341,14 @@ def checkpoint_of(run_folder: Path, step: int) -> Path:
 
 def newest_checkpoint(run_folder: Path) -> Path | None:
     """The newest checkpoint of a run that is whole."""
-    return max(_whole_checkpoints(run_folder).items(), default=(-1, None))[1]
+    whole = (each for each in _checkpoints(run_folder) if (each / STATE).is_file())
+    return max(whole, key=_step_of, default=None)
 
 
-def _whole_checkpoints(run_folder: Path) -> dict[int, Path]:
-    folders = _checkpoints(run_folder).items()
-    return {step: folder for step, folder in folders if (folder / STATE).is_file()}
-
-
-def _checkpoints(run_folder: Path) -> dict[int, Path]:
-    """The folders of checkpoints, by their steps."""
+def _checkpoints(run_folder: Path) -> list[Path]:
     folders = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
-    steps = {each.name.removeprefix(_PREFIX): each for each in folders}
-    return {int(step): folder for step, folder in steps.items() if step.isdigit()}
+    return [each for each in folders if each.name.removeprefix(_PREFIX).isdigit()]
 
 
-def _delete_checkpoints(run_folder: Path, of: Callable[[int], bool]) -> None:
-    for step, folder in _checkpoints(run_folder).items():
-        if of(step):
-            shutil.rmtree(folder)
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(_PREFIX))

@@ -238,7 +238,7 @@ def carry_out(
     training = examiner.training
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(callback)
-    if not training.trained:
+    if not training.state.get("over"):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if training.paused is not None:
         return training.metrics

@@ -1,33 +1,26 @@
 """A merged model says what its model and adapter said together; its card says what was measured."""
 
-import asyncio
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import episode_form, meant_checkpoint
 from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
-from art_e.models.local import LocalPolicy
-from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests import tiny_qwen
-from tests.builders import files_of, message, search, the_error
+from tests.builders import files_of, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
-from tests.training.conftest import Begin
 from training.export import card, kept_of, merge
 from training.recipe import Recipe, Setting
 
@@ -35,16 +28,6 @@ from training.recipe import Recipe, Setting
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-
-
-def says(name: object, begin: Begin) -> list[Any]:
-    """What the model answers to the first message of an episode, and to a later one."""
-    policy = LocalPolicy(str(name), ModelOptions(max_output_tokens=20))
-    episode = begin()
-    steps = [asyncio.run(policy.act(episode.messages, schemas()))]
-    episode.step(message(search("crane")))
-    steps.append(asyncio.run(policy.act(episode.messages, schemas())))
-    return [(each.message, each.usage) for each in steps]
 
 
 def write(path: Path, content: Any) -> None:
@@ -75,7 +58,7 @@ def adapter(run: Path) -> Path:
 
 
 def test_what_is_merged_says_what_model_and_adapter_say(
-    base: Path, run: Path, adapter: Path, begin: Begin, tmp_path: Path
+    base: Path, run: Path, adapter: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
@@ -93,7 +76,6 @@ def test_what_is_merged_says_what_model_and_adapter_say(
         )
     assert torch.allclose(whole, both, atol=1e-4)
     assert not torch.allclose(whole, bare, atol=1e-2)
-    assert says(out, begin) == says(f"{base}+{adapter}", begin)
     assert "adapter_config.json" not in files_of(out)
     # What servers make of it is the tokenizer that was saved.
     assert reloads_the_same(out, load_tokenizer(out, "merged"))
@@ -127,14 +109,12 @@ def test_what_can_not_be_merged(
     file.write_text("mine")
     full.mkdir()
     (full / "mine").write_text("mine")
-    cases: list[tuple[Callable[[], object], str]] = [
+    for action, words in (
         (lambda: merge(base, out), f"local:{base}"),
-        (lambda: merge(tmp_path / "nowhere", out), "is no checkpoint"),
-        (lambda: merge(adapter, file), "--out"),
+        (lambda: merge(tmp_path / "nowhere", out), "holds no adapter"),
         (lambda: merge(adapter, full), "--out"),
         (lambda: merge(adapter, file / "merged"), "can't write"),
-    ]
-    for action, words in cases:
+    ):
         assert words in the_error(action)
     assert files_of(full) == {"mine": b"mine"}
     with monkeypatch.context() as patch:
@@ -144,28 +124,19 @@ def test_what_can_not_be_merged(
 
         patch.setattr(shutil, "copyfile", no_space)
         assert "No space left" in the_error(lambda: merge(adapter, out))
-    gone = tmp_path / "gone"
-    for name, words in (
-        (str(gone), f"there is no folder {gone}"),
-        (None, "base_model_name_or_path"),
-        ("", "base_model_name_or_path"),
-    ):
-        rename_base(adapter, name)
-        assert words in the_error(lambda: merge(adapter, out))
+    rename_base(adapter, str(tmp_path / "gone"))
+    assert f"there is no folder {tmp_path / 'gone'}" in the_error(lambda: merge(adapter, out))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
 
 
 def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
     art_e: Run, trained: Path, db: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "shared"
+    out, form = tmp_path / "shared", tiny.recipe().episode
     shutil.copytree(meant_checkpoint(trained), out)
-    form = tiny.recipe().episode
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
-    assert form.view.spaced
     command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")
     answered = json_of(art_e(*command, "--model", f"local:{out}"))
-    assert answered["usage"]["completion_tokens"] > 0
     [trajectory] = read_trajectories(Path(answered["trajectory"]))
     assert trajectory.messages[0]["content"] == form.prompt
     assert trajectory.rubric["max_turns"] == form.max_turns
@@ -185,83 +156,29 @@ SMALL: dict[str, Any] = {
     "sft": {"stages": [{"steps": 200}, {"steps": 100}]},
     "grpo": {"steps": 60},
 }
-LORA: dict[str, Any] = {
-    "name": "of our own",
-    "model": {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8},
-    "data": {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"},
-    "sft": {"stages": [{"steps": 200}]},
-}
-
-
-def metrics(**fields: Any) -> dict[str, Any]:
-    known = {
-        "best_checkpoint": "checkpoints/checkpoint-40",
-        "seconds": 5_400.0,
-        "tokens": 1_234_567,
-        "cost_usd": 1.5,
-        "test": None,
-        "alarms": [],
-    }
-    return {**known, **fields}
 
 
 def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
     setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
-    return card(setting, metrics(**given))
+    figures = {"seconds": 5_400.0, "tokens": 1_234_567, "cost_usd": 1.5, "test": None, "alarms": []}
+    return card(setting, {"best_checkpoint": "checkpoints/checkpoint-40", **figures, **given})
 
 
-def row(text: str, label: str) -> list[str]:
-    [line] = [each for each in text.splitlines() if each.startswith(f"| {label}")]
-    return [each.strip() for each in line.strip("|").split("|")][1:]
-
-
-def front_matter(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
-    return found
-
-
-def estimate(value: float | None, low: float | None, high: float | None) -> dict[str, Any]:
-    return {"value": value, "low": low, "high": high, "n": 267, "method": "wilson"}
-
-
-@pytest.mark.parametrize(
-    ("text", "there", "not_there"),
-    [
-        (made(), [
-            "# ART-E agent: small, reinforcement learning (GRPO)",
-            "made from the seeds 0 to 29. Validation: the seeds 30 to 30.",
-            "art-e train grpo --recipe RECIPE.toml --init START --seed 20010 --out RUN",
-            "Time: 1.50 hours.",
-            "generated: 1,234,567.",
-            "1.50 USD.",
-            "--model local:RUN/checkpoints/checkpoint-40\n",
-        ], []),
+def test_what_a_card_says() -> None:
+    of_scratch = made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}])
+    greedy = {"n": 400, "accuracy": {"value": 0.81, "low": 0.77, "high": 0.85, "n": 267}}
+    adapted = {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8}
+    data = {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"}
+    of_adapter = made({**SMALL, "model": adapted, "data": data}, "sft", test={"greedy": greedy})
+    for text, parts in (
+        (of_scratch, ["- Step 1,200, abstention: lower the rate\n", "The test was not asked."]),
+        (of_scratch, ["--init START --seed 20010", "local:RUN/checkpoints/checkpoint-40\n"]),
+        (of_adapter, ["| accuracy | 0.810 (0.770 to 0.850, n = 267) |", "None was raised"]),
         # An adapter is merged before it is used.
-        (made(LORA, "sft"), [
-            "LoRA adapter of rank 8",
-            "art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED",
-            "--model local:MERGED\n",
-        ], ["secret", "--init"]),
-        (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
-            "- Step 1,200, abstention: lower the rate\n",
-        ], ["None was raised"]),
-        (made(best_checkpoint=None), [
-            "The test was not asked.", "local:RUN/checkpoints/CHECKPOINT"
-        ], []),
-    ],
-)  # fmt: skip
-def test_what_a_card_says(text: str, there: list[str], not_there: list[str]) -> None:
-    assert [each for each in there if each not in text] == []
-    assert [each for each in not_there if each in text] == []
-
-
-def test_its_table() -> None:
-    greedy = {"n": 400, "accuracy": estimate(0.81, 0.77, 0.85)}
-    sampled = {"n": 400, "accuracy": estimate(None, None, None)}
-    both = made(test={"greedy": greedy, "sampled": sampled})
-    assert row(both, "measure") == ["greedy", "sampled"]
-    assert row(both, "n ") == ["400", "400"]
-    assert row(both, "accuracy") == ["0.810 (0.770 to 0.850, n = 267)", "not measured"]
+        (of_adapter, ["art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED"]),
+    ):
+        assert [each for each in parts if each not in text] == []
+    assert "secret" not in of_adapter and "--init" not in of_adapter
 
 
 def rendered(text: str) -> str:

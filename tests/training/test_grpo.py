@@ -85,12 +85,12 @@ def scripted(
     monkeypatch.setattr(Cycling, "start", start, raising=False)
 
     def train(
-        replies: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
+        replies: Sequence[AssistantMessage], *changes: str
     ) -> tuple[dict[str, Any], TrainingRun]:
         monkeypatch.setattr(Cycling, "replies", tuple(replies))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
-            metrics = carry_out(training, None, max_cost=max_cost_usd, report_to="none")
+            metrics = carry_out(training)
             return metrics, training
 
     yield train
@@ -207,8 +207,8 @@ def test_judges_are_paid_up_to_the_limit_together(
             [SOMETHING, message(answer("giraffe")), message(answer("lion"))],
             "data.kinds=['lookup']",
             "grpo.steps=3",
+            "judging.max_cost_usd=0.2",
             *paid,
-            max_cost_usd=0.2,
         )
         calls = len(provider.requests)
         assert calls > 0
@@ -217,11 +217,20 @@ def test_judges_are_paid_up_to_the_limit_together(
         assert metrics["test"] is None
         assert len(training.steps) < 3
         assert (training.steps[-1].unjudged or 0) > 0
-        with tiny.begun(training.setting, training.run.folder, resume=True) as again:
-            newest = newest_checkpoint(training.run.folder)
-            with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
-                carry_out(again, newest, max_cost=0.01, report_to="none")
-            resumed = carry_out(again, newest, max_cost=50.0, report_to="none")
+        newest = newest_checkpoint(training.run.folder)
+
+        def goes_on(usd: float) -> tuple[dict[str, Any], TrainingRun]:
+            recipe = training.setting.recipe
+            judging = recipe.judging.model_copy(update={"max_cost_usd": usd})
+            setting = training.setting._replace(
+                recipe=recipe.model_copy(update={"judging": judging})
+            )
+            with tiny.begun(setting, training.run.folder, resume=True) as again:
+                return carry_out(again, newest), again
+
+        with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
+            goes_on(0.01)
+        resumed, again = goes_on(50.0)
         assert [each.step for each in again.steps] == [1, 2, 3]
         assert again.steps[-1].unjudged == 0
         assert resumed["cost_usd"] > metrics["cost_usd"]

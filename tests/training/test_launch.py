@@ -7,14 +7,11 @@ parser parses what they were called with. SkyPilot is not installed and was not 
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -29,15 +26,6 @@ from tests.processes import wait_until
 from training.recipe import load_recipe
 
 LAUNCH = Path(__file__).parents[2] / "training" / "launch"
-WORDS = ["What:", "When:", "How:", "Change:", "Back:"]
-
-
-@pytest.mark.parametrize("file", sorted(LAUNCH.iterdir()), ids=lambda each: each.name)
-def test_five_lines_explain_each(file: Path) -> None:
-    lines = file.read_text("utf-8").removeprefix("#!/usr/bin/env bash\n").splitlines()
-    explained = list(itertools.takewhile(lambda line: line.startswith("# "), lines))
-    assert [line.split()[1] for line in explained] == WORDS
-    assert f"training/launch/{file.name}" in explained[2] or file.name == "ephemeral.sh"
 
 
 @pytest.mark.parametrize(
@@ -50,25 +38,15 @@ def test_accelerate_takes_each_configuration(name: str, spread: str) -> None:
     # accelerate launch refuses a file that leaves the number open.
     assert (config.num_processes, config.num_machines) == (2, 1)
     assert config.distributed_type == DistributedType[spread]
-    on_cpu = name == "cpu"
-    assert (config.use_cpu, config.mixed_precision) == (on_cpu, "no" if on_cpu else "bf16")
-    if name == "fsdp2":
-        assert config.fsdp_config["fsdp_version"] == 2
-        assert config.fsdp_config["fsdp_transformer_layer_cls_to_wrap"] == "Qwen2DecoderLayer"
-    assert name != "zero3" or config.deepspeed_config["zero_stage"] == 3
+    assert (config.use_cpu, config.mixed_precision) == (
+        (True, "no") if name == "cpu" else (False, "bf16")
+    )
 
 
-def test_sky_holds_no_secret_brings_the_data_and_installs_the_lock() -> None:
+def test_sky_holds_no_secret() -> None:
     task = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
     assert set(task["secrets"].values()) == {None}
     assert not any("KEY" in name or "TOKEN" in name for name in task["envs"])
-    judge = load_recipe(task["envs"]["RECIPE"]).judging.reward
-    assert judge.startswith("gemini/") and "GEMINI_API_KEY" in task["secrets"]
-    sources = [each for each in task["file_mounts"].values() if isinstance(each, str)]
-    assert sources == ["${ART_E_DATA}/inbox.duckdb", "${ART_E_DATA}/golden"]
-    assert "make gpu" in task["setup"]
-    # SkyPilot waits for the bucket in lines that it appends: an exit here would skip them.
-    assert not re.search(r"\b(exit|exec)\b|set -e", task["run"])
 
 
 # ---- The scripts, run among stand-ins. A stand-in notes how it was called, and does no more than
@@ -163,34 +141,21 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "machine")
 
 
-def of_torchrun(line: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """Torchrun's own options, and those of `art-e train grpo` behind them."""
-    arguments = get_args_parser().parse_args(list(line))
-    assert arguments.module and arguments.training_script == "art_e"
-    return arguments, parse_art_e(arguments.training_script_args)
-
-
 def options(line: Sequence[str]) -> set[tuple[str, str]]:
     """Options with their values, in any order; a flag has none."""
     pairs = itertools.pairwise([*line, "--"])
     return {(a, "" if b.startswith("--") else b) for a, b in pairs if a.startswith("--")}
 
 
-@pytest.mark.parametrize("adapter", [True, False])
 def test_vllms_server_is_started_as_trl_would(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, adapter: bool
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for an adapter, which TRL folds into the weights that it sends."""
+    """But for the adapter, which TRL folds into the weights that it sends."""
     machine.stand_in("vllm")
-    name = "talk-multi"
-    if not adapter:
-        text = (resources.files("training") / "recipes" / "talk-multi.toml").read_text("utf-8")
-        name = "whole.toml"
-        (machine.folder / name).write_text(re.sub("(?m)^lora = .*", "", text), "utf-8")
-    machine.run("vllm_server.sh", name, "--seed", "1", PORT="8003", TENSOR_PARALLEL="2",
-                HOST="0.0.0.0")  # fmt: skip
+    variables = {"PORT": "8003", "TENSOR_PARALLEL": "2", "HOST": "0.0.0.0"}
+    machine.run("vllm_server.sh", "talk-multi", "--seed", "1", **variables)
     [(line, kept)] = machine.calls("vllm")
-    assert kept["VLLM_SERVER_DEV_MODE"] == "1"
+    assert kept["VLLM_SERVER_DEV_MODE"] == kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
     recipe = load_recipe("talk-multi")
     # As with the locked vLLM, which is not installed here.
     monkeypatch.setattr(vllm_serve, "is_vllm_available", lambda min_version=None: True)
@@ -202,24 +167,8 @@ def test_vllms_server_is_started_as_trl_would(
     )
     by_trl = vllm_serve.build_command(serving, ["--seed", "1"])
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]
-    expected = options(by_trl)
-    if adapter:
-        expected = {each for each in expected if each[0] != "--weight-transfer-config"}
-        expected |= {("--enable-lora", ""), ("--max-lora-rank", "16")}
-        assert kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
-    assert options(line) == expected
-
-
-def test_torchrun_on_several_goes_on_with_a_run_that_is_there(machine: Machine) -> None:
-    machine.stand_in("torchrun")
-    (machine.folder / "run").mkdir()
-    (machine.folder / "run" / "config.json").touch()
-    machine.run("torchrun.sh", OUT="run", NODES="2", HEAD="a:29500", GPUS="4")
-    [(line, _)] = machine.calls("torchrun")
-    own, training = of_torchrun(line)
-    assert (own.nnodes, own.nproc_per_node, own.rdzv_endpoint) == ("2", "4", "a:29500")
-    assert own.rdzv_backend == "c10d" and not own.standalone and training["resume"] is True
-    assert "HEAD" in machine.run("torchrun.sh", code=1, OUT="run", NODES="2")
+    expected = {each for each in options(by_trl) if each[0] != "--weight-transfer-config"}
+    assert options(line) == expected | {("--enable-lora", ""), ("--max-lora-rank", "16")}
 
 
 FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
@@ -260,20 +209,6 @@ def test_a_machine_that_is_taken_away_leaves_a_run_to_go_on_with(
     assert len(fresh.calls("python")) == 1
 
 
-def test_training_that_fails_fails_the_task_and_a_signal_ends_it(
-    machine: Machine, tmp_path: Path
-) -> None:
-    machine.stand_in("python", TRAINS)
-    kept = tmp_path / "kept"
-    machine.run("ephemeral.sh", code=2, KEPT=str(kept), ENDS="2")
-    assert files_of(kept).keys() == FIRST
-    running = machine.start("ephemeral.sh", KEPT=str(kept), TAKES="600")
-    assert wait_until(lambda: len(machine.calls("python")) == 2, running)
-    running.terminate()
-    running.communicate()
-    assert running.returncode == 143
-
-
 def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:
     (machine.folder / ".venv" / "bin").mkdir(parents=True)
     (machine.folder / ".venv" / "bin" / "activate").touch()
@@ -291,7 +226,9 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     [(served, _)] = machine.calls("vllm")
     assert {("--host", "0.0.0.0"), ("--tensor-parallel-size", "8")} <= options(served)
     [(line, _)] = machine.calls("torchrun")  # srun would start it twice
-    own, training = of_torchrun(line)
+    own = get_args_parser().parse_args(line)
+    assert own.module and own.training_script == "art_e"
+    training = parse_art_e(own.training_script_args)
     assert (own.nnodes, own.nproc_per_node) == ("2", "8")
     assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
     assert training["changes"] == ["grpo.vllm.server=http://gpu1:8000"]

@@ -13,7 +13,7 @@ from evals.judges.llm import prompt_text
 from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
-from training.planning import PUBLISHED, TrainingPlan, plan
+from training.planning import GPUS, PUBLISHED, TrainingPlan, plan
 from training.recipe import load_recipe, recipe_names
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
@@ -124,10 +124,10 @@ def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
     shown = art_e(*words)
     for part in ("weights", "AdamW", "keys and values", "measured", "assumed", "\nit fits"):
         assert part in shown.stdout
-    row = json_of(art_e(*words, "--json", "--usd-per-hour", "6"))
+    row = json_of(art_e(*words, "--json"))
     *parts, total = row["hours"].values()
     assert total == pytest.approx(sum(parts))
-    assert row["gpu_usd"] == pytest.approx(6 * total * sum(row["gpus"].values()))
+    assert row["gpu_usd"] == pytest.approx(GPUS[gpu].usd_per_hour * total * int(gpus))
 
 
 @pytest.mark.parametrize(

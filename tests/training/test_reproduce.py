@@ -35,7 +35,7 @@ from tests.training.rows import validation as made_validation
 from training.recipe import load_toml, toml_names
 from training.reproduction import chain, cli
 from training.reproduction.chain import STAMPS, Profile, Step, chosen_seed, steps
-from training.reproduction.report import MEASURES, episodes_of_test, over_seeds
+from training.reproduction.report import episodes_of_test, over_seeds
 
 WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
@@ -57,13 +57,9 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", toml_names("profile"))
 def test_every_line_is_a_command(name: str, tmp_path: Path) -> None:
-    profile = profile_of(name)
-    lines = list(steps(profile, tmp_path))
+    lines = list(steps(profile_of(name), tmp_path))
     assert all(parse_art_e(each.words) for each in lines)
     assert len({each.name for each in lines}) == len(lines)
-    stages = [each.stage for each in lines]
-    assert stages == sorted(stages, key=chain.STAGES.index)
-    assert set(stages) | {"sft"} == {*chain.STAGES} - {"report"} | {"sft"}
 
 
 def test_nano_holds_out_the_companies_of_its_recipe() -> None:
@@ -73,26 +69,18 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     held_out = [described(each) for each in profile.sources]
     for split, span in (("validation", worlds.validation), ("test", worlds.test)):
         mine = [each.config for each in held_out if each.split == split]
-        assert [each.seed for each in mine] == list(range(*span))
-        assert {(each.size, each.short, each.vocabulary, each.names) for each in mine} == {
-            (worlds.size, worlds.short, worlds.vocabulary, 0)
-        }
+        assert [(each.seed, each.size) for each in mine] == [(n, worlds.size) for n in range(*span)]
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         (["talk", "--set", "seeds=[]"], "seeds"),
-        (["talk", "--set", "recipe=nothing"], "no recipe 'nothing'"),
-        (["talk", "--set", "speed=3"], "speed"),
-        (["talk", "--set", "sources=[]"], "sources"),
         (["mega"], "there are nano, talk"),
-        (["nano", "--until", "cooking"], "golden"),
         (["nano", "--dry-run", "--set", "gpu=abacus"], "no GPU 'abacus'"),
         (["nano", "--set", "sources=['~nobody-here/x']"], "nobody"),
         (["talk"], "OPENAI_API_KEY"),
         (["talk"], "NVIDIA GPU"),
-        (["talk"], "--until STAGE"),
     ],
 )
 def test_what_can_not_be_is_one_line(
@@ -105,14 +93,6 @@ def test_what_can_not_be_is_one_line(
     monkeypatch.setattr(cli, "best_device", lambda: ("cpu", None))
     assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
-    words = ("reproduce", "--profile", "talk", "--dry-run", "--out", tmp_path / "out")
-    shown, page = json_of(art_e(*words, "--json")), art_e(*words).stdout
-    assert shown["plan"] == json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
-    assert all(each["left"] and each["command"] in page for each in shown["steps"])
-    assert any("OPENAI_API_KEY" in each for each in shown["missing"])
 
 
 def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
@@ -130,37 +110,30 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
     done = SimpleNamespace(returncode=0)
     monkeypatch.setattr(chain, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
     (tmp_path / "golden").mkdir()
-    for record in (
-        {"generate": {"batches": {"lost": {"budget": 1}}}},
-        {"verify": {"unchecked": {"answer": {"budget": 2}}}},
+    record = {"generate": {"batches": {"lost": {"budget": 1}}}}
+    (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
+    for code, step, words in (
+        (0, Step("golden", "golden-x", ["golden"]), "higher --max-cost"),
+        (0, Step("baselines", "baseline-o3", ["eval"], makes_run=True), "cut short"),
+        (2, Step("sft", "sft-0", ["train"], makes_run=True), "run this again to resume"),
     ):
-        (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
-        with pytest.raises(UserError, match="higher --max-cost"):
-            Step("golden", "golden-x", ["golden"]).do(tmp_path)
-    with pytest.raises(UserError, match="cut short"):
-        Step("baselines", "baseline-o3", ["eval"], makes_run=True).do(tmp_path)
-    done.returncode = 2
-    with pytest.raises(UserError, match="run this again to resume"):
-        Step("sft", "sft-0", ["train"], makes_run=True).do(tmp_path)
+        done.returncode = code
+        with pytest.raises(UserError, match=words):
+            step.do(tmp_path)
     assert not (tmp_path / STAMPS).exists()
 
 
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
-    # By step the shares handled right, and wrong; step 0 is the start.
-    seeds: list[dict[int, tuple[float, float]]] = [
-        {0: (0.9, 0.0), 10: (0.5, 0.1)},
-        {10: (0.2, 0.1), 20: (0.6, 0.3)},
-        {20: (0.6, 0.1)},
-        {20: (0.6, 0.1)},
-    ]
-    for seed, rows in enumerate(seeds):
+    # The shares handled right, and wrong, of each seed's start and of its checkpoint.
+    for seed, (first, right, wrong) in enumerate(((0.9, 0.5, 0.1), (0.1, 0.6, 0.3), (0, 0.6, 0.1))):
+        rows = ((0, first, 0.0), (10, right, wrong))
         validation = [
-            asdict(made_validation(step, correct=correct, hallucination=wrong))
-            for step, (correct, wrong) in rows.items()
+            asdict(made_validation(step, correct=correct, hallucination=bad))
+            for step, correct, bad in rows
         ]
         (tmp_path / str(seed)).mkdir()
         Run(tmp_path / str(seed)).write_json("metrics.json", {"validation": validation})
-    assert chosen_seed({seed: tmp_path / str(seed) for seed in range(4)}) == 2
+    assert chosen_seed({seed: tmp_path / str(seed) for seed in range(3)}) == 2
 
 
 def test_the_chain_to_its_report(
@@ -214,7 +187,6 @@ def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
     abstains = right and not asked.answerable
     ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
     rubric = Rubric(max_turns=6, answerable=asked.answerable, turns=3, effort=3, **ends)
-    decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
     return episodes.trajectory(
         episode_id=f"{asked.id}-{policy}",
         question_id=asked.id,
@@ -222,21 +194,20 @@ def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
         policy=policy,
         rubric=dataclasses.asdict(rubric),
         # The reward's judge says the opposite: the other one decides.
-        verdict={**paid, "judge": "reward", "reason": ""},
-        other_verdicts=[{**decided, "judge": "other", "reason": ""}],
+        verdict={"correct": not right, "grounded": True, "judge": "reward", "reason": ""},
+        other_verdicts=[{"correct": right, "grounded": True, "judge": "other", "reason": ""}],
     )
 
 
 def run_of(folder: Path, right: int) -> Path:
     """A run's test, with its first `right` questions right."""
-    folder.mkdir(parents=True)
+    folder.mkdir()
     lines = [
         episode(number, {"temperature": heat, "seed": 0}, right=number < right).to_line()
         for heat in (1.0, 0.0)
-        for number in range(NUMBER)
+        for number in reversed(range(NUMBER))  # in another order than that of the ids
     ]
-    # In another order than that of the ids.
-    (folder / "test.jsonl").write_text("".join(f"{each}\n" for each in reversed(lines)))
+    (folder / "test.jsonl").write_text("\n".join([*lines, ""]))
     return folder
 
 
@@ -244,19 +215,15 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     starts = [run_of(tmp_path / f"start-{seed}", right) for seed, right in enumerate((8, 12))]
     ends = [run_of(tmp_path / f"end-{seed}", right) for seed, right in enumerate((16, 24))]
     figures = over_seeds(starts, ends)["greedy"]
-    assert all(set(MEASURES) <= set(each) for each in figures.values())
     accuracy = {name: each["accuracy"] for name, each in figures.items()}
     # Right are 6 and 9 of 18 answerable questions, and later 12 and 18.
     assert {name: each["value"] for name, each in accuracy.items()} == pytest.approx(
         {"start": 15 / 36, "trained": 30 / 36, "gain": 15 / 36}
     )
-    assert {each["n"] for each in accuracy.values()} == {36}
     # The unit is the inbox, and each of the three is there once.
-    assert accuracy["start"]["method"] == "t over inboxes"
+    assert (accuracy["start"]["n"], accuracy["start"]["method"]) == (36, "t over inboxes")
     assert figures["start"]["unanswerable_accuracy"]["value"] == pytest.approx(5 / 12)
     assert (figures["gain"]["turns"]["n"], figures["gain"]["turns"]["value"]) == (48, 0)
-    # Without a warm start there is nothing to gain from.
-    assert set(over_seeds([], ends)["greedy"]) == {"trained"}
     for text, error in (("{\n", "can't be read"), ("", "not all of the test")):
         (ends[0] / "test.jsonl").write_text(text)
         with pytest.raises(UserError, match=error):

@@ -15,9 +15,9 @@ from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
 from training.alarms import WINDOW, TrainingAlarm
-from training.progress import STEPS, Step, append_step, read_steps
+from training.progress import Step, append_step, read_steps
 from training.recipe import Setting, load_recipe
-from training.run import STATE, Judges, TrainingRun, newest_checkpoint, opened
+from training.run import STATE, Judges, TrainingRun, line_of, newest_checkpoint, opened
 
 JUDGES = Judges(
     OfflineJudge(), F1Judge(), hacks=lambda all_so_far: [TrainingAlarm("hacking", "lists")]
@@ -151,11 +151,15 @@ def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
         assert training.setting == setting
 
 
-def test_a_run_may_resume_with_another_vllm_server(tmp_path: Path) -> None:
+def test_a_run_may_resume_with_another_server_and_limit(tmp_path: Path) -> None:
     """Jobs of a cluster that begin again are on other machines."""
     here, there, other = (
-        Setting("grpo", load_recipe("talk-multi", [f"grpo.vllm.{each}"]), 0)
-        for each in ("server=http://a:8000", "server=http://b:8000", "memory=0.3")
+        Setting("grpo", load_recipe("talk-multi", each), 0)
+        for each in (
+            ["grpo.vllm.server=http://a:8000"],
+            ["grpo.vllm.server=http://b:8000", "judging.max_cost_usd=90"],
+            ["grpo.vllm.memory=0.3"],
+        )
     )
     out = tmp_path / "run"
     with tiny.begun(here, out) as training:
@@ -180,7 +184,7 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         (out, False, "is there already"),
         (out, True, "is complete"),
         (tmp_path / "none", True, "no run to resume"),
-        (None, True, "name it with --out"),
+        (None, True, "with --out"),
     ):
         with pytest.raises(UserError, match=words):
             opened(SETTING, folder, tmp_path, resume=resume).__enter__()
@@ -263,9 +267,21 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
     for each in made:
         append_step(tmp_path, each)
     assert read_steps(tmp_path) == made
-    # A run of an earlier version had other figures too.
-    (tmp_path / STEPS).write_text('{"step": 1, "seconds": 1.0, "tokens": 1, "resampled": 2}\n')
-    assert read_steps(tmp_path) == [Step(1, 1.0, 1)]
-    (tmp_path / STEPS).write_text('{"step": 1, "seconds": 1}\n')
-    with pytest.raises(ValueError, match="tokens"):
-        read_steps(tmp_path)
+
+
+def test_a_step_is_one_line_and_an_alarm_commands_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
+    judges = JUDGES._replace(hacks=lambda _: [TrainingAlarm("hacking", hostile)])
+    steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]
+    with tiny.begun(SETTING, tmp_path / "run") as training:
+        for step in steps:
+            training.add_step(step)
+        training.add_validation(validation(2, accuracy=0.62), [scored(2)], judges)
+    first, valued, alarm = capsys.readouterr().err.splitlines()
+    # The second step came within ten seconds of the first.
+    assert first == "step 1 of 3: reward 0.5, flat groups 25%, 0:00:10"
+    assert line_of(steps, 3).endswith("0:00:20, 0:00:10 to go, 500 tokens/s")
+    assert "accuracy 0.62" in valued
+    assert alarm.isprintable() and "[red]x[/]" in alarm

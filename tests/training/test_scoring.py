@@ -223,7 +223,7 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
     bands = ("reward.out=-0.4", "reward.wrong=-0.9", "reward.lost=-1.9")
     changes = ("judging.relative=openai/gpt-4.1", "reward.relative=0.2", *bands)
     numbers = places(material, True)[:2]
-    rising, failing = (JUDGES._replace(relative=Rising(each)) for each in (0.25, None))
+    rising, failing = (JUDGES._replace(rank=Rising(each).rank) for each in (0.25, None))
     handed, batch, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=rising)
     flat, spread = handed["rewards"][:4], handed["rewards"][4:]
     assert [each - flat[0] for each in flat] == pytest.approx([0.0, 0.05, 0.1, 0.15])
