@@ -65,7 +65,9 @@ def judges_of(
         """Whether one could not be asked within its limit."""
         return any(each.exhausted for each in models)
 
-    return Judges(reward, validation, cost, exhausted, hacking_alarms, relative and relative.rank)
+    return Judges(
+        reward, validation, cost, exhausted, hacking_alarms, relative.rank if relative else None
+    )
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ class Judges(NamedTuple):
 LINE_EVERY_S, RECENT = 10.0, 10
 # The figures in the lines of a step and of a validation.
 _FIGURES = (
-    "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns effort"
-    " turns_when_correct effort_when_correct entropy unjudged loss grad_norm"
+    "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns"
+    " turns_when_correct effort effort_when_correct entropy unjudged loss grad_norm"
 ).split()
 
 

@@ -160,7 +160,13 @@ SMALL: dict[str, Any] = {
 
 def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
     setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
-    figures = {"seconds": 5_400.0, "tokens": 1_234_567, "cost_usd": 1.5, "test": None, "alarms": []}
+    figures: dict[str, Any] = {
+        "seconds": 5_400.0,
+        "tokens": 1_234_567,
+        "cost_usd": 1.5,
+        "test": None,
+        "alarms": [],
+    }
     return card(setting, {"best_checkpoint": "checkpoints/checkpoint-40", **figures, **given})
 
 

@@ -152,8 +152,8 @@ def test_vllms_server_is_started_as_trl_would(
 ) -> None:
     """But for the adapter, which TRL folds into the weights that it sends."""
     machine.stand_in("vllm")
-    variables = {"PORT": "8003", "TENSOR_PARALLEL": "2", "HOST": "0.0.0.0"}
-    machine.run("vllm_server.sh", "talk-multi", "--seed", "1", **variables)
+    command = ("vllm_server.sh", "talk-multi", "--seed", "1")
+    machine.run(*command, PORT="8003", TENSOR_PARALLEL="2", HOST="0.0.0.0")
     [(line, kept)] = machine.calls("vllm")
     assert kept["VLLM_SERVER_DEV_MODE"] == kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
     recipe = load_recipe("talk-multi")
