@@ -122,7 +122,7 @@ def test_what_can_not_be_merged(
         def no_space(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr(shutil, "copyfile", no_space)
+        patch.setattr(Path, "replace", no_space)
         assert "No space left" in the_error(lambda: merge(adapter, out))
     rename_base(adapter, str(tmp_path / "gone"))
     assert f"there is no folder {tmp_path / 'gone'}" in the_error(lambda: merge(adapter, out))
