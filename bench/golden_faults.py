@@ -25,7 +25,7 @@ from data_pipeline.golden.split import split
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.judges.claims import content_stems, read_claims
 from tests.builders import make_inbox, raw
-from tests.golden import ANSWER_WORDS, WRITER, Chain, Data, Player, words_of
+from tests.golden import ANSWER_WORDS, Chain, Data, Player, words_of
 from tests.provider import Provider, Reply, says
 
 STEPS = ("generate", "filter", "verify", "split")
@@ -366,7 +366,7 @@ def planned_items(chain: Chain) -> dict[str, tuple[list[Fault], list[Data]]]:
             batches=chain.batches,
             questions=chain.questions,
         )
-        plan = make_plan(file, options, WRITER)
+        plan = make_plan(file, options)
     batches = zip(plan.batches, plan.data, strict=True)
     return {batch.id: (plan_of(data), generated(data)) for batch, data in batches}
 

@@ -1,7 +1,6 @@
-"""Calls models for the golden set and caches every reply.
+"""Calls models for the golden set and keeps every reply, even an unreadable one, as it arrives.
 
-Every reply is kept in the set's folder as it arrives, even an unreadable one, so that a killed
-step asks only for what is missing. Replies of earlier runs count towards the limit.
+So a killed step asks only for what is missing. Replies of earlier runs count towards the limit.
 """
 
 import contextlib
@@ -13,20 +12,18 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from art_e.cli.output import total_usd
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import Usage
 from art_e.models.hosted import Retries
 from art_e.models.prices import price_of
 from art_e.models.providers import capabilities_of
-from art_e.models.structured import Responses, Spent, StructuredModel, UnparseableError, parsed
+from art_e.models.structured import Responses, Spent, StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.text import digest
 from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
 
 ATTEMPTS = 3  # for a reply that can't be read
 
-Form = TypeVar("Form", bound=BaseModel)
 Result = TypeVar("Result")
 
 
@@ -58,10 +55,7 @@ def responses_folder(folder: Path, role: str, model: str) -> Path:
 
 
 def spent_on(folder: Path, role: str, model: str) -> Spent:
-    """What the kept replies have cost, in whichever run; None if the price is unknown.
-
-    A reply without usage counts as the longest one possible.
-    """
+    """What the kept replies have cost; one without usage counts as the longest one possible."""
     usages = Responses(responses_folder(folder, role, model)).usages()
     known = [each for each in usages if each is not None]
     price, cost = price_of(model), None if usages else 0.0
@@ -79,11 +73,10 @@ def left_of(limit: float | None, before: float | None) -> float | None:
 
 
 class Asker:
-    """Asks `model`, a litellm name.
+    """Asks `model`, a litellm name; raises `UserError` if it can't be asked.
 
     `role` ("generate", "read") separates the replies of one model. `max_cost_usd` limits what
-    its replies cost, those kept in `folder` included. Raises `UserError` if the model can't be
-    asked. `retries` is for tests.
+    its replies cost, those kept in `folder` included.
     """
 
     def __init__(
@@ -97,11 +90,10 @@ class Asker:
         retries: Retries | None = None,
     ) -> None:
         load_env()
-        self.name = model
-        self._before = spent_on(folder, role, model)
+        self.name, self._folder, self._role = model, folder, role
         self._model = StructuredModel(
             model,
-            max_cost_usd=left_of(max_cost_usd, self._before.cost_usd),
+            max_cost_usd=left_of(max_cost_usd, self.spent.cost_usd),
             cache=responses_folder(folder, role, model),
             temperature=temperature,
             retries=retries,
@@ -110,13 +102,7 @@ class Asker:
     @property
     def spent(self) -> Spent:
         """What all replies of the role have cost, in this run and earlier ones."""
-        before, now = self._before, self._model.spent
-        cost = total_usd([before.cost_usd, now.cost_usd])
-        return Spent(before.calls + now.calls, before.usage + now.usage, cost)
-
-    async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        """The model's reply as `form`; raises as `read` does."""
-        return await self.read(prompt, data, form, lambda text: parsed(text, form))
+        return spent_on(self._folder, self._role, self.name)
 
     async def read(
         self,
@@ -127,8 +113,8 @@ class Asker:
     ) -> Result:
         """What `reading` makes of the model's reply, which should have the form `form`.
 
-        An unreadable reply is retried. Raises `UnparseableError`, as `reading` does, after
-        `ATTEMPTS` replies, and `PolicyError` if a call fails.
+        Raises `UnparseableError`, as `reading` does, after `ATTEMPTS` unreadable replies, and
+        `PolicyError` if a call fails.
         """
         for attempt in range(ATTEMPTS - 1):
             with contextlib.suppress(UnparseableError):

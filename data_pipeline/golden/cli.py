@@ -22,6 +22,7 @@ from art_e.cli.output import (
     print_table,
     progress,
     shown_usd,
+    total_usd,
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -111,7 +112,7 @@ def _cell(value: Any) -> str:
 
 
 def _refuse_unhosted(model: str, offline: str) -> None:
-    """Raise `UserError` for a model that can't be asked; `offline` says so of that baseline."""
+    """Raise `UserError` for a model that can't be asked; `offline` is the message for that one."""
     if model == "offline":
         raise UserError(offline)
     if Model(model).kind == "local":
@@ -127,7 +128,6 @@ def _refuse_unhosted(model: str, offline: str) -> None:
 @app.command(
     "generate",
     epilog=example(
-        "art-e golden generate --dry-run",
         "art-e golden generate --db enron.duckdb --out golden --max-cost 40",
         "art-e golden generate --inbox me@example.com --test 1 --train 0 --validation 0"
         " --model ollama_chat/qwen2.5:14b",
@@ -160,17 +160,14 @@ def generate_command(
     ] = None,
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: MaxCostOption = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show the requests and their cost; ask nothing.")
-    ] = False,
     db: DbOption = None,
     out: SetOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
-    Replies are kept as they arrive. After a kill, a reached --max-cost or a failure of the
-    provider, the same command asks only for what is missing.
+    After a kill, a reached --max-cost or a failure of the provider, the same command asks only
+    for the replies that are missing.
     """
     load_env()
     _refuse_unhosted(
@@ -180,18 +177,13 @@ def generate_command(
     )
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
-    if dry_run:
-        with InboxFile(chosen_db(db)) as file:
-            plan = generate.make_plan(file, options, model)
-        _print_plan(plan, as_json=json_output)
-        return
     with _step("generate", out, db, as_json=json_output) as (file, golden, folder):
         temperature = generate.TEMPERATURE
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
-        plan = generate.make_plan(file, options, model)
-        _note_size(plan)
+        plan = generate.make_plan(file, options)
+        splits = Counter(plan.splits.values())
+        note(f"{len(plan.splits)} of {plural(sum(counts), 'inbox')} wanted: {_cell(splits)}")
         note(str(Model(model).notice))
-        note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         with progress("batches", len(plan.batches)) as advance:
@@ -209,24 +201,6 @@ def _note_retry(kinds: Set[str], does: str) -> None:
         note(f"the same command with a higher --max-cost {does}")
     elif kinds:
         note(f"the same command again {does}")
-
-
-def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
-    rows = []
-    for address, name in plan.splits.items():
-        drawn = [len(batch.message_ids) for batch in plan.batches if batch.inbox == address]
-        rows.append({"address": address, "split": name, "batches": len(drawn), "mails": sum(drawn)})
-    if as_json:
-        print_json({"model": plan.model, "inboxes": rows, "estimate": plan.estimate._asdict()})
-        return
-    _table("inboxes", rows)
-    _note_size(plan)
-    print_line(f"{one_line(plan.model)}: {plan.estimate}")
-
-
-def _note_size(plan: generate.Plan) -> None:
-    wanted, splits = plural(sum(plan.options.counts), "inbox"), Counter(plan.splits.values())
-    note(f"{len(plan.splits)} of {wanted} wanted: {_cell(splits)}")
 
 
 @app.command(
@@ -279,19 +253,16 @@ def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: RealismOption = filtering.MIN_REALISM,
-    any_language: Annotated[
-        bool, Option("--any-language", help="Keep questions in another language than their mail.")
-    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
     Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
     answer in the question, more than yes or no, no "yesterday", the mail's language, the
-    owner's own words, and realism. A rerun starts from the rows before it.
+    owner's own words, and realism.
     """
     with _step("filter", out, db, as_json=json_output) as (file, golden, _):
-        filtering.filter_rows(file, golden, min_realism=min_realism, one_language=not any_language)
+        filtering.filter_rows(file, golden, min_realism=min_realism)
 
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
@@ -343,20 +314,23 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
-        for_reader = for_judge = None
-        if max_cost is not None:
-            for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
-            for_judge = left_of(max_cost - for_reader, before)
+        for_reader, for_judge = max_cost, None
+        if max_cost is not None and needs_model(judge):
+            for_reader = max_cost * READER_SHARE
+            before = spent_on(folder, "judge", judge)
+            for_judge = left_of(max_cost - for_reader, before.cost_usd)
         reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
-        checks = verify.ModelChecks(reader, judging, before, min_realism)
+        checks = verify.ModelChecks(reader, judging, min_realism)
         with progress("rows", len(golden.questions)) as advance:
             verify.verify(
                 file, golden, checks, strict=strict, concurrency=concurrency, on_row=advance
             )
-        note(f"cost so far: {shown_usd(checks.spent_usd)}")
+        costs = [reader.spent.cost_usd]
+        if needs_model(judge):
+            costs.append(spent_on(folder, "judge", judge).cost_usd)
+        note(f"cost so far: {shown_usd(total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
@@ -377,10 +351,9 @@ def split_command(
 ) -> None:
     """Split the set by inbox; drop rows whose gold mails another split knows.
 
-    Inboxes that have splits already, from generate or from the rows, keep them; others are
-    drawn by --seed in the given proportions. No mail, copies included, stays gold in two
-    splits, and no mail of a test inbox in train or validation; rows go from train first,
-    never from test.
+    Inboxes that have splits already keep them; others are drawn by --seed in the given
+    proportions. No mail, copies included, stays gold in two splits, and no mail of a test inbox
+    in train or validation; rows go from train first, never from test.
     """
     with _step("split", out, db, as_json=json_output) as (file, golden, _):
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))

@@ -1,8 +1,5 @@
 """A golden set for others to see: its figures, its card, and `export`, a folder to load it from.
 
-    art-e golden stats golden
-    art-e golden export golden --to published
-
 The new folder holds a Parquet and a JSONL file of each split, the card and the manifest. Rejected
 rows are left out, because they may hold anything. If a row has no split, all are in one file.
 """

@@ -1,8 +1,7 @@
 """`filter`: drops the rows whose fault can be seen without a model.
 
-It corrects fields that disagree, applies every rule to every row, drops the rows that fail one, and
-keeps one of several duplicates. A row keeps all its checks; the first failed rule of `RULES` is
-the reason for its rejection.
+It corrects fields that disagree, drops the rows that fail a rule, with the first one of `RULES` as
+the reason, and keeps one of several duplicates.
 """
 
 import dataclasses
@@ -23,18 +22,7 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, cited_mails
-from evals.judges.claims import (
-    Name,
-    Value,
-    appeal,
-    asked,
-    asks_yes_no,
-    clean,
-    content_stems,
-    is_choice,
-    read_claims,
-    same_value,
-)
+from evals.judges.claims import appeal, asks_yes_no, clean, content_stems, is_choice, read_claims
 from evals.judges.offline import OfflineJudge
 
 MIN_REALISM = 0.7
@@ -47,18 +35,10 @@ ORDER BY id_taken DESC -- so that the first mail of an id counts
 """
 
 
-def filter_rows(
-    file: InboxFile,
-    golden: GoldenSet,
-    *,
-    min_realism: float = MIN_REALISM,
-    one_language: bool = True,
-) -> None:
-    """Drop the rows that fail a rule, with the reason.
+def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
+    """Drop the rows that fail a rule; those that pass are compared with each other ("duplicate").
 
-    `min_realism` is the smallest `how_realistic` that passes; `one_language` drops questions in
-    another language than their mail. Only rows that pass all other rules are compared with each
-    other ("duplicate").
+    `min_realism` is the smallest `how_realistic` that passes.
     """
     all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
@@ -73,13 +53,13 @@ def filter_rows(
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
         texts = [bodies[each] for each in question.message_ids if each in bodies]
         owner = owners[question.inbox_address]
-        checks = checked(row, Facts(min_realism, owner, known, texts, one_language))
+        checks = checked(row, Facts(min_realism, owner, known, texts))
         fault = next((each for each in checks if each.passed is False), None)
         rows.append((with_checks(row, checks), fault))
         contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
     twins = duplicates([row for row, fault in rows if fault is None], contents)
     rows = [(row, fault or twins.get(row.id)) for row, fault in rows]
-    golden.finish("filter", rows, {"min_realism": min_realism, "one_language": one_language})
+    golden.finish("filter", rows, {"min_realism": min_realism})
 
 
 @cache
@@ -99,9 +79,8 @@ def _pattern(name: str) -> re.Pattern[str]:
 def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
     """The question with fields that agree.
 
-    Message ids become those that the inbox stores, each once (unknown ones stay), and an
-    unanswerable question cites none. `kind` follows from `answerable`, from the number of mails
-    ("multi-mail") and from the answer ("count").
+    Message ids become those that the inbox stores (unknown ones stay); an unanswerable question
+    cites none. `kind` follows from `answerable`, the number of mails and, for counts, the texts.
     """
     answerable = question.answerable
     if question.kind == "unanswerable":
@@ -116,16 +95,17 @@ def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
 def _kind(question: Question) -> Kind:
     if question.answerable is False:
         return "unanswerable"
-    several, answer = len(question.message_ids) > 1, question.answer or ""
-    fits = question.kind not in (None, "unanswerable", *(() if several else ("multi-mail",)))
-    if question.kind == "count" and not is_abstention(answer):
+    kind, several, answer = question.kind, len(question.message_ids) > 1, question.answer or ""
+    if kind is None and not several and _pattern("how-many").search(question.question):
+        kind = "count"
+    fits = kind not in ("unanswerable", *(() if several else ("multi-mail",)))
+    if kind == "count" and not is_abstention(answer):
         # Another check finds empty answers.
         fits = bool(_pattern("counted").search(answer) or read_claims(answer).values)
-    return question.kind if fits and question.kind else "multi-mail" if several else "lookup"
+    return kind if fits and kind else "multi-mail" if several else "lookup"
 
 
-# ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
-# not ask "What did Vince ask for?" about his own mail.
+# ---- The owner of an inbox. Vince would not ask "What did Vince ask for?" about his own mail.
 
 _TITLES = "mr|mrs|ms|miss|dr|prof|professor|sir"
 _IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
@@ -201,10 +181,7 @@ def _function_words() -> dict[str, frozenset[str]]:
 
 @lru_cache(maxsize=4096)
 def language_of(text: str) -> str | None:
-    """The code of a text's language, or the name of its script if that is not Latin.
-
-    None if its function words don't decide.
-    """
+    """The code of a text's language, or the name of a script other than Latin; None if unsure."""
     letters = [char for char in text if char.isalpha()]
     others = [char for char in letters if char > _LAST_LATIN]
     if 2 * len(others) > len(letters):
@@ -225,15 +202,13 @@ class Facts:
     """What the rules use besides the row itself.
 
     `owner` is None if the file lacks the inbox. `cited` has the mails of the row's message ids, old
-    ones included, and `bodies` their texts; with `one_language` the question must be in their
-    language.
+    ones included, and `bodies` their texts.
     """
 
     min_realism: float
     owner: Owner | None
     cited: Mapping[str, Cited]
     bodies: Sequence[str] = ()
-    one_language: bool = True
 
 
 def instructions(question: Question, facts: Facts) -> str | None:
@@ -252,7 +227,7 @@ def answer(question: Question, facts: Facts) -> str | None:
 def sources(question: Question, facts: Facts) -> str | None:
     """A cited mail is not in the inbox when the question is asked."""
     if question.answerable is False:
-        return "cites mail, though unanswerable" if question.message_ids else None
+        return None
     if facts.owner is None:
         return f"the file has no inbox {_shown(question.inbox_address)}"
     for each in question.message_ids:
@@ -268,36 +243,18 @@ def ids(question: Question, facts: Facts) -> str | None:
 
 
 def leak(question: Question, facts: Facts) -> str | None:
-    """The question contains all values, names or words of the answer.
-
-    A choice ("May 3 or May 4?") may.
-    """
+    """The question contains all content words of the answer. A choice ("May 3 or May 4?") may."""
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
     if is_abstention(question.answer) or asks_yes_no(asking.text):
         return None
     if is_choice(asking.text) or _pattern("among").search(asking.text):
         return None
-    wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
-    parts: Sequence[Value | Name] = gold.names
-    if any(value.kind in wanted for value in gold.values):
-        # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
-        # "3" to "How many of the 3 plants ...?".
-        parts = gold.values
-        given = all(
-            value.kind != "number"
-            and any(same_value(value, other, question.query_date) for other in asking.values)
-            for value in gold.values
-        )
-    elif "name" in wanted and gold.names:
-        given = all(set(name.words) <= words for name in gold.names)
-    elif gold.values and all(value.kind == "number" for value in gold.values):
+    # A bare number may count anything: "3" to "How many of the 3 plants ...?".
+    if gold.values and all(value.kind == "number" for value in gold.values):
         return None
-    else:
-        stems = set(content_stems(gold.text))
-        given = bool(stems) and stems <= set(content_stems(asking.text))
-        return f"has all words of {_shown(gold.text)}" if given else None
-    texts = ", ".join(gold.text[part.start : part.end] for part in parts)
-    return f"has its {_shown(texts)}" if given else None
+    stems = set(content_stems(gold.text))
+    given = bool(stems) and stems <= set(content_stems(asking.text))
+    return f"has all words of {_shown(gold.text)}" if given else None
 
 
 def yes_no(question: Question, facts: Facts) -> str | None:
@@ -305,15 +262,10 @@ def yes_no(question: Question, facts: Facts) -> str | None:
     text = clean(question.question)
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
-    polar = (
-        is_english and asks_yes_no(_pattern("after-comma").sub("", text)) and not is_choice(text)
-    )
+    polar = is_english and asks_yes_no(_pattern("after-comma").sub("", text))
+    open_ended = is_choice(text) or _pattern("asks-what").search(text)
     bare = _pattern("bare").fullmatch(clean(question.answer or ""))
-    return (
-        "yes or no answers it"
-        if bare or (polar and not _pattern("asks-what").search(text))
-        else None
-    )
+    return "yes or no answers it" if bare or (polar and not open_ended) else None
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:
@@ -331,7 +283,7 @@ def language(question: Question, facts: Facts) -> str | None:
     """The question is not in the language of one of its mails, as far as both are known."""
     code = language_of(question.question)
     mails = {known for each in facts.bodies if (known := language_of(each))}
-    if not facts.one_language or code is None or not mails or code in mails:
+    if code is None or not mails or code in mails:
         return None
     return f"in {code}, its mail in {', '.join(sorted(mails))}"
 
@@ -436,16 +388,14 @@ class _Text(NamedTuple):
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
     """The failed check by id of each question that asks the same as another one, which is kept.
 
-    Two questions of one inbox are duplicates if they have the same answer, and their texts are
-    the same apart from case and punctuation, or near: the same values (dates, amounts, codes), at
-    least `NEAR` of their content stems in common, and no name in each that the other lacks. If
-    each has a content word that the other lacks, or the answer is common ("yes", "3"), they must
-    also share a gold mail, as must questions of two inboxes. Answers are compared by the offline
-    judge, in both directions for near texts.
+    Duplicates have the same answer (by the offline judge) and texts that are the same apart from
+    case and punctuation, or have the same values and content stems, in any order; with a common
+    gold mail, at least `NEAR` of their stems, and no name in each that the other lacks. In two
+    inboxes only questions with a common gold mail are.
 
     The most realistic question is kept, then an answerable one, then the smallest id. Questions
-    are compared with kept ones only, so that a chain of near texts does not collapse into its
-    first. `gold` has the contents (any digest) of gold mails by question id.
+    are compared with kept ones only, so that a chain of near texts does not collapse into one.
+    `gold` has the contents of gold mails by question id.
     """
     faults: dict[str, Check] = {}
     # Duplicates share an inbox or a gold mail, besides values and denial.
@@ -490,29 +440,13 @@ def _is_twin(kept: _Text, text: _Text) -> bool:
     one, other = kept.question, text.question
     if (one.answerable is False) != (other.answerable is False):
         return False
-    judge = OfflineJudge()
-    same = (
-        judge.decide(gold, given.answer).correct for gold, given in ((one, other), (other, one))
-    )
+    pairs, judge = ((one, other), (other, one)), OfflineJudge()
+    same = (judge.decide(gold, given.answer).correct for gold, given in pairs)
     if kept.plain == text.plain:
         return any(same)
     if kept.names - text.stems and text.names - kept.stems:
         return False
+    same_words = kept.stems == text.stems and kept.asking == text.asking
     is_near = len(kept.stems & text.stems) >= NEAR * len(kept.stems | text.stems)
     shares_mail = not kept.gold.isdisjoint(text.gold)
-    return is_near and (shares_mail or _is_enough(kept, text)) and all(same)
-
-
-def _is_enough(kept: _Text, text: _Text) -> bool:
-    """Whether two near texts with the same answer are duplicates without a shared gold mail."""
-    if kept.question.answerable is False:
-        # All unanswerable questions have the same answer.
-        return kept.stems == text.stems and kept.asking == text.asking
-    replaced = bool(kept.stems - text.stems) and bool(text.stems - kept.stems)
-    if replaced or is_abstention(kept.question.answer) or asks_yes_no(kept.question.question):
-        return False
-    # Many questions have a bare number as their answer.
-    gold = read_claims(kept.question.answer or "")
-    return any(stem.isalpha() for stem in content_stems(gold.text)) or any(
-        value.kind not in ("number", "ordinal", "percent") for value in gold.values
-    )
+    return (same_words or (is_near and shares_mail)) and all(same)

@@ -1,8 +1,5 @@
 """`generate`: a model reads batches of mails and writes questions about them.
 
-    plan = make_plan(file, options, model)      the same seed gives the same plan
-    generate(file, golden, asker, plan, show)   asks, and puts the questions into the set
-
 A batch without a usable reply is counted with its reason, and the next run asks for it again.
 """
 
@@ -22,10 +19,7 @@ from pydantic_core import from_json
 
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
-from art_e.message import observation_json
-from art_e.models.base import PolicyError, Usage
-from art_e.models.prices import expected_cost
-from art_e.models.providers import listed_model
+from art_e.models.base import PolicyError
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
@@ -53,11 +47,6 @@ QUESTIONS = 8
 TEMPERATURE = 0.7
 # Most questions are asked soon after their newest gold mail, the last ones after so many days.
 _DAYS_AFTER = 45
-# Of a reply: an item has about 60 words of content and as much of form, and a reasoning model
-# thinks about so long over 20 mails.
-TOKENS_PER_ITEM = 130
-THINKING_TOKENS = 4_000
-CHARS_PER_TOKEN = 3.2  # of JSON with mails, by the tokenizer of gpt-4.1
 _KEPT_CHARS = 4_000
 
 # ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
@@ -94,7 +83,7 @@ class GeneratedItems(BaseModel):
 
 
 class NoQuestion(NamedTuple):
-    """An unusable item: its JSON, cut if it is long, and the reason."""
+    """An unusable item: its JSON, cut if long, and the reason."""
 
     item: str
     reason: str
@@ -230,38 +219,17 @@ class Options:
     questions: int = QUESTIONS
 
 
-class ExpectedCost(NamedTuple):
-    """What requests are expected to cost; `usd` is None if a price is unknown."""
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
-            f" prompts and {self.completion_tokens:,} of replies)"
-        )
-
-
 class Plan(NamedTuple):
     """What will be asked: `data` is what the model sees of each of the `batches`."""
 
-    model: str
     options: Options
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
-    estimate: ExpectedCost
 
 
-def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
-    """Choose inboxes, draw batches and read them.
-
-    Raises `UserError` if there is no mail to ask about.
-    """
+def make_plan(file: InboxFile, options: Options) -> Plan:
+    """Choose inboxes, draw batches and read them; `UserError` if there is no mail to ask about."""
     if options.inboxes:
         splits = named_inboxes(file, options.inboxes, options.counts, options.seed)
     else:
@@ -277,15 +245,7 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
         for address, drawn in groupby(batches, key=lambda each: each.inbox)
         for each in _data(file, address, drawn, options.questions)
     ]
-    frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
-    tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
-    # `capabilities_of` wants the key, which an estimate does not need.
-    thinks = listed_model(model).get("supports_reasoning") is True
-    reply = options.questions * TOKENS_PER_ITEM + THINKING_TOKENS * thinks
-    usd = expected_cost(model, [Usage(tokens // len(data), 0, reply)], len(data))
-    usd = None if usd is None else round(usd, 6)
-    expected = ExpectedCost(len(data), tokens, reply * len(data), usd)
-    return Plan(model, options, splits, batches, data, expected)
+    return Plan(options, splits, batches, data)
 
 
 def _data(
@@ -307,13 +267,8 @@ def _data(
 
 # ---- Asking.
 
-
-class Reply(NamedTuple):
-    """The items about a batch; `lost` is why there are none: the error's kind and text."""
-
-    batch: Batch
-    items: list[GeneratedItem | NoQuestion]
-    lost: tuple[str, str] | None = None
+Items = list[GeneratedItem | NoQuestion]
+Lost = tuple[str, str]  # the kind and the text of the error that left a batch without items
 
 
 def generate(
@@ -323,73 +278,73 @@ def generate(
     plan: Plan,
     concurrency: int,
     on_reply: Callable[[], None] = lambda: None,
-) -> list[tuple[str, str]]:
-    """Fill a new set with questions; returns why batches gave nothing, by kind and text.
+) -> list[Lost]:
+    """Fill a new set with questions; returns why batches gave nothing.
 
     `concurrency` limits the batches at a time; `on_reply` is called after each reply. Kinds are
     "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question.
     """
-    replies = asyncio.run(_ask_all(asker, plan, concurrency, on_reply))
-    lost = [each.lost for each in replies if each.lost]
-    if not any(isinstance(item, GeneratedItem) for each in replies for item in each.items):
-        why = lost[0][1] if lost else "the replies hold none"
+    prompt, turn, lost = prompt_text("generate"), asyncio.Semaphore(concurrency), dict[str, Lost]()
+
+    async def ask(batch: Batch, data: Mapping[str, Any]) -> Items:
+        try:
+            async with turn:
+                return await asker.read(
+                    prompt, data, GeneratedItems, lambda text: read_items(text, data["questions"])
+                )
+        except UnparseableError as error:
+            lost[batch.id] = "unreadable", str(error)
+        except PolicyError as error:
+            lost[batch.id] = error.kind, cut_line(str(error), _KEPT_CHARS)
+        finally:
+            on_reply()
+        return []
+
+    async def ask_all() -> list[Items]:
+        return await asyncio.gather(*map(ask, plan.batches, plan.data))
+
+    replies = asyncio.run(ask_all())
+    in_order = [lost[each.id] for each in plan.batches if each.id in lost]
+    if not any(isinstance(item, GeneratedItem) for items in replies for item in items):
+        why = in_order[0][1] if in_order else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
     golden.manifest["db"] = made_from(file)
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
-    for each in replies:
-        _put(golden, each, days[each.batch.inbox], plan)
+    origin = {"model": asker.name, "prompt": digest(prompt)}
+    for batch, items in zip(plan.batches, replies, strict=True):
+        _put(golden, batch, items, days[batch.inbox], origin, plan.options.seed)
     spent = asker.spent
     settings = {
         "seed": plan.options.seed,
-        "model": asker.name,
-        "prompt": digest(prompt_text("generate")),
+        **origin,
         "temperature": TEMPERATURE,
         "options": asdict(plan.options),
         "splits": dict(plan.splits),
         "batches": {
             "drawn": len(replies),
-            "used": len(replies) - len(lost),
-            "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
+            "used": len(replies) - len(in_order),
+            "lost": dict(sorted(Counter(kind for kind, _ in in_order).items())),
         },
-        "estimate": plan.estimate._asdict(),
         "usage": asdict(spent.usage),
         # Replies are summed in any order, so later digits may differ.
         "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
     }
     golden.finish("generate", [(each, None) for each in golden.questions], settings)
-    return lost
+    return in_order
 
 
-async def _ask_all(
-    asker: Asker, plan: Plan, concurrency: int, on_reply: Callable[[], None]
-) -> list[Reply]:
-    """The replies in the plan's order."""
-    turn, prompt = asyncio.Semaphore(concurrency), prompt_text("generate")
-
-    async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
-        def read(text: str) -> list[GeneratedItem | NoQuestion]:
-            return read_items(text, data["questions"])
-
-        try:
-            async with turn:
-                reply = Reply(batch, await asker.read(prompt, data, GeneratedItems, read))
-        except UnparseableError as error:
-            reply = Reply(batch, [], ("unreadable", str(error)))
-        except PolicyError as error:
-            reply = Reply(batch, [], (error.kind, cut_line(str(error), _KEPT_CHARS)))
-        on_reply()
-        return reply
-
-    return await asyncio.gather(*map(ask, plan.batches, plan.data))
-
-
-def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
+def _put(
+    golden: GoldenSet,
+    batch: Batch,
+    items: Items,
+    days: Mapping[str, dt.date],
+    origin: Mapping[str, str],
+    seed: int,
+) -> None:
     """Put the items of a batch into the set; `days` are those of its inbox's mails."""
-    batch = reply.batch
     handles = {f"m{place}": each for place, each in enumerate(batch.message_ids, start=1)}
-    prompt = digest(prompt_text("generate"))
-    for number, item in enumerate(reply.items, start=1):
+    for number, item in enumerate(items, start=1):
         name = f"{batch.id}-q{number}"
         if isinstance(item, NoQuestion):
             row = {"id": name, "inbox_address": batch.inbox, "batch": batch.id, "item": item.item}
@@ -400,7 +355,7 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
         own = [each for each in cited if each in batch.message_ids] or batch.message_ids
         newest = max(days[each] for each in own)
         # Each question draws for itself, because replies come in any order.
-        chance = random.Random(f"{plan.options.seed}/asked/{name}").random()
+        chance = random.Random(f"{seed}/asked/{name}").random()
         after = min(int(chance**2 * _DAYS_AFTER), (max(days.values()) - newest).days)
         golden.questions.append(
             Question(
@@ -414,6 +369,6 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",
                 split=batch.split,
-                provenance={"model": plan.model, "prompt": prompt, "batch": batch.id},
+                provenance={**origin, "batch": batch.id},
             )
         )

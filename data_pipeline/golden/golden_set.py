@@ -8,9 +8,8 @@
     responses/         replies of models (`asking.py`)
     reviews.jsonl      verdicts of people (`review.py`)
 
-A step reads the rows of the step before it and replaces its own file, so that a repeated step
-begins as it did the first time. The manifest, written last, names the steps that count. The same
-content gives the same bytes.
+A step reads the rows of the step before it and replaces its own file. The manifest, written last,
+names the steps that count. The same content gives the same bytes.
 """
 
 import dataclasses
@@ -39,7 +38,6 @@ MAX_ANSWER_CHARS = 2_000
 
 Step = Literal["generate", "import", "filter", "verify", "split", "review"]
 # In the order in which they run; a set begins with one of the first two.
-STEPS: tuple[Step, ...] = ("generate", "import", "filter", "verify", "split", "review")
 STEP_FILES: dict[Step, str] = {
     "generate": "generated.jsonl",
     "import": "imported.jsonl",
@@ -48,11 +46,10 @@ STEP_FILES: dict[Step, str] = {
     "split": "split.jsonl",
     "review": "reviewed.jsonl",
 }
+STEPS = tuple(STEP_FILES)
 MANIFEST, QUESTIONS = "manifest.json", "questions.jsonl"
 REJECTED = "rejected.jsonl"
 SET_FILES = (MANIFEST, QUESTIONS, REJECTED, *STEP_FILES.values())
-
-
 PASSED = "no fault found"  # the reason of rules
 
 
@@ -192,8 +189,7 @@ class GoldenSet:
             raise FileNotFoundError
         manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
         questions = [rows.Question.from_row(row) for row in _rows(folder / last)]
-        for each in questions:
-            checks_of(each)
+        _ = [checks_of(each) for each in questions]  # of the right form
         if len({each.id for each in questions}) < len(questions):
             raise ValueError(f"{last}: two rows have one id")
         dropped = (Rejected(**row.pop("rejected"), row=row) for row in _rows(folder / REJECTED))
@@ -208,11 +204,8 @@ class GoldenSet:
         folder.mkdir(parents=True, exist_ok=True)
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
-        names = "step", "check", "reason"
-        marks = (
-            {**each.row, "rejected": {n: getattr(each, n) for n in names}} for each in self.rejected
-        )
-        write_rows(folder / REJECTED, marks)
+        rejected = [dataclasses.asdict(each) for each in self.rejected]
+        write_rows(folder / REJECTED, [{**each.pop("row"), "rejected": each} for each in rejected])
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
         later = [each for each in STEPS[place + 1 :] if (folder / STEP_FILES[each]).exists()]
@@ -270,7 +263,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_rows(path: Path, made: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the file's content by rows of JSON."""
+    """Replace the file by rows of JSON."""
     write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made))
 
 

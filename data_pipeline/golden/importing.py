@@ -1,15 +1,11 @@
 """`import`: questions that others wrote, checked against an inbox file.
 
-    art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden
-
-Rejected are rows that are not questions, whose inbox the file lacks, or whose gold mail is not in
-that inbox as of the question's date. The provenance of an imported row says where it comes from
-(`import`: source, row, and its id if that was changed); checks of an earlier set are `earlier`.
+The provenance of an imported row says where it comes from (`import`: source, row, and its id if
+that was changed); checks of an earlier set are `earlier`.
 """
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,18 +13,16 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
-from art_e.question import Kind, Question, RawRow, as_question, read_rows
+from art_e.question import Question, RawRow, as_question, read_rows
 from art_e.ratings import AnswerRating
 from art_e.text import cut_line, encodable, is_seen
+from data_pipeline.golden.filtering import agreeing
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
-from evals.judges.claims import clean, find_values
 
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
-_HISTORY = ("checks", "mended")
 RATINGS = "ratings"  # the source of what users rated
-_HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 
 
 def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
@@ -107,8 +101,8 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
             plain = {"raw": plain}
         return Rejected(plain, "import", "row", f"row {number}: {_shown(error)}")
     provenance: dict[str, Any] = _plain(question.provenance)
-    if earlier := {name: provenance.pop(name) for name in _HISTORY if name in provenance}:
-        provenance["earlier"] = earlier
+    if "checks" in provenance:
+        provenance["earlier"] = {"checks": provenance.pop("checks")}
     provenance["import"] = {"source": source, "row": number}
     answerable = question.answerable or False
     return dataclasses.replace(question, answerable=answerable, provenance=provenance)
@@ -148,30 +142,17 @@ def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
 def _placed(
     question: Question, has_inbox: bool, cited: dict[str, Cited]
 ) -> tuple[Question, Check | None]:
-    """The question with its kind and gold looked up, and the check that rejects it."""
+    """The question with fields that agree, and the check that rejects it."""
     if not has_inbox:
         reason = f"the inbox file has no mail of {_shown(question.inbox_address)}"
         return question, Check("inbox", "import", False, reason, "rule")
     # Splits are by inbox, so an address needs one spelling.
-    placed = dataclasses.replace(
-        question, inbox_address=address_of(question), kind=question.kind or _kind(question, cited)
-    )
+    placed = dataclasses.replace(agreeing(question, cited), inbox_address=address_of(question))
     faults = [f"{_shown(name)} {mail.fault}" for name, mail in cited.items() if mail.fault]
     if not placed.answerable or (cited and not faults):
         return placed, None
     reason = "; ".join(faults) or "no gold mail is named"
     return placed, Check("gold", "import", False, reason, "rule")
-
-
-def _kind(question: Question, cited: dict[str, Cited]) -> Kind:
-    """The likely kind of a question; copies of one mail count once."""
-    if not question.answerable:
-        return "unanswerable"
-    if len({mail.stored or each for each, mail in cited.items()}) > 1:
-        return "multi-mail"
-    kinds = {each.kind for each in find_values(clean(question.answer or ""))}
-    counts = not kinds.isdisjoint(("number", "measure", "duration"))
-    return "count" if counts and _HOW_MANY.search(question.question) else "lookup"
 
 
 def _shown(value: object) -> str:

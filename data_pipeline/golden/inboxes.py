@@ -1,9 +1,4 @@
-"""The inboxes that a golden set asks about, their splits, their threads and cited mails.
-
-Unless named, they are the largest of the file that belong to a person: an address that hardly ever
-wrote a mail is a mailing list or another spelling. Of a person's addresses only the largest counts,
-so that nobody is in two splits.
-"""
+"""The inboxes that a golden set asks about, their splits, their threads and cited mails."""
 
 import datetime as dt
 import random
@@ -44,8 +39,7 @@ FROM emails SEMI JOIN (
 class Cited(NamedTuple):
     """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
 
-    `contents` are the digests of what it says: several if other inboxes have mails of that id, and
-    the id itself if the file has none.
+    `contents` are digests: several if other inboxes have mails of that id, the id if none has.
     """
 
     stored: str | None
@@ -159,7 +153,8 @@ def choose_inboxes(
 ) -> dict[str, Split]:
     """The splits of the largest inboxes of persons, with at least `min_mails` mails each.
 
-    In a file with owners only theirs are whole inboxes. Raises `UserError` if there is none.
+    An address that hardly ever wrote a mail is a mailing list. In a file with owners only theirs
+    are whole inboxes. Raises `UserError` if there is none.
     """
     owners = file.owners()
     rows = file.execute(
@@ -195,8 +190,8 @@ def named_inboxes(
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     """A split for each inbox, drawn by `seed` in about the wanted proportions.
 
-    Each wanted split gets an inbox if there are enough: test first, then train, then validation.
-    The order of `inboxes` does not matter. Raises `UserError` if nothing is wanted.
+    Each wanted split gets an inbox if there are enough, test first. The order of `inboxes` does
+    not matter. Raises `UserError` if nothing is wanted.
     """
     weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
     if not weights:
@@ -213,7 +208,7 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
 
 
 def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
-    """The first address of up to `most` people; `rows` are addresses with their names.
+    """The first address of up to `most` people, so that nobody is in two splits.
 
     Addresses belong to one person if mail gives them the same name: "Kaminski, Vince J" is "Vince
     Kaminski". A single word ("legal", "jeff") names nobody.

@@ -7,13 +7,13 @@
     unanswerable   the mails that a search finds must hold no answer
 
 The cheapest check comes first, and a failed one ends the row. If a call fails, or a reply can't be
-read, the check is "not checked": unsure, and the row stays. Rows do not influence each other.
+read, the check is "not checked": unsure, and the row stays.
 """
 
 import asyncio
 import datetime as dt
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from art_e.abstention import is_abstention
-from art_e.cli.output import total_usd
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -30,14 +29,13 @@ from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError
 from art_e.models.fit import informative_words, name_stems, split_sentences
-from art_e.models.structured import UnparseableError
+from art_e.models.structured import UnparseableError, parsed
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
-from evals.judges import spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
 from evals.verdict import Judge
@@ -46,18 +44,13 @@ PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
 
-# Reasons quote at most this much of a model's text.
-MAX_QUOTED_CHARS = 300
-# A gold answer is a short fact: the longest of the 73 public questions has 286 characters.
-MAX_NEW_ANSWER_CHARS = 300
+MAX_QUOTED_CHARS = 300  # of a model's text in a reason
+MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
 # Mails that are read for a question, best first; copies of gold mails are not counted.
 MAX_RIVALS = 10
 _MAX_COPIES = 20
-# Begins the reason of a check that could not be made; then comes the kind of the `PolicyError`,
-# "unparseable" or "judge".
+# Begins the reason of a check that could not be made; its kind follows.
 NOT_CHECKED = "not checked: "
-# How the reason of an `LlmJudge` begins if the limit forbade the call.
-_OUT_OF_BUDGET = "failed: budget:"
 
 # ---- The step.
 
@@ -73,9 +66,8 @@ def verify(
 ) -> None:
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
-    `strict` also drops rows with an unsure check, or one that could not be made. `concurrency`
-    limits the rows at a time; `on_row` is called after each. Raises `UserError` for an inbox that
-    the file lacks.
+    `strict` also drops rows with an unsure check. `concurrency` limits the rows at a time; `on_row`
+    is called after each. Raises `UserError` for an inbox that the file lacks.
     """
 
     async def verify_all() -> list[tuple[Question, Check | None]]:
@@ -89,17 +81,15 @@ def verify(
 
         return await asyncio.gather(*map(one, golden.questions))
 
-    rows, unchecked = [], Counter[tuple[str, str]]()
+    rows, unchecked = [], defaultdict[str, Counter[str]](Counter)
     for question, fault in asyncio.run(verify_all()):
         verified = (each for each in checks_of(question).values() if each.step == "verify")
         unsure = [each for each in verified if each.passed is None]
         rows.append((question, fault or (unsure[0] if strict and unsure else None)))
         for each in unsure:
             if each.reason.startswith(NOT_CHECKED):
-                unchecked[each.name, each.reason.removeprefix(NOT_CHECKED)] += 1
-    counted: dict[str, dict[str, int]] = {}
-    for (name, why), count in sorted(unchecked.items()):
-        counted.setdefault(name, {})[why] = count
+                unchecked[each.name][each.reason.removeprefix(NOT_CHECKED)] += 1
+    counted = {name: dict(sorted(why.items())) for name, why in sorted(unchecked.items())}
     golden.finish("verify", rows, {**checks.settings(), "strict": strict, "unchecked": counted})
 
 
@@ -169,7 +159,7 @@ _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def by_date(mails: Iterable[Email]) -> list[Email]:
-    """The mails, oldest first; a mail without a date counts as the oldest."""
+    """The mails, oldest first; one without a date counts as the oldest."""
     return sorted(mails, key=lambda each: (each.date or _LONG_AGO, each.message_id))
 
 
@@ -216,10 +206,7 @@ def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
 
 
 class _Result(NamedTuple):
-    """What a check found. `question` is the row if the check changed it.
-
-    `name` and `by` are those of the check and of reader and judge, unless given.
-    """
+    """What a check found; `question` is the row if changed, `name` and `by` replace its own."""
 
     passed: bool | None
     reason: str
@@ -233,19 +220,11 @@ _NO_MAIL = _Result(True, "the search finds no mail", by="search")
 
 @dataclass(frozen=True, slots=True)
 class ModelChecks:
-    """Checks rows with a reader and a judge, who cost `judge_before` USD in earlier runs."""
+    """Checks rows with a reader and a judge."""
 
     reader: Asker
     judge: Judge
-    judge_before: float | None = 0.0
     min_realism: float = MIN_REALISM
-
-    @property
-    def spent_usd(self) -> float | None:
-        """What reader and judge have cost, in earlier runs too; None if a price is unknown."""
-        judged = spent_by(self.judge)
-        now = 0.0 if judged is None else judged.cost_usd
-        return total_usd([self.reader.spent.cost_usd, self.judge_before, now])
 
     def settings(self) -> dict[str, Any]:
         """Model, judge and prompts, for the manifest."""
@@ -257,11 +236,10 @@ class ModelChecks:
         """The row after its checks, and the failed one; `inbox` is as of the question's date."""
         checks = {"realistic": self._realistic}
         if question.answerable is False:
-            checks["unanswerable"] = self._unanswerable
+            checks |= {"unanswerable": self._unanswerable}
         else:
-            checks["needs-mail"] = self._needs_mail
-            checks["answerable"] = self._answerable
-            checks["unambiguous"] = self._unambiguous
+            checks |= {"needs-mail": self._needs_mail, "answerable": self._answerable}
+            checks |= {"unambiguous": self._unambiguous}
         for name, examine in checks.items():
             try:
                 result = await examine(inbox, question)
@@ -328,8 +306,10 @@ class ModelChecks:
             read = await self._read_mails(question, [*gold, *others])
             if read.answer is not None and await self._is_gold(question, read.answer):
                 return _Result(True, f"with {len(others)} other mails the answer is the same")
-            other = f"the answer is {_quoted(read.answer)}" if read.answer else "there is none"
-            return _Result(False, f"with the other mails found, {other}: {read.reason}")
+            other = _quoted(read.answer) if read.answer else "none"
+            return _Result(
+                False, f"with the other mails found, the answer is {other}: {read.reason}"
+            )
         claims = await self._claims(question, by_date(others))
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
@@ -417,7 +397,8 @@ class ModelChecks:
     async def _is_gold(self, question: Question, answer: str) -> bool:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
-            is_over = verdict.reason.startswith(_OUT_OF_BUDGET)
+            # As the reason of an `LlmJudge` begins if the limit forbade the call.
+            is_over = verdict.reason.startswith("failed: budget:")
             raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct
 
@@ -432,7 +413,8 @@ class ModelChecks:
         return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        return await self.reader.ask(prompt_text(prompt), data, form)
+        text = prompt_text(prompt)
+        return await self.reader.read(text, data, form, lambda reply: parsed(reply, form))
 
 
 def _request(question: Question) -> dict[str, Any]:

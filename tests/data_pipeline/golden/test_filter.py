@@ -29,8 +29,8 @@ def row(
     return Question(id="q-1", question=question, answer=answer, **(fields | more))
 
 
-def facts(cited: dict[str, Cited] | None = None) -> rules.Facts:
-    return rules.Facts(0.7, VINCE, cited or {ID: Cited(ID)})
+def facts() -> rules.Facts:
+    return rules.Facts(0.7, VINCE, {ID: Cited(ID)})
 
 
 # Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
@@ -43,14 +43,12 @@ ENGLISH = "Please remember that we meet the bank on Monday and that we have to b
     ("question", "bodies", "passed"),
     [
         ("When do we meet the bank?", (ENGLISH,), True),
-        ("Wann treffen wir die Bank?", (GERMAN,), True),
         ("Wann treffen wir die Bank?", (ENGLISH, GERMAN), True),
         ("¿Cuándo es la reunión con el banco?", (GERMAN,), False),
         ("Когда мы встречаемся с банком?", (ENGLISH,), False),
         # Too little to tell.
         ("Bank Oslo Monday?", (GERMAN,), True),
         ("Wann treffen wir die Bank?", ("4711",), True),
-        ("Wann treffen wir die Bank?", (), True),
     ],
 )
 def test_a_question_in_another_language_than_its_mail(
@@ -58,8 +56,6 @@ def test_a_question_in_another_language_than_its_mail(
 ) -> None:
     seen = dataclasses.replace(facts(), bodies=bodies)
     assert (rules.language(row(question), seen) is None) is passed
-    either = dataclasses.replace(seen, one_language=False)
-    assert rules.language(row(question), either) is None
 
 
 @given(st.text(), st.text())
@@ -74,16 +70,6 @@ def test_a_rule_tells_faults_from_what_only_looks_like_one(case: str) -> None:
     name, has_fault, question, answer = case.split("\t")
     fault = rules.RULES[name](row(question, answer, provenance={"batch": "b-1"}), facts())
     assert (fault is not None) is (has_fault == "yes")
-
-
-@pytest.mark.parametrize(
-    ("cited", "fault"),
-    [((ID,), None), ((), "cites no mail"), ((ID, "m37"), "'m37', which is not in the inbox")],
-)
-def test_sources_name_the_fault(cited: tuple[str, ...], fault: str | None) -> None:
-    mails = {each: Cited(None, "is not in the inbox file") for each in cited} | {ID: Cited(ID)}
-    named = rules.sources(row(message_ids=cited), facts(mails))
-    assert named is None if fault is None else fault in str(named)
 
 
 def test_fields_that_disagree_are_agreeing() -> None:
@@ -124,10 +110,6 @@ def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict
 ONE_FACT = (
     (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
     (
-        ("When is the ALP Project presentation at Enron?", "May 7, at 4 p.m."),
-        ("What is the date and time of the ALP Project presentation at Enron?", "4 pm, May 7"),
-    ),
-    (
         ("Who approved Nora's request for shelves?", "Adam Quill"),
         ("By whom was Nora's request for shelves approved?", "Adam Quill"),
     ),
@@ -157,6 +139,11 @@ def test_one_fact_asked_twice_is_found_and_near_texts_about_other_things_are_kep
     there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
     assert found(here, there) == {}
     assert found(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+    # In other words only with a common mail.
+    presented = make("q-1", "When is the ALP Project presentation?", "May 7, at 4 p.m.")
+    dated = make("q-2", "What date and time has the ALP Project presentation?", "4 pm, May 7")
+    assert found(presented, dated) == {}
+    assert found(presented, dated, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
     # Unanswerable ones only in the same words.
     texts = (
         "What is Richard's new phone extension in Oslo?",
