@@ -23,7 +23,7 @@ Run = Callable[..., Result]
 ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
 LEASE_ID, HOSTILE_ID = "<lease.1@harbor.example>", "<hostile.1@evil.example>"
 
-HOSTILE = "\x1b]0;owned\x07\x1b[31m\u202egpj.exe\u2066\x9b2J[bold]red[/bold]"
+HOSTILE = "\x1b]0;owned\x07\x1b[45;5m\u202egpj.exe\u2066\x9b2J[bold]red[/bold]"
 
 
 def hostile_mail() -> RawMessage:

@@ -1,16 +1,22 @@
-"""`ask`: a question about an inbox, answered with its sources; `chat`: one after another."""
+"""`ask`: a question about an inbox, answered with its sources; `chat`: one after another; `rate`.
 
+What mail and models say is untrusted text.
+"""
+
+import datetime as dt
 import re
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from art_e.cli.chat import talk
 from art_e.cli.conversation import Answered, Conversation, after, failure_reason
+from art_e.cli.mail import shown_email
 from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
@@ -32,17 +38,32 @@ from art_e.cli.options import (
     chosen_db,
     parse_day,
 )
-from art_e.cli.output import console, example, note, one_line, print_json, print_text, status
-from art_e.cli.trace import shown_source
+from art_e.cli.output import (
+    clean,
+    console,
+    example,
+    note,
+    one_line,
+    print_json,
+    print_lines,
+    print_text,
+    status,
+    text,
+)
+from art_e.cli.trace import shown_source, shown_turn
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE
-from art_e.models.model import Model, default_model
+from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
-from art_e.runs import runs_of
-from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.ratings import add_rating, rated, ratings_file
+from art_e.runs import Run, find_run, runs_of
+from art_e.storage import home, runs_folder
+from art_e.trajectory import Trajectory, exchanges, read_trajectories
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 OFFLINE_NOTE = (
     "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
@@ -51,6 +72,18 @@ OFFLINE_NOTE = (
 
 # Failures that the same command would meet again.
 _LASTING = {"auth", "no-model", "no-credit", "budget", "context", "request"}
+
+COMPLETED = 500  # addresses that are suggested, the owners first
+CHAT_HELP = (
+    "a question      ask it; a follow-up knows what was said",
+    "2, t2           open source 2, or its whole conversation",
+    "/why            every step of the last answer",
+    "/good, /bad     rate it; /bad May 3 says what is right",
+    "/inbox ADDRESS  another inbox of the file",
+    "/model NAME     another model",
+    "/new            forget what was said",
+    "/quit           or Ctrl-D",
+)
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -112,7 +145,10 @@ def ask(
     options = Options(recipe, max_turns, effort, temperature, max_cost, tool_calls, junk)
     history: list[list[str]] = []
     if follow_up:
-        last, history = _last_question()
+        run = _last_run()
+        [trajectory] = read_trajectories(run.trajectories)
+        last = run.config
+        history = after(last.get("talk", []), last["question"], trajectory)
         options = options.following(
             last.get("options", {}), same_model=model in (None, last["model"])
         )
@@ -154,34 +190,29 @@ def ask(
     exit_for(answered.trajectory)
 
 
-def _last_question() -> tuple[dict[str, Any], list[list[str]]]:
-    """The configuration of the last question, and what was asked and answered so far."""
-    runs = (run for run in runs_of("ask", runs_folder()) if run.complete)
-    if (run := next(runs, None)) is None:
-        raise UserError("there is no question to go on from; ask one without --continue")
-    [trajectory] = read_trajectories(run.trajectories)
-    config = run.config
-    return config, after(config.get("talk", []), config["question"], trajectory)
+def _last_run() -> Run:
+    """The run of the last question that was answered. Raises `UserError` without one."""
+    for run in runs_of("ask", runs_folder()):
+        if run.complete:
+            return run
+    raise UserError("no question was answered yet; ask one first: art-e ask QUESTION")
 
 
 def show_answer(answered: Answered) -> None:
     """Print the answer, its sources, passages if no model answered, time and cost."""
-    trajectory = answered.trajectory
-    without = failure_reason(trajectory)
-    if without is not None:
+    if (without := failure_reason(answered.trajectory)) is not None:
         also = "; the best passages:" if answered.passages else ""
         print_text(f"no answer: {without}{also}")
-    elif answered.kind == "passages":
-        print_text("best passages, for no model was asked:")
-    if without is None:
-        print_text((trajectory.final_answer or "", "bold"))
+    else:
+        if answered.kind == "passages":
+            print_text("best passages, for no model was asked:")
+        print_text((answered.trajectory.final_answer or "", "bold"))
+        if not answered.sources:
+            print_text(("  (no source was given)", "dim"))
     for email in answered.sources:
         print_text(shown_source(email))
-    if without is None and not answered.sources:
-        print_text(("  (no source was given)", "dim"))
-    cited = {email.message_id for email in answered.sources}
     for passage in answered.passages:
-        if passage.email.message_id not in cited:
+        if passage.email not in answered.sources:
             print_text((one_line(passage.text), "bold"))
             print_text(shown_source(passage.email))
     print_text((answered.took, "dim"))
@@ -193,3 +224,184 @@ def exit_for(trajectory: Trajectory) -> None:
         kind, message = trajectory.error["kind"], trajectory.error["message"]
         note(f"Error: {kind}: {message}{'' if kind in _LASTING else '; try again'}")
         raise typer.Exit(1)
+
+
+# ---- `chat`.
+
+
+@dataclass
+class Chat:
+    """A conversation whose lines are questions, numbers of sources, and commands.
+
+    `arriving` shows an answer while it arrives.
+    """
+
+    file: InboxFile
+    talk: Conversation
+    arriving: "Live"
+
+    def take(self, line: str) -> None:
+        """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
+        last."""
+        name, _, rest = line.partition(" ")
+        number = line.removeprefix("t")
+        if line.startswith("/"):
+            commands: dict[str, Callable[[str], None]] = {
+                "/help": lambda _: print_lines(*CHAT_HELP),
+                "/why": lambda _: self._why(),
+                "/good": lambda _: self._rate("good", ""),
+                "/bad": lambda right: self._rate("bad", right),
+                "/inbox": self._open,
+                "/model": self._choose,
+                "/new": lambda _: self.talk.forget(),
+                "/quit": lambda _: _quit(),
+            }
+            if name not in commands:
+                raise UserError(f"there is no {name}; /help shows what there is")
+            commands[name](rest.strip())
+        elif number.isdigit() and len(number) <= 3:
+            self._show(int(number), whole=line.startswith("t"))
+        else:
+            self._ask(line)
+
+    def _ask(self, line: str) -> None:
+        self.arriving.update("")
+        with self.arriving:
+            answered = self.talk.ask(line, say_step)
+        without = failure_reason(answered.trajectory)
+        answer = (answered.trajectory.final_answer or "", "bold")
+        print_text(f"no answer: {without}" if without else answer)
+        for number, mail in enumerate(answered.mails, start=1):
+            print_text((f"{number} ", "bold"), shown_source(mail))
+            quote = answered.quotes.get(mail.message_id)
+            if quote is not None and mail not in answered.sources:
+                print_text((f"    {one_line(quote)}", "italic"))
+        print_text((answered.took, "dim"))
+
+    def _show(self, number: int, *, whole: bool) -> None:
+        mails = self.talk.answered.mails if self.talk.answered else []
+        if not 1 <= number <= len(mails):
+            raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
+        mail = mails[number - 1]
+        for each in self.talk.inbox.thread(mail.message_id) if whole else [mail]:
+            print_text(shown_email(each))
+
+    def _why(self) -> None:
+        messages = self.talk.last().trajectory.messages
+        for number, exchange in enumerate(exchanges(messages), start=1):
+            print_text(shown_turn(number, exchange))
+
+    def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
+        self.talk.last().rate(rating, right)
+        note(f"kept: {rating}{f', {one_line(right)} is right' if right else ''}")
+
+    def _open(self, address: str) -> None:
+        self.talk.inbox = self.file.open_inbox(address, self.talk.inbox.as_of)
+        self.talk.forget()
+        note(f"the inbox of {self.talk.inbox.address}, {len(self.talk.inbox):,} mails")
+
+    def _choose(self, name: str) -> None:
+        model = full_name(name)
+        ready = ready_model(model, self.talk.options, say_step, shown_in(self.arriving))
+        self.talk.policy, self.talk.form = ready
+        note(Model(model).notice or f"{model} answers")
+
+
+def say_step(step: str) -> None:
+    """Print what happens at the moment."""
+    print_text((f"  {one_line(step)}", "dim"))
+
+
+def shown_in(arriving: "Live") -> Callable[[str], None]:
+    """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
+    return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
+
+
+def _quit() -> None:
+    raise EOFError
+
+
+def talk(
+    db: Path | None,
+    address: str | None,
+    today: dt.date | None,
+    model: str,
+    options: Options,
+    past: list[list[str]],
+) -> None:
+    """Take lines until the last one."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("a chat needs a terminal; without one: art-e ask QUESTION")
+    from prompt_toolkit import PromptSession, completion, history
+    from rich.live import Live
+
+    lines = home() / "chat_history"
+    lines.parent.mkdir(parents=True, exist_ok=True)
+    with InboxFile(chosen_db(db), junk=options.junk) as file:
+        inbox = file.open_inbox(chosen_address(file, address, db), today)
+        arriving = Live(console=console(), transient=True)
+        ready = ready_model(model, options, say_step, shown_in(arriving))
+        chat = Chat(file, Conversation(inbox, file.path, *ready, options, past), arriving)
+        words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
+        words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
+        session: PromptSession[str] = PromptSession(
+            history=history.FileHistory(str(lines)),
+            completer=completion.WordCompleter(words, sentence=False),
+        )
+        note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
+        if (notice := Model(model).notice) is not None:
+            note(notice)
+        while True:
+            try:
+                if line := session.prompt("> ").strip():
+                    chat.take(line)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                # At the prompt it clears the line, at work it ends the question.
+                note("stopped; Ctrl-D leaves")
+            except UserError as error:
+                note(f"Error: {error}")
+
+
+# ---- `rate`.
+
+
+@app.command(
+    epilog=example("art-e rate good", 'art-e rate bad --answer "May 3" --source 1842.1075@thyme')
+)
+def rate(
+    rating: Annotated[Literal["good", "bad"], Argument(help="What the answer was.")],
+    answer: Annotated[
+        str | None, Option(metavar="TEXT", help="The right answer to a question answered badly.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        Option(metavar="MESSAGE_ID", help="A mail that tells it; may be repeated."),
+    ] = None,
+    name: Annotated[
+        str | None, Option("--run", metavar="RUN", help="The run of ask [default: the last].")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rate the last answer of ask; art-e golden from-ratings makes questions of ratings."""
+    if rating == "good" and (answer is not None or source):
+        raise UserError("--answer and --source correct a bad answer: art-e rate bad ...")
+    if source and answer is None:
+        raise UserError("--source goes with the answer that the mail tells: give --answer")
+    run = _last_run() if name is None else find_run(name, runs_folder())
+    if run.config.get("name") != "ask":
+        raise UserError(f"{run.id} is not a run of art-e ask; see art-e runs list")
+    [trajectory] = read_trajectories(run.trajectories)
+    with InboxFile(Path(run.config["db"]), junk=True) as file:
+        inbox = file.open_inbox(trajectory.inbox_address)
+        found = {each: inbox.canonical_id(each) for each in source or ()}
+    if unknown := [each for each, stored in found.items() if stored is None]:
+        raise UserError(f"no mail {unknown[0]} in the inbox of {trajectory.inbox_address}")
+    sources = [each for each in found.values() if each is not None]
+    given = rated(run, trajectory, rating, answer, sources)
+    add_rating(given)
+    if as_json:
+        print_json(given.model_dump())
+    else:
+        note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")

@@ -156,11 +156,11 @@ class Conversation:
     answered: Answered | None = None
     began: float = STARTED  # since when a person waits
 
-    def ask(self, question: str, say: Say, screen: "Console | None" = None) -> Answered:
+    def ask(self, question: str, say: Say) -> Answered:
         """Begin a question and answer it."""
         self.began = time.monotonic()
         self.begin(question)
-        return self.answer(say, screen)
+        return self.answer(say)
 
     def begin(self, question: str | Question, name: str = "ask", out: Path | None = None) -> None:
         """Make the folder of the question's run. Raises `UserError` if `out` is taken."""
@@ -212,8 +212,7 @@ class Conversation:
         self._run.finish()
         if screen is not None:
             screen.print()
-        mails = (self.inbox.read(message_id) for message_id in trajectory.sources)
-        sources = [email for email in mails if email is not None]
+        sources = list(filter(None, map(self.inbox.read, trajectory.sources)))
         passages: list[Passage] = []
         if trajectory.error is None and (model == OFFLINE or failure_reason(trajectory)):
             own = passages_of(episode) if model == OFFLINE and not self.history else []
@@ -260,11 +259,10 @@ def failure_reason(trajectory: Trajectory) -> str | None:
         return f"out of turns ({rubric['max_turns']}); --max-turns allows more"
     if rubric["lost_to_format"]:
         return "too many wrong calls in a row"
-    if rubric["abstained"]:
-        if trajectory.model == OFFLINE:
-            return "no passage fits well enough"
-        return "the model found none in this inbox"
-    return None
+    if not rubric["abstained"]:
+        return None
+    offline = trajectory.model == OFFLINE
+    return "no passage fits well enough" if offline else "the model found none in this inbox"
 
 
 def _in_words(call: AnsweredCall) -> str:
@@ -304,8 +302,8 @@ def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
 
     None if no sentence shares a word with the answer.
     """
-    date, sender = format_date(email.date), str(email.sender)
-    mail = [ReadMail(email.message_id, date, email.subject, sender, email.body, 0)]
+    about = (format_date(email.date), email.subject, str(email.sender))
+    mail = [ReadMail(email.message_id, *about, email.body, 0)]
     fits = {each.text: each.score for each in candidates(question, mail)}
     shared = {
         each.text: (each.features["own"], fits.get(each.text, 0.0))

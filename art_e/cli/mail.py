@@ -54,6 +54,10 @@ _SHOWN = frozenset(
 )
 _UNSAFE_IN_NAMES = re.compile(r"[^\w .,()+@=-]+")
 
+MessageId = Annotated[
+    str, Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
+]
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -134,13 +138,11 @@ def search(
             query=query,
             max_results=limit,
         )
-        sizes = opened.thread_sizes([hit.message_id for hit in hits])
+        sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
     if as_json:
-        print_json(
-            [{**hit.to_json(), "thread": size} for hit, size in zip(hits, sizes, strict=True)]
-        )
+        print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
     elif hits:
-        for number, (hit, size) in enumerate(zip(hits, sizes, strict=True), start=1):
+        for number, (hit, size) in enumerate(sized, start=1):
             print_text(_shown_hit(number, hit, searched, size))
     else:
         note(f"no mail of {plural(len(opened), 'mail')} matches; try other words or fewer filters")
@@ -152,9 +154,7 @@ def search(
     )
 )
 def read(
-    message_id: Annotated[
-        str, Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
-    ],
+    message_id: MessageId,
     inbox: InboxOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
@@ -174,9 +174,7 @@ def read(
 
 @app.command(epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"))
 def thread(
-    message_id: Annotated[
-        str, Argument(metavar="MESSAGE_ID", help="Of any mail of the thread, as search shows it.")
-    ],
+    message_id: MessageId,
     inbox: InboxOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
@@ -192,9 +190,8 @@ def thread(
         print_json([email.to_json() for email in mails])
         return
     for number, email in enumerate(mails, start=1):
-        place = f"{number} of {len(mails)}"
         gap = "\n" if number > 1 else ""
-        print_text((f"{gap}---- {place} ----", "dim"))
+        print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
         print_text(shown_email(email))
 
 
@@ -206,7 +203,7 @@ def thread(
     ),
 )
 def open_attachment(
-    message_id: Annotated[str, Argument(metavar="MESSAGE_ID", help="As search shows it.")],
+    message_id: MessageId,
     number: Annotated[
         int | None, Argument(metavar="N", min=1, help="Which file, if it has several.")
     ] = None,
@@ -225,24 +222,20 @@ def open_attachment(
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
-    listed = "; ".join(f"{place} {one_line(each.name)}" for place, each in enumerate(files, 1))
-    if number is None and len(files) > 1:
+    listed = "; ".join(f"{at} {one_line(each.name)}" for at, each in enumerate(files, 1))
+    place = number or 1
+    if (number is None and len(files) > 1) or place > len(files):
         raise UserError(f"say which file, by its number: {listed}")
-    if (number or 1) > len(files):
-        raise UserError(f"there is no file {number}: {listed}")
-    wanted = files[(number or 1) - 1]
-    name = safe_name(wanted)
-    if wanted.data is None:
+    data, name = files[place - 1].data, safe_name(files[place - 1])
+    if data is None:
         raise UserError(f"{name} was too large to be kept; it is in the mail program only")
     if save is None and name.rpartition(".")[2].lower() not in _SHOWN:
         raise UserError(f"{name} may run when it is opened; --save FOLDER saves it")
-    if save is not None and not save.is_dir():
-        raise UserError(f"there is no folder {save}; make it first")
     # A folder that nobody else can read; the program that shows the file needs it later.
     path = (save or Path(tempfile.mkdtemp(prefix="art-e-"))) / name
     try:
         with path.open("xb") as target:
-            target.write(wanted.data)
+            target.write(data)
     except OSError as error:
         raise UserError(f"can't write {path}: {error.strerror}") from None
     print_line(str(path))
@@ -283,14 +276,9 @@ def shown_email(email: Email) -> "Text":
         ("Labels", ", ".join(email.labels)),
         ("Message-ID", email.message_id),
     ]
-    header = [
-        part
-        for name, value in lines
-        if value
-        for part in ((f"{name}: ", "dim"), f"{one_line(value)}\n")
-    ]
+    shown = [text((f"{name}: ", "dim"), f"{one_line(value)}\n") for name, value in lines if value]
     subject = one_line(email.subject) or "(no subject)"
-    return text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
+    return text(*shown, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
 
 def mail_excerpt(

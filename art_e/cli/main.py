@@ -34,24 +34,21 @@ from art_e.privacy import files_for_owner_alone, loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
+_SPACE = "free some space, or name another place"
 # How a user can fix a refusal of the operating system.
 _MENDABLE = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions, or name another place"),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name another place"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "name another place"),
-    errno.EROFS: "name a place that can be written to",
-    errno.ENAMETOOLONG: "name a shorter one",
-    errno.EFBIG: "raise the limit of a file's size, or name another place",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _SPACE),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST, errno.EROFS, errno.ENAMETOOLONG), "name another place"
+    ),
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "close other programs",
 }
 # The same of DuckDB's errors, by their class.
 _DATABASE = {
     "Error": "the inbox file is damaged: make it anew with art-e ingest --replace",
-    **dict.fromkeys(
-        ("IOException", "TransactionException", "FatalException"),
-        "free some space, or name another place",
-    ),
+    **dict.fromkeys(("IOException", "TransactionException", "FatalException"), _SPACE),
     "OutOfMemoryException": "close other programs",
 }
 
@@ -75,9 +72,9 @@ COMMANDS = {
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
     "chat": ("art_e.cli.ask", "Talk about an inbox; /help shows how."),
     "web": ("art_e.web.server", "Ask and search an inbox on a page in the browser, until Ctrl-C."),
-    "rate": ("art_e.cli.rate", "Rate the last answer of ask, and say what would be right."),
-    "config": ("art_e.cli.settings", "Show what commands use by default, or change it."),
-    "models": ("art_e.cli.settings", "List models to ask, and what the others need."),
+    "rate": ("art_e.cli.ask", "Rate the last answer of ask, and say what would be right."),
+    "config": ("art_e.cli.doctor", "Show what commands use by default, or change it."),
+    "models": ("art_e.cli.doctor", "List models to ask, and what the others need."),
     "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
     "mcp": ("art_e.cli.mcp", "Let an MCP client (Claude, Cursor, VS Code) read one inbox."),
     "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client with vLLM."),
@@ -117,7 +114,10 @@ class Commands(LazyGroup):
                 note("interrupted" + _KEPT.get("".join(given[:1]), ""))
         except TyperException as error:
             code = USER_ERROR
-            note(f"Error: {_usage_error(error, self._help_command(given))}")
+            message = error.format_message()
+            stop = "" if message.endswith((".", "?", ")")) else "."
+            named = "".join(f"{arg} " for arg in given[:1] if arg in self.commands)
+            note(f"Error: {message}{stop} See: art-e {named}--help")
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -147,10 +147,6 @@ class Commands(LazyGroup):
                 _fail(f"Error: {what}; {_DATABASE[kind.__name__]}", USER_ERROR)
             _our_fault(error)
 
-    def _help_command(self, args: list[str]) -> str:
-        named = [arg for arg in args[:1] if arg in self.commands]
-        return " ".join(["art-e", *named, "--help"])
-
 
 def _fail(line: str, code: int) -> NoReturn:
     note(line)
@@ -164,11 +160,6 @@ def _our_fault(error: Exception) -> NoReturn:
     how = "ART_E_DEBUG=1 shows the traceback; please report it"
     what = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
     _fail(f"Error: internal error: {what} ({how})", OUR_FAULT)
-
-
-def _usage_error(error: TyperException, help_command: str) -> str:
-    message = error.format_message()
-    return f"{message}{'' if message.endswith(('.', '?', ')')) else '.'} See: {help_command}"
 
 
 app = typer.Typer(

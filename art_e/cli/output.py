@@ -119,10 +119,6 @@ def status() -> "Iterator[Callable[[str], None]]":
         yield lambda line: shown.update(text(one_line(line)), spinner="dots")
 
 
-# The width of tables without a terminal.
-PIPE_WIDTH = 240
-
-
 def print_json(value: Any) -> None:
     """Print `value` as JSON in plain ASCII, which is safe on any terminal."""
     # DEL is the one control character that JSON does not escape; it occurs in strings only.
@@ -144,15 +140,15 @@ def console(*, to_stderr: bool = False) -> "Console":
     from rich.console import Console
 
     stream: IO[str] = sys.stderr if to_stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
+    width = None if stream.isatty() else 240
     screen = Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+    def reader_gone() -> None:
+        raise BrokenPipeError
+
     # main.py ends the process; rich would exit with 1.
-    screen.on_broken_pipe = _reader_gone  # type: ignore[method-assign]
+    screen.on_broken_pipe = reader_gone  # type: ignore[method-assign]
     return screen
-
-
-def _reader_gone() -> None:
-    raise BrokenPipeError
 
 
 def text(*parts: "str | tuple[str, str] | Text") -> "Text":
@@ -163,9 +159,9 @@ def text(*parts: "str | tuple[str, str] | Text") -> "Text":
     for part in parts:
         if isinstance(part, Text):
             assembled.append_text(part)
-            continue
-        content, style = (part, "") if isinstance(part, str) else part
-        assembled.append(clean(content), style=style)
+        else:
+            content, style = (part, "") if isinstance(part, str) else part
+            assembled.append(clean(content), style=style)
     return assembled
 
 
@@ -211,8 +207,7 @@ def print_table(
 
 @contextmanager
 def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Callable[..., None]]":
-    """A bar on stderr with the time left, if that is a terminal, else nothing. It begins with what
-    is `doing`, which may be untrusted.
+    """A bar on stderr with the time left, if that is a terminal; it begins with what is `doing`.
 
     Yields a function to call with the number done since the last call (1 by default).
     """
@@ -311,8 +306,7 @@ class LazyGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the help page's list of commands without importing any."""
-        own = {name: each.get_short_help_str(80) for name, each in self.commands.items()}
-        lines = own | {name: line for name, (_, line) in self.lazy.items()}
-        rows = [(name, lines[name]) for name in self.list_commands(ctx)]
+        lines = {name: each.get_short_help_str(80) for name, each in self.commands.items()}
+        lines |= {name: line for name, (_, line) in self.lazy.items()}
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, lines[name]) for name in self.list_commands(ctx)])

@@ -41,75 +41,28 @@ app = typer.Typer(
 
 
 class Record(NamedTuple):
-    """What can be read of a run; `broken` says what can't."""
+    """What can be read of a run: its entry in the list, its configuration and its episodes."""
 
-    run: Run
+    entry: dict[str, Any]
     config: dict[str, Any]
     trajectories: list[Trajectory]
-    broken: str | None
 
     @property
     def state(self) -> str:
         """How the run ended, in a word."""
-        if self.broken is not None:
-            return f"broken: {self.broken}"
-        return "complete" if self.run.complete else "incomplete"
-
-    @property
-    def model(self) -> str:
-        """The model or models that were asked; a training's name."""
-        config = self.config
-        models = config.get("models") or config.get("model") or config.get("name", "unknown")
-        return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
-
-    @property
-    def question(self) -> str:
-        """The question that was asked, or the set of questions."""
-        return str(self.config.get("question") or self.config.get("questions") or "")
-
-    @property
-    def accuracy(self) -> dict[str, float]:
-        """Of each model that was measured; of a training, at its last validation."""
-        with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-            metrics: dict[str, Any] = self.run.metrics
-            if "models" in metrics:
-                found = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
-            else:
-                found = {self.model: metrics["validation"][-1]["accuracy"]}
-            return {name: float(value) for name, value in found.items() if value is not None}
-        return {}
-
-    @property
-    def cost_usd(self) -> float | None:
-        """What the episodes cost; None if it is unknown."""
-        return total_usd(each.cost_usd for each in self.trajectories)
+        if self.entry["broken"] is not None:
+            return f"broken: {self.entry['broken']}"
+        return "complete" if self.entry["complete"] else "incomplete"
 
     @property
     def row(self) -> tuple[str, ...]:
         """The run in a table of runs, with its start by the clock of this machine."""
-        when = ""
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            started = dt.datetime.fromisoformat(self.config["started_at"])
-            when = f"{started.astimezone():%Y-%m-%d %H:%M}"
-        accuracy = ", ".join(f"{share:.0%}" for share in self.accuracy.values())
-        figures = (f"{len(self.trajectories):,}", accuracy, shown_usd(self.cost_usd, 2))
-        return (self.run.id, when, self.model, _cut(self.question), *figures, self.state)
-
-    def to_json(self) -> dict[str, Any]:
-        """The run in a list of runs."""
-        return {
-            "run": self.run.id,
-            "folder": str(self.run.folder),
-            "name": self.config.get("name"),
-            "model": self.model,
-            "question": self.question,
-            "started_at": self.config.get("started_at"),
-            "episodes": len(self.trajectories),
-            "accuracy": self.accuracy,
-            "cost_usd": self.cost_usd,
-            "complete": self.run.complete,
-            "broken": self.broken,
-        }
+        entry, when = self.entry, ""
+        with contextlib.suppress(TypeError, ValueError):
+            when = f"{dt.datetime.fromisoformat(entry['started_at']).astimezone():%Y-%m-%d %H:%M}"
+        accuracy = ", ".join(f"{share:.0%}" for share in entry["accuracy"].values())
+        figures = (f"{entry['episodes']:,}", accuracy, shown_usd(entry["cost_usd"], 2))
+        return (entry["run"], when, entry["model"], _cut(entry["question"]), *figures, self.state)
 
 
 @app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
@@ -121,7 +74,7 @@ def list_all(
     found = list_runs(runs_folder())
     records = [read_run(run) for run in found[:limit]]
     if as_json:
-        print_json([record.to_json() for record in records])
+        print_json([record.entry for record in records])
         return
     if not records:
         note(f"no runs in {runs_folder()} yet; art-e ask makes one")
@@ -148,13 +101,13 @@ def show(
 ) -> None:
     """Show a run's configuration and its episodes, or one episode in full."""
     record = read_run(find_run(name, runs_folder()))
-    if record.broken is not None:
-        note(f"this run is broken: {record.broken}; what can be read of it is shown")
+    if record.entry["broken"] is not None:
+        note(f"this run is {record.state}; what can be read of it is shown")
     if episode is not None:
         found = [each for each in record.trajectories if each.episode_id.startswith(episode)]
-        if len(found) != 1 or not episode:
-            what = f"{len(found)} episodes start" if found else "no episode starts"
-            raise UserError(f"{what} with {episode!r}; art-e runs show {record.run.id} lists them")
+        if len(found) != 1:
+            what = f"{len(found)} episodes begin with {episode!r}"
+            raise UserError(f"{what}; art-e runs show {name} lists them")
         _show_episode(found[0], as_json)
     elif as_json:
         episodes = [
@@ -172,13 +125,13 @@ def show(
             }
             for each in record.trajectories
         ]
-        print_json({**record.to_json(), "config": record.config, "episodes": episodes})
+        print_json({**record.entry, "config": record.config, "episodes": episodes})
     else:
         _show_record(record)
 
 
 def read_run(run: Run) -> Record:
-    """What can be read of a run."""
+    """Return what can be read of a run."""
     broken = None
     config: dict[str, Any] = {}
     trajectories: list[Trajectory] = []
@@ -196,7 +149,34 @@ def read_run(run: Run) -> Record:
             broken = broken or "trajectories.jsonl is missing"
     except (OSError, ValueError) as error:
         broken = broken or f"line {len(trajectories) + 1} of trajectories.jsonl ({error})"
-    return Record(run, config, trajectories, broken)
+    models = config.get("models") or config.get("model") or config.get("name", "unknown")
+    model = ", ".join(map(str, models)) if isinstance(models, list) else str(models)
+    entry = {
+        "run": run.id,
+        "folder": str(run.folder),
+        "name": config.get("name"),
+        "model": model,
+        "question": str(config.get("question") or config.get("questions") or ""),
+        "started_at": config.get("started_at"),
+        "episodes": len(trajectories),
+        "accuracy": _accuracy(run, model),
+        "cost_usd": total_usd(each.cost_usd for each in trajectories),
+        "complete": run.complete,
+        "broken": broken,
+    }
+    return Record(entry, config, trajectories)
+
+
+def _accuracy(run: Run, model: str) -> dict[str, float]:
+    """Return the accuracy of each model that was measured, of a training at its last validation."""
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+        metrics: dict[str, Any] = run.metrics
+        if "models" in metrics:
+            shares = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
+        else:
+            shares = {model: metrics["validation"][-1]["accuracy"]}
+        return {name: float(value) for name, value in shares.items() if value is not None}
+    return {}
 
 
 def _cut(line: str) -> str:
@@ -210,12 +190,13 @@ def _question(trajectory: Trajectory) -> str:
 
 
 def _show_record(record: Record) -> None:
-    print_text((record.run.id, "bold"), f"  {one_line(record.state)}")
+    entry = record.entry
+    print_text((entry["run"], "bold"), f"  {one_line(record.state)}")
     for key, value in record.config.items():
         shown = value if isinstance(value, str) else compact_json(value)
         print_text((f"  {key}: ", "dim"), one_line(shown))
-    print_text(f"{plural(len(record.trajectories), 'episode')}, {shown_usd(record.cost_usd)}")
-    for model, share in record.accuracy.items():
+    print_text(f"{plural(len(record.trajectories), 'episode')}, {shown_usd(entry['cost_usd'])}")
+    for model, share in entry["accuracy"].items():
         print_text(f"accuracy of {one_line(model)}: {share:.1%}")
     for trajectory in record.trajectories:
         turns = plural(int(trajectory.rubric.get("turns", 0)), "turn")
@@ -228,7 +209,7 @@ def _show_record(record: Record) -> None:
 
 def _answer(trajectory: Trajectory) -> str:
     without = failure_reason(trajectory)
-    return one_line(trajectory.final_answer or "") if without is None else f"no answer: {without}"
+    return f"no answer: {without}" if without else one_line(trajectory.final_answer or "")
 
 
 def _show_episode(trajectory: Trajectory, as_json: bool) -> None:

@@ -97,10 +97,9 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
             f"vLLM would load another tokenizer than the one saved in {checkpoint};"
             f" use --model local:{checkpoint}, or train it with a Qwen2Tokenizer"
         )
-    command = [vllm, "serve", str(model), "--dtype", "bfloat16"]
     parser = {"json": "hermes", "xml": "qwen3_xml"}[call_form(tokenizer)]
+    command = [vllm, "serve", str(model), "--dtype", "bfloat16"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
-    # As in training.
     command += ["--default-chat-template-kwargs", json.dumps(NOT_THINKING)]
     # Stop and sample as `local:` and training do, without the published penalty for repetition.
     published = model / "generation_config.json"

@@ -14,10 +14,12 @@ from art_e.trajectory import AnsweredCall, Exchange
 if TYPE_CHECKING:
     from rich.text import Text
 
-
 BODY_LINES, BODY_WIDTH = 8, 110
 SENDER_WIDTH, SUBJECT_WIDTH = 34, 60
 ARGUMENT_CHARS = 200
+FILTERS = (
+    ("from_addr", "from"), ("to_addr", "to"), ("sent_after", "after"), ("sent_before", "before"),
+)  # fmt: skip
 _INDENT = " " * 9
 
 
@@ -49,7 +51,11 @@ def shown_source(email: Email) -> "Text":
 def _call(call: AnsweredCall) -> "Text":
     name, given = call.tool, call.arguments
     if name == "search_emails" and isinstance(given, dict):
-        return text(("search   ", "bold cyan"), *_search(given))
+        keywords = given.get("keywords")
+        words = keywords if isinstance(keywords, list) else [keywords]
+        searched = _short(" ".join(str(word) for word in words if word is not None))
+        filters = (f"  {shown} {_short(given[of])}" for of, shown in FILTERS if given.get(of))
+        return text(("search   ", "bold cyan"), f'"{searched}"', ("".join(filters), "dim"))
     if name == "read_email" and isinstance(given, dict):
         return text(("read     ", "bold cyan"), _short(given.get("message_id")))
     if name == "return_final_answer" and isinstance(given, dict):
@@ -59,18 +65,6 @@ def _call(call: AnsweredCall) -> "Text":
         return text(("answer   ", "bold green"), shown, (f"  from {cited}" if cited else "", "dim"))
     written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return text((f"{_short(name)}  ", "bold red"), _short(written))
-
-
-def _search(given: dict[str, Any]) -> Iterator[str | tuple[str, str]]:
-    keywords = given.get("keywords")
-    words = keywords if isinstance(keywords, list) else [keywords]
-    yield f'"{_short(" ".join(str(word) for word in words if word is not None))}"'
-    for name in ("from_addr", "to_addr", "sent_after", "sent_before"):
-        if given.get(name) is not None:
-            yield (
-                f"  {name.removeprefix('sent_').removesuffix('_addr')} {_short(given[name])}",
-                "dim",
-            )
 
 
 def _results(results: list[dict[str, Any]]) -> "Iterator[Text]":

@@ -41,7 +41,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
-from art_e.cli.chat import COMPLETED
+from art_e.cli.ask import COMPLETED
 from art_e.cli.conversation import (
     HISTORY,
     Answered,

@@ -41,11 +41,9 @@ from tests.command_line import (
     assert_safe,
     json_of,
     the_error,
-)  # fmt: skip
+)
 
 LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
-
-
 IN_ANN = ["--inbox", ANN]
 
 
@@ -55,7 +53,6 @@ IN_ANN = ["--inbox", ANN]
         (["bogus"], ["bogus", "art-e --help"]),
         (["serch", "x"], ["search"]),
         (["search", "x", "--limit", "0"], ["--limit", "art-e search --help"]),
-        (["ask", *IN_ANN], ["needs a terminal", "art-e ask QUESTION"]),
         (["runs", "show", "nothing"], ["art-e runs list"]),
         (["ingest", "x", "--format", "pst"], ["--format", "mbox"]),
         (["ingest", "nowhere.mbox"], ["nowhere.mbox", "check the path"]),
@@ -74,6 +71,13 @@ IN_ANN = ["--inbox", ANN]
         (["ask", "--json", *IN_ANN], ["go with a question"]),
         (["ask", " ? ", *IN_ANN], ["question is empty"]),
         (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
+        (["ask", "-c", "Who?"], ["no question was answered yet"]),
+        (["chat", *IN_ANN], ["needs a terminal", "art-e ask QUESTION"]),
+        (["rate", "good"], ["no question was answered yet"]),
+        (["rate", "good", "--answer", "x"], ["correct a bad answer"]),
+        (["rate", "bad", "--source", "x"], ["give --answer"]),
+        (["rate", "bad", "--run", "nothing"], ["no run 'nothing'"]),
+        (["rate", "fine"], ["fine"]),
         (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
     ],
 )
@@ -197,20 +201,15 @@ def test_search_finds_the_best_first(art_e: Run, db: Path) -> None:
     assert "no mail of 4 mails matches" in nothing.stderr
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        (["--to", "bob"], [LUNCH]),
-        (["--after", "2001-03-06"], [LEASE_2, LUNCH]),
-        (["--from", "bob", "--as-of", "2001-05-31"], [LEASE_ID]),
-        (["--after", "2001-02-01", "--limit", "1"], [LEASE_2]),
-    ],
-)
-def test_a_filter_alone_gives_the_newest_first(
-    art_e: Run, db: Path, filters: list[str], found: list[str]
-) -> None:
-    hits = json_of(art_e("search", *filters, *IN_ANN, "--db", db, "--json"))
-    assert [hit["message_id"] for hit in hits] == found
+def test_a_filter_alone_gives_the_newest_first(art_e: Run, db: Path) -> None:
+    for filters, found in {
+        "--to bob": [LUNCH],
+        "--after 2001-03-06": [LEASE_2, LUNCH],
+        "--from bob --as-of 2001-05-31": [LEASE_ID],
+        "--after 2001-02-01 --limit 1": [LEASE_2],
+    }.items():
+        hits = json_of(art_e("search", *filters.split(), *IN_ANN, "--db", db, "--json"))
+        assert [hit["message_id"] for hit in hits] == found
 
 
 @pytest.mark.parametrize("shown_id", [LEASE_ID, LEASE_ID.strip("<>")])
@@ -292,35 +291,23 @@ def test_output_takes_no_markup_and_notes_are_one_line(capsys: pytest.CaptureFix
     assert counted == ["1 mail", "2,000 mails", "2 addresses"]
 
 
-pytestmark = pytest.mark.usefixtures("ctrl_c")
-
-
-def press_and_swallow() -> None:
-    """Ctrl-C comes while DuckDB works, and DuckDB swallows it, as it does at times."""
-    with contextlib.suppress(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_a_swallowed_interrupt_is_known() -> None:
-    with listening():
-        check()
-        press_and_swallow()
-        assert interrupted()
-        with pytest.raises(KeyboardInterrupt):
-            check()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with listening():
-        assert not interrupted()
-
-
-def test_a_renamed_interrupt_is_no_fault_of_ours(
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_that_a_library_renames_is_no_fault_of_ours(
     art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press_and_rename(*_: object) -> None:
-        press_and_swallow()
+        # DuckDB swallows the interrupt at times.
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            check()
         raise RuntimeError("Query interrupted")
 
     monkeypatch.setattr("art_e.inbox.file.InboxFile.inboxes", press_and_rename)
     result = art_e("inboxes", "--db", db)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with listening():
+        assert not interrupted()

@@ -1,34 +1,57 @@
-"""`art-e doctor`: inbox, packages, models, and GPUs (cards, drivers and packages are made up)."""
+"""`doctor`, `models` and `config`: this machine, what is at hand, and a choice made once."""
 
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from art_e.cli import doctor
-from art_e.cli.doctor import gpu_check
+from art_e.config import SETTINGS
+from art_e.models import nearby as module
+from art_e.models.nearby import Near, Nearby, nearby
 from tests.builders import WAIT_S
-from tests.command_line import Run, json_of
-from tests.provider import Provider, refuses, says
-
-KEY = "sk-test-0123456789abcdef"
+from tests.command_line import ANN, BOB, Run, json_of, the_error
+from tests.provider import json_server
 
 
-def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path) -> None:
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """No key, no server and no `.env`, and time for servers on a busy machine."""
+    for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr(module, "_TIMEOUT_S", WAIT_S)
+    return monkeypatch
+
+
+def test_a_fresh_machine_works_and_says_what_to_export(
+    art_e: Run, home: Path, db: Path, bare: pytest.MonkeyPatch
+) -> None:
     report = json_of(art_e("doctor", "--json"))
-    states = {check["name"]: check["state"] for check in report["checks"]}
+    checks = {each["name"].removeprefix("model "): each for each in report["checks"]}
     assert report["ok"] is True
-    assert states["Python"] == states["packages"] == "ok"
-    assert states["inbox file"] == "missing"
-    shown = art_e("doctor")
-    assert shown.exit_code == 0
-    assert "-> art-e ingest SOURCE makes one" in shown.stdout
+    assert checks["Python"]["state"] == checks["packages"]["state"] == "ok"
+    for name, words in {
+        "inbox file": "art-e ingest SOURCE makes one",
+        "openai/o3": "export OPENAI_API_KEY=",
+        "gemini/gemini-2.5-pro": "export GEMINI_API_KEY=",
+        "anthropic/claude-sonnet-5-5": "export ANTHROPIC_API_KEY=",
+        "ollama_chat/qwen2.5:14b": "ollama pull qwen2.5:14b",
+        "hosted_vllm/Qwen2.5-14B-Instruct": "export HOSTED_VLLM_API_BASE=",
+    }.items():
+        assert checks[name]["state"] == "missing" and words in checks[name]["fix"]
+    assert checks["local:PATH"]["state"] in ("ok", "missing")
     assert not home.exists()
-    assert f"{db}: 4 mails, 3 addresses" in art_e("doctor", "--db", db).stdout
+    bare.setenv("GOOGLE_API_KEY", "sk-test-0123456789abcdef")
+    shown = art_e("doctor", "--db", db)
+    assert shown.exit_code == 0 and "0123456789" not in shown.output
+    assert f"{db}: 4 mails, 3 addresses" in shown.stdout
+    assert "gemini/gemini-2.5-pro: GOOGLE_API_KEY is set" in shown.stdout
 
 
 def test_a_broken_part_is_shown_with_its_fix(
@@ -48,80 +71,98 @@ def test_a_broken_part_is_shown_with_its_fix(
     assert "nothing_of_that_name" in result.stdout and "pip install" in result.stdout
 
 
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No key, no server and no `.env`."""
-    for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    return monkeypatch
+# ---- `config`.
 
 
-def models(result: Result) -> dict[str, dict[str, Any]]:
-    """The checks of models, by the model's name."""
-    return {each["name"].removeprefix("model "): each for each in json_of(result)["checks"]}
+def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
+    assert json_of(art_e("config", "--json")) == {}
+    shown = art_e("config").stdout
+    assert all(f"{name}: (not set)" in shown for name in SETTINGS)
+    assert json_of(art_e("config", "model", "gpt-4.1", "--json")) == {"model": "openai/gpt-4.1"}
+    assert "openai/gpt-4.1" in art_e("config", "model").stdout
+    text = (home / "config.toml").read_text()
+    assert text == 'model = "openai/gpt-4.1"\n'
+    assert json_of(art_e("config", "inbox", f" {ANN.upper()}", "--json"))["inbox"] == ANN
+    assert json_of(art_e("config", "model", "--unset", "--json")) == {"inbox": ANN}
 
 
-def test_each_model_says_what_to_export(art_e: Run, bare: pytest.MonkeyPatch) -> None:
-    checks = models(art_e("doctor", "--json"))
-    for model, words in {
-        "openai/o3": "export OPENAI_API_KEY=",
-        "gemini/gemini-2.5-pro": "export GEMINI_API_KEY=",
-        "anthropic/claude-sonnet-5-5": "export ANTHROPIC_API_KEY=",
-        "ollama_chat/qwen2.5:14b": "ollama pull qwen2.5:14b",
-        "hosted_vllm/Qwen2.5-14B-Instruct": "export HOSTED_VLLM_API_BASE=",
-    }.items():
-        assert checks[model]["state"] == "missing"
-        assert words in checks[model]["fix"]
-    assert checks["local:PATH"]["state"] in ("ok", "missing")
-    bare.setenv("GOOGLE_API_KEY", KEY)
-    checks = models(art_e("doctor", "--json"))
-    assert checks["gemini/gemini-2.5-pro"]["state"] == "ok"
-    assert checks["openai/o3"]["state"] == "missing"
-
-
-def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch) -> None:
-    replies = {
-        "o3": says("OK."),
-        "o4-mini": refuses(400, "max_tokens or model output limit was reached."),
-        "gpt-4.1": refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}"),
-    }
-    with Provider(lambda request: replies[request.body["model"]]) as provider:
-        bare.setenv("OPENAI_BASE_URL", provider.base_url)
-        bare.setenv("OPENAI_API_KEY", KEY)
-        bare.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
-        bare.setattr(doctor, "ONLINE_TIMEOUT_S", WAIT_S)
-        result = art_e("doctor", "--online", "--json")
-        requests = provider.requests
-    assert sorted(each.body["model"] for each in requests) == sorted(replies)
-    for each in requests:
-        assert 16 in (each.body.get("max_completion_tokens"), each.body.get("max_tokens"))
-    checks = models(result)
-    assert (checks["openai/o3"]["state"], checks["openai/o3"]["detail"]) == ("ok", "answered")
-    # It spent its few tokens on thinking, so it works.
-    assert checks["openai/o4-mini"]["state"] == "ok"
-    refused = checks["openai/gpt-4.1"]
-    assert refused["state"] == "missing" and refused["detail"].startswith("401: Incorrect API key")
-    assert "no server answers" in checks["hosted_vllm/Qwen2.5-14B-Instruct"]["detail"]
-    assert "0123456789" not in result.output and KEY[-4:] not in result.output
-
-
-# GPUs
-
-CLOSED_MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n"
-
-
-def test_a_driver_without_a_device_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["mode", "o3"], "no setting 'mode'; there are model, db, inbox, judge"),
+        (["model", "nobody/nothing"], "nobody/nothing"),
+        (["inbox", "ann"], "no address"),
+        (["db", "none.duckdb"], "no inbox file"),
+        (["--unset"], "--unset takes the name"),
+    ],
+)
+def test_what_can_not_be_used_is_not_kept(
+    arguments: list[str], says: str, art_e: Run, home: Path
 ) -> None:
-    torch = pytest.importorskip("torch")
-    (tmp_path / "version").write_text(CLOSED_MODULE, encoding="utf-8")
-    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "version")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", None)
-    check = gpu_check()
-    assert check.state == "missing"
-    assert "NVIDIA driver 535.104.05, but no CUDA device" in check.detail
-    assert "built without CUDA" in check.detail
-    assert check.fix is not None and "580" in check.fix
+    assert says in the_error(art_e("config", *arguments))
+    assert not (home / "config.toml").exists()
+
+
+@pytest.mark.parametrize("text", ["model = 3", "model", 'colour = "red"'])
+def test_a_damaged_file_is_told(text: str, art_e: Run, home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(text)
+    assert "config.toml" in the_error(art_e("ask", "When?", "--db", tmp_path / "i.duckdb"))
+
+
+def test_commands_use_what_is_set_and_options_come_first(
+    art_e: Run, owned_db: Path, home: Path, bare: pytest.MonkeyPatch
+) -> None:
+    art_e("config", "db", owned_db)
+    assert json_of(art_e("inboxes", "--json"))["total"] > 1
+    art_e("config", "inbox", BOB)
+    ask = ("ask", "When does the lease end?", "--json")
+    # Another file has another owner.
+    for options, address in (((), BOB), (("--inbox", ANN), ANN), (("--db", owned_db), ANN)):
+        assert json_of(art_e(*ask, *options))["inbox_address"] == address
+    (home / "config.toml").write_text('model = "openai/o3"\n')
+    assert "OPENAI_API_KEY" in the_error(art_e(*ask, "--db", owned_db))
+    assert json_of(art_e(*ask, "--model", "offline", "--db", owned_db))["model"] == "offline"
+
+
+# ---- What is at hand.
+
+
+@pytest.fixture
+def servers() -> Iterator[list[Nearby]]:
+    """An Ollama, a vLLM, a server that says nonsense, and one that nobody runs."""
+    replies: dict[str, Any] = {
+        "/api/tags": {"models": [{"name": "qwen2.5:14b"}, {"name": "llama3"}]},
+        "/v1/models": {"object": "list", "data": [{"id": "mine"}]},
+        "/odd": ["nonsense"],
+    }
+    with json_server(lambda _, path, *__: (200, replies[path])) as address:
+        yield [
+            Nearby("Ollama", address, "/api/tags", "ollama_chat"),
+            Nearby("vLLM", address, "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
+            Nearby("Odd", address, "/odd", "odd"),
+            Nearby("None", "http://127.0.0.1:9", "/v1/models", "none"),
+        ]
+
+
+def test_models_of_servers_that_listen_here_come_before_those_by_key(
+    art_e: Run, servers: list[Nearby], bare: pytest.MonkeyPatch
+) -> None:
+    bare.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    served = f"{servers[1].address}/v1"
+    assert nearby(servers) == [
+        Near("ollama_chat/qwen2.5:14b", "Ollama listens here"),
+        Near("ollama_chat/llama3", "Ollama listens here"),
+        Near("hosted_vllm/mine", "vLLM listens here", f"export HOSTED_VLLM_API_BASE={served}"),
+    ]
+    bare.setattr("art_e.cli.doctor.nearby", lambda: nearby(servers))
+    listed = json_of(art_e("models", "--json"))
+    assert [each["model"] for each in listed["nearby"]][:1] == ["ollama_chat/qwen2.5:14b"]
+    assert {"name", "state", "detail", "fix"} == set(listed["models"][0])
+    shown = art_e("models").stdout
+    assert "Ollama listens here" in shown and "export OPENAI_API_KEY" in shown
+    bare.setenv("HOSTED_VLLM_API_BASE", served)
+    bare.setenv("OPENAI_API_KEY", "sk-something-secret")
+    *_, vllm, hosted = nearby(servers)
+    assert vllm.export == ""
+    assert hosted == Near("openai/o4-mini", "OPENAI_API_KEY is set")

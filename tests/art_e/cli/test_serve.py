@@ -99,23 +99,17 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["{tmp}/none"], "there is no folder"),
+        (["base", "--adapter", "mine"], "--model local:base+mine"),
+        (["{run}/none"], "there is no folder"),
         (["{checkpoint}", "--adapter", "{checkpoint}"], "is no adapter"),
         (["{run}"], "no best checkpoint yet"),
     ],
 )
 def test_user_errors_are_one_line(
-    checkpoint: Path, vllm: Path, run: Path, art_e: Run, tmp_path: Path, args: list[str], words: str
-) -> None:
+    checkpoint: Path, run: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch,
+    args: list[str], words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("shutil.which", lambda _: None if "base" in args else "vllm")
     (run / "metrics.json").write_text('{"best_checkpoint": null}')
-    made = [each.format(checkpoint=checkpoint, tmp=tmp_path, run=run) for each in args]
+    made = [each.format(checkpoint=checkpoint, run=run) for each in args]
     assert words in the_error(art_e("serve", *made))
-    assert not vllm.exists()
-
-
-def test_without_vllm_a_line_names_what_needs_no_server(
-    art_e: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    error = the_error(art_e("serve", "base", "--adapter", "mine"))
-    assert "needs vLLM" in error and "--model local:base+mine" in error

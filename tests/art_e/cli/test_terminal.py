@@ -1,123 +1,155 @@
-"""Hostile mail on a real terminal: `art-e` processes write to a pty.
+"""On a real terminal (a pty): `chat`, what is shown while a model works, and hostile text.
 
-The mail is as an attacker sends it: encoded words in its headers and a base64 body carry any byte.
-Only rich's own colours may reach the terminal as sequences; the mail's colours (`45;5`) differ.
+Only the colours of rich may reach the terminal; those of the mail (`45;5`) differ.
 """
 
-import asyncio
-import base64
+import os
 import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from art_e.agent import run_episode
-from art_e.episode import Episode
-from art_e.inbox.file import InboxFile
-from art_e.question import Question
-from art_e.runs import start_run
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.records import RawMessage
-from tests.builders import ScriptedPolicy, answer, call, make_inbox, message, read, search
-from tests.command_line import assert_safe
-from tests.processes import on_terminal
+from art_e.ratings import read_ratings
+from art_e.runs import list_runs
+from tests.art_e.cli.conftest import QUESTION
+from tests.builders import WAIT_S, answer, call, message, read, search
+from tests.command_line import ANN, BOB, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
+from tests.processes import at_terminal, on_terminal, sent
+from tests.provider import Provider, Reply, Request, rate_limited, says
 
-ANN = "ann@harbor.example"
-SEQUENCES = {
-    "title": "\x1b]0;owned\x07",
-    "clipboard": "\x1b]52;c;b3duZWQ=\x07",
-    "link": "\x1b]8;;https://evil.example\x1b\\",
-    "colours": "\x1b[45;5m",
-    "wipe": "\x1b[2J\x1b[3J\x1b[H",
-    "screen": "\x1b[?1049h\x1b[?25l",
-    "report": "\x1b[6n\x1b[21t\x1b[c",
-    "reset": "\x1bc",
-    "charset": "\x1b(0\x0e",
-    "device": "\x1bP1;2q\x1b\\\x1b_owned\x1b\\",
-    "c1": "\x9b2J\x9d0;owned\x9c\x90",
-    "nested": "\x1b\x1b[0m[45;5m\x1b\x1b]0;x\x07]0;owned\x07",
-    "overwrite": "\x08\x08\x08\x7f\rowned",
-    "bell": "\x07\x05",
-    "direction": "\u202egpj.exe\u2066\u200f\u061c",
-}
-HOSTILE = " ".join(f"{name}{sequence}" for name, sequence in SEQUENCES.items())
+PROMPT = b"\x1b[?2004h"
 SGR = re.compile(r"\x1b\[([0-9;]*)m")
-MESSAGE_ID = "<prize@evil.example>"
+SEARCH, READ = says(None, search("warehouse", "lease")), says(None, read("m1"))
 
 
-def encoded(text: str) -> str:
-    """An encoded word of RFC 2047."""
-    return f"=?utf-8?b?{base64.b64encode(text.encode()).decode()}?="
+@contextmanager
+def talking(db: Path, home: Path, *options: str) -> Iterator[Callable[[str, str], str]]:
+    """Starts a chat; type a line, and get what is printed until a text and the next prompt."""
+    environment = {"ART_E_HOME": str(home), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with at_terminal(["chat", "--db", db, *options], environment) as (process, terminal):
+
+        def say(line: str, until: str) -> str:
+            if line:
+                os.write(terminal, f"{line}\r".encode())
+            printed = b""
+            # What is typed before the prompt may be lost: the terminal's mode changes.
+            while until.encode() not in printed or PROMPT not in printed.split(until.encode())[-1]:
+                ready, _, _ = select.select([terminal], [], [], WAIT_S)
+                assert ready, printed.decode("utf-8", "replace")
+                printed += os.read(terminal, 65_536)
+            return printed.decode("utf-8", "replace")
+
+        say("", "/help shows what there is")
+        yield say
+        os.write(terminal, b"\x04")
+        assert list(sent(terminal))
+        assert process.wait(WAIT_S) == 0
 
 
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("terminal") / "inbox.duckdb"
-    body = f"The zebra prize {HOSTILE} is a yacht. The prize code is 7781 {HOSTILE}.\n{HOSTILE}\n"
-    head = (
-        f"Message-ID: {MESSAGE_ID}",
-        "Date: Mon, 5 Mar 2001 10:00:00 +0000",
-        f"From: {encoded(f'Eve {HOSTILE}')} <eve@evil.example>",
-        f'To: {encoded(f"Ann {HOSTILE}")} <{ANN}>, "{HOSTILE}" <e\x1b[45;5mve\u202e@evil.example>',
-        f"Subject: {encoded(f'Prize {HOSTILE}')}",
-        "MIME-Version: 1.0",
-        "Content-Type: text/plain; charset=utf-8",
-        "Content-Transfer-Encoding: base64",
-    )
-    text = "\n".join(head).encode() + b"\n\n" + base64.encodebytes(body.encode())
-    make_inbox(path, [RawMessage(f"mail/{HOSTILE}", text)], Rules(any_id=True))
-    return path
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, db: Path) -> Path:
-    """An ART_E_HOME with one run, of a model that writes what the mail does."""
-    home = tmp_path_factory.mktemp("home")
-    question = Question(id="ask", question=f"Which code? {HOSTILE}", inbox_address=ANN)
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [
-        message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
-        message(read(MESSAGE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),
-        message(answer(f"7781 {HOSTILE}", MESSAGE_ID, HOSTILE)),
-    ]
-    config = {"model": f"evil/{HOSTILE}", "question": question.question, HOSTILE: HOSTILE}
-    run = start_run("ask", config, home / "runs", home / "runs" / "evil")
-    with InboxFile(db) as file, run.log() as log:
-        episode = Episode(file.open_inbox(ANN), question)
-        policy = ScriptedPolicy(script, model=f"evil/{HOSTILE}")
-        log.append(asyncio.run(run_episode(episode, policy, run.id)).to_line())
-    run.finish()
-    return home
+        SEARCH, rate_limited("0"), READ,
+        says(None, answer("It ends on March 31, 2002.\x1b]0;owned\x07", LEASE_ID)),
+        says(None, answer("Bob", LEASE_ID)), says(None, answer(None)),
+        says(None, answer("A prize", HOSTILE_ID)),
+    ]  # fmt: skip
+    monkeypatch.setenv("ART_E_HOME", str(home))
+    with Provider(script) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        with talking(owned_db, home, "--model", "gpt-4.1") as say:
+            first = say(QUESTION, "1 retried, $")
+            assert 'searched "warehouse lease"' in first and "waiting for openai/gpt-4.1" in first
+            assert "openai/gpt-4.1: trying again, 2 of 8" in first
+            # The answer is shown while it arrives.
+            assert first.count("It ends") > 3 and "It ends on March 31, 2002." in first
+            assert "\x1b]0;" not in first
+            # A source by its number, and its conversation.
+            say("1", "The warehouse lease ends on")
+            say("t1", "Message-ID")
+            say("/good", "kept: good")
+            say("Who said so?", "tokens, $")
+            say("/bad Ann", "kept: bad, Ann is right")
+            assert "return_final_answer" not in say("/why", "answer   ")
+            # Without an answer there are passages to open.
+            assert "no answer: the model found none" in say("And when?", "tokens, $")
+            say("99", "there is no source 99")
+            say("/nonsense", "there is no /nonsense")
+            say("/new", "> ")
+            shown = say("What is the prize?", "tokens, $")
+            assert "\x1b]0;" not in shown and "\x1b[2J" not in shown
+            say(f"/inbox {BOB}", f"the inbox of {BOB}")
+            say("/inbox nobody@x.example", "no inbox 'nobody@x.example'")
+            say("/why", "nothing was asked yet")
+            say("/model offline", "offline answers")
+            assert "March 31, 2002" in say(QUESTION, "no cost, offline")
+        asked = [request.body["messages"][1]["content"] for request in provider.requests]
+    assert asked[4].startswith("Earlier in this talk:") and asked[4].endswith("Who said so?")
+    assert asked[6] == "What is the prize?"
+    given = [(each.rating, each.right_answer, each.talk) for each in read_ratings()]
+    assert given == [("good", None, False), ("bad", "Ann", True)]
+    runs = list_runs(home / "runs")
+    assert len(runs) == 5 and all(run.complete for run in runs)
+    assert "Who said so?" in (home / "chat_history").read_text()
+    assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
-def terminal(home: Path, *arguments: object) -> str:
-    return on_terminal(arguments, {"ART_E_HOME": str(home)})
+def test_ask_shows_each_step_while_a_model_works(
+    owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = {
+        "waiting for openai/o3": SEARCH,
+        'searched "warehouse lease", 1 mail; waiting for openai/o3, turn 2': rate_limited("0.3"),
+        "openai/o3: trying again, 2 of 8": says(None, answer("March 31, 2002", LEASE_ID)),
+    }
+    left, printed = iter(steps.items()), bytearray()
+
+    def once_shown(_: Request) -> Reply:
+        step, reply = next(left)
+        while step.encode() not in printed:
+            time.sleep(0.01)
+        return reply
+
+    command = ["ask", QUESTION, "--as-of", "2001-02-28", "--db", owned_db, "--model", "o3"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    with Provider(once_shown) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        with at_terminal(command, {"ART_E_HOME": str(home)}, **pipes) as (process, terminal):
+            for data in sent(terminal):
+                printed += data
+            stdout, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0 and b"loading what calls openai/o3" in printed
+    assert next(left, None) is None
+    # The time is all that a person waited.
+    wall, model = map(float, re.findall(r"([\d.]+) s", stdout)[:2])
+    assert wall > model > 0.3
 
 
-def assert_only_our_colours(printed: str) -> None:
-    assert_safe(SGR.sub("", printed))
-    assert not set(printed) & set("\u061c\u2067\u2068\u2069\u202a\u202b\u202c\u202d")
+# ---- Hostile text.
+
+
+def shown_safely(printed: str) -> str:
+    """What is printed, without the colours; they are ours."""
+    # rich takes the pty for a terminal.
+    assert SGR.search(printed)
     codes = {code for codes in SGR.findall(printed) for code in codes.split(";")}
     assert codes <= {"0", "1", "2", "31", "32", "33", "36"}
-
-
-def test_the_stored_mail_has_the_sequences(db: Path) -> None:
-    # If ingest cleaned the mail, these tests would test nothing.
-    with InboxFile(db) as file:
-        mail = file.open_inbox(ANN).read(MESSAGE_ID)
-        assert mail is not None
-        for name, sequence in SEQUENCES.items():
-            # A body's carriage returns are line ends.
-            assert sequence.replace("\r", "\n") in mail.body, name
-        # Of header lines ingest drops the characters below the space.
-        for field in (mail.subject, mail.sender.name, mail.to[0].name):
-            assert SEQUENCES["c1"] in field and SEQUENCES["direction"] in field
+    plain = SGR.sub("", printed)
+    assert_safe(plain)
+    return plain
 
 
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        (["search", "zebra", "--inbox", ANN], "Prize title"),
-        (["read", MESSAGE_ID, "--inbox", ANN], "The prize code is 7781"),
+        (["search", "zebra", "--inbox", ANN], "prize "),
+        (["read", HOSTILE_ID, "--inbox", ANN], "The prize code is 7781"),
         (["ask", f"What is the zebra prize code? {HOSTILE}", "--inbox", ANN, "--trace"], "7781"),
         (["inboxes"], ANN),
     ],
@@ -126,22 +158,26 @@ def test_the_stored_mail_has_the_sequences(db: Path) -> None:
 def test_mail_moves_nothing_on_a_terminal(
     home: Path, db: Path, command: list[str], shown: str
 ) -> None:
-    printed = terminal(home, *command, "--db", db)
-    assert shown in SGR.sub("", printed)
-    # rich takes the pty for a terminal.
-    assert SGR.search(printed)
-    assert_only_our_colours(printed)
+    printed = on_terminal([*command, "--db", db], {"ART_E_HOME": str(home)})
+    assert shown in shown_safely(printed)
 
 
-def test_a_models_words_move_nothing_on_a_terminal(home: Path) -> None:
-    listed = terminal(home, "runs", "list")
-    assert "evil/title" in SGR.sub("", listed)
-    overview = terminal(home, "runs", "show", "evil")
-    found = re.search(r"^  ([0-9a-f]{8})  ", SGR.sub("", overview), re.MULTILINE)
-    assert "7781" in overview and found is not None
-    trace = terminal(home, "runs", "show", "evil", "--episode", found[1])
+def test_a_models_words_move_nothing_on_a_terminal(ask: Any, home: Path) -> None:
+    script = [
+        message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
+        message(read(HOSTILE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),
+        message(answer(f"7781 {HOSTILE}", HOSTILE_ID, HOSTILE)),
+    ]
+    question = f"Which code? {HOSTILE}"
+    assert ask(script=script, question=question, model=f"evil/{HOSTILE}").exit_code == 0
+
+    def runs(*arguments: str) -> str:
+        return shown_safely(on_terminal(["runs", *arguments], {"ART_E_HOME": str(home)}))
+
+    assert "evil/gpj.exe" in runs("list")
+    overview = runs("show", "last")
+    episode = re.search(r"^  ([0-9a-f]{8})  ", overview, re.MULTILINE)
+    assert "7781" in overview and episode is not None
+    trace = runs("show", "last", "--episode", episode[1])
     words = ("says", "search", "read", "answer", "not found in this inbox", "7781")
     assert [each for each in words if each not in trace] == []
-    for printed in (listed, overview, trace):
-        assert SGR.search(printed)
-        assert_only_our_colours(printed)
