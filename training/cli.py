@@ -21,7 +21,7 @@ from training.export import card
 from training.export import merge as merge_adapter
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
-from training.planning import ASSUMED, GPUS, MEASURED, NOT_COUNTED, expected_episode
+from training.planning import GPUS, NOTES, expected_episode
 from training.planning import plan as make_plan
 from training.processes import LostError, joined, launched
 from training.recipe import Setting, load_recipe
@@ -83,9 +83,7 @@ def plan(
         f"keys and values of {rough(int(planned.room))} {tokens} have room",
         f"hours: {', '.join(hours)}; ${rough(planned.gpu_usd)} for {plural(gpus, 'GPU')}",
         *map(shown_fee, planned.judges),
-        f"measured: {MEASURED}",
-        f"assumed: {ASSUMED}",
-        f"not counted: {NOT_COUNTED}",
+        *NOTES,
         *(f"it does not fit: {fault}" for fault in planned.faults),
         "change grpo.micro_batch, grpo.vllm.memory or --gpu" if planned.faults else "it fits",
     )
@@ -93,8 +91,7 @@ def plan(
 
 def rough(value: float) -> str:
     """Return the number with two significant digits: 24, 0.28, 1,600."""
-    digits = f"{value:.1e}"
-    return f"{float(digits):,.{max(0, 1 - int(digits.partition('e')[2]))}f}"
+    return f"{float(f'{value:.1e}'):,g}"
 
 
 def shown_fee(fee: JudgeFee) -> str:
@@ -150,8 +147,7 @@ def questions(
 )
 @app.command(
     "kto",
-    help="Learn from stored episodes that are good or bad, or with --from ratings from the answers"
-    " that you rated (art-e rate).",
+    help="Learn from stored episodes, good or bad, or --from ratings: answers that you rated.",
     epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
 )
 def from_episodes(

@@ -88,17 +88,15 @@ TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.33, 0.2
 LAYER_S, VLLM_STEP_S, LONGEST = 0.0046, 0.005, 4.5
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 
-MEASURED = (
-    f"an adapter on 14B learns at {TRAIN_SHARE:.0%} of an H100's rate in 37.4 GB (planned: 37), and"
-    f" is scored at {SCORE_SHARE:.0%}; transformers take {LAYER_S * 1e3:g} ms a layer and token"
-    " (random weights, 2026-11-27); tokens of mail on the 73 public questions"
+NOTES = (
+    f"measured: an adapter on 14B learns at {TRAIN_SHARE:.0%} of an H100's rate in 37.4 GB"
+    f" (planned: 37), and is scored at {SCORE_SHARE:.0%}; transformers take {LAYER_S * 1e3:g} ms a layer and token"
+    " (random weights, 2026-11-27); tokens of mail on the 73 public questions",
+    f"assumed: 2.5 searches and 1.5 reads an episode; {LONGEST:g} times the mean's own tokens until"
+    f" the longest of a batch ends; other cards as fast, 4 bits at {TRAIN_SHARE_4BIT:.0%}; prompts read"
+    f" at {READ_SHARE:.0%}; vLLM, never run on a GPU here, at {DECODE_SHARE:.0%} of the bandwidth",
+    "not counted: a warm start, judges' time, loading weights, sending them to vLLM, checkpoints",
 )
-ASSUMED = (
-    f"2.5 searches and 1.5 reads an episode; {LONGEST:g} times the mean's own tokens until the"
-    f" longest of a batch ends; other cards as fast, 4 bits at {TRAIN_SHARE_4BIT:.0%}; prompts read"
-    f" at {READ_SHARE:.0%}; vLLM, never run on a GPU here, at {DECODE_SHARE:.0%} of the bandwidth"
-)
-NOT_COUNTED = "a warm start, judges' time, loading weights and sending them to vLLM, checkpoints"
 
 
 class EpisodeTokens(NamedTuple):

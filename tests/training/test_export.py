@@ -160,14 +160,8 @@ SMALL: dict[str, Any] = {
 
 def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
     setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
-    figures: dict[str, Any] = {
-        "seconds": 5_400.0,
-        "tokens": 1_234_567,
-        "cost_usd": 1.5,
-        "test": None,
-        "alarms": [],
-    }
-    return card(setting, {"best_checkpoint": "checkpoints/checkpoint-40", **figures, **given})
+    figures = {"best_checkpoint": "checkpoints/checkpoint-40", "seconds": 1.0, "cost_usd": 1.0}
+    return card(setting, {**figures, "tokens": 1, "test": None, "alarms": [], **given})
 
 
 def test_what_a_card_says() -> None:
@@ -209,10 +203,9 @@ def hostile(word: str) -> str:
 @example("~0")
 def test_hostile_words_are_only_words(word: str) -> None:
     shown, plain = rendered(hostile(word)), rendered(hostile("word"))
-    for pattern in (r"</?(\w+)", "<h2>", "<td", "<li>", "<pre>"):
-        assert set(re.findall(pattern, shown)) == set(re.findall(pattern, plain))
-        if pattern != r"</?(\w+)":
-            assert len(re.findall(pattern, shown)) == len(re.findall(pattern, plain))
+    assert set(re.findall(r"</?(\w+)", shown)) == set(re.findall(r"</?(\w+)", plain))
+    for tag in ("<h2>", "<td", "<li>", "<pre>"):
+        assert shown.count(tag) == plain.count(tag)
 
 
 def test_what_rounding_takes_from_a_young_adapter_is_said() -> None:
