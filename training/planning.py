@@ -90,11 +90,12 @@ CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 
 NOTES = (
     f"measured: an adapter on 14B learns at {TRAIN_SHARE:.0%} of an H100's rate in 37.4 GB"
-    f" (planned: 37), and is scored at {SCORE_SHARE:.0%};"
-    f" transformers take {LAYER_S * 1e3:g} ms a layer and token (random weights, 2026-11-27); tokens of mail on the 73 public questions",
+    f" (planned: 37), and is scored at {SCORE_SHARE:.0%}; transformers take {LAYER_S * 1e3:g} ms a"
+    " layer and token (random weights, 2026-11-27); tokens of mail on the 73 public questions",
     f"assumed: 2.5 searches and 1.5 reads an episode; {LONGEST:g} times the mean's own tokens until"
-    f" the longest of a batch ends; other cards as fast, 4 bits at {TRAIN_SHARE_4BIT:.0%};"
-    f" prompts read at {READ_SHARE:.0%}; vLLM, never run on a GPU here, at {DECODE_SHARE:.0%} of the bandwidth",
+    f" the longest of a batch ends; other cards as fast, 4 bits at {TRAIN_SHARE_4BIT:.0%}; prompts"
+    f" read at {READ_SHARE:.0%}; vLLM, never run on a GPU here, at {DECODE_SHARE:.0%} of the"
+    " bandwidth",
     "not counted: a warm start, judges' time, loading weights, sending them to vLLM, checkpoints",
 )
 
