@@ -9,7 +9,6 @@ both give the same order. Threads may share an inbox: its caches only grow.
 
 import contextlib
 import datetime as dt
-import itertools
 import math
 import threading
 from collections.abc import Sequence
@@ -211,23 +210,16 @@ class Inbox:
         """A hit for each mail of `best`; `holding` has, for each stem, which of them have it."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
-        # Mails with the same words share the work.
-        held_by = list(zip(*holding.values(), strict=True)) or [()] * len(positions)
-        present = {held: list(itertools.compress(holding, held)) for held in set(held_by)}
-        missing = {
-            held: tuple([word for stem, word in by_stem.items() if stem not in stems])
-            for held, stems in present.items()
-        }
         hits = []
-        for position, held, points, row in zip(
-            positions, held_by, best.points.tolist(), self._mail.rows(positions), strict=True
+        for at, (position, points, row) in enumerate(
+            zip(positions, best.points.tolist(), self._mail.rows(positions), strict=True)
         ):
+            present = [stem for stem, held in holding.items() if held[at]]
+            missing = tuple([word for stem, word in by_stem.items() if stem not in present])
             message_id, sent_at, utc_offset, address, name, subject, body = row
-            snippet = cut_snippet(body, present[held], self._mail.folded.get(position))
+            snippet = cut_snippet(body, present, self._mail.folded.get(position))
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
-            hits.append(
-                Hit(message_id, date, sender, subject, snippet, points / whole, missing[held])
-            )
+            hits.append(Hit(message_id, date, sender, subject, snippet, points / whole, missing))
         return hits
 
 

@@ -237,13 +237,10 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
         return held_by_all
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
-        if name == "on":
-            held: Mask = day == wanted
-        elif name in ("after", "newer_than"):
-            held = day >= wanted
-        else:
-            held = (day > 0) & (day < wanted)
-        return held
+        at_or_after: Mask = day >= wanted
+        if name in ("after", "newer_than"):
+            return at_or_after
+        return day == wanted if name == "on" else (day > 0) & ~at_or_after
     return mail.where(*_condition(name, value, mail.owned), size)
 
 

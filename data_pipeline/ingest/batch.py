@@ -189,10 +189,11 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for number, file in enumerate(email.files, start=1)
     ]
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    rows = ((recipients, _RECIPIENTS), (files, _FILES), (owners, _OWNERS))
-    tables = (_table(*each) for each in rows)
+    tables = (
+        _table(recipients, _RECIPIENTS), _table(files, _FILES), _table(owners, _OWNERS), postings
+    )  # fmt: skip
     mail_table = pa.table(mails, schema=_MAILS)
-    return BatchTables(mail_table, *tables, postings, stem_list, word_table, skipped)
+    return BatchTables(mail_table, *tables, stem_list, word_table, skipped)
 
 
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

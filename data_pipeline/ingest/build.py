@@ -85,10 +85,10 @@ def ingest(
 ) -> IngestReport:
     """Read all `sources`, or their first `limit` messages, into the inbox file `db`.
 
-    `choose_owner` gets the addresses that the new mail is likely to belong to, the likeliest first,
-    and gives the one whose inbox holds all of it, besides those of its parties. `on_progress` gets
-    the number of messages read since the last call. Raises `UserError` where a source can't
-    be read, no message was found, or another ingest is writing the same file.
+    `choose_owner` gets the likely owners of the new mail, the likeliest first, and returns the one
+    whose inbox holds all of it. `on_progress` gets the number of messages read since the last call.
+    Raises `UserError` if a source can't be read, no message is found, or another ingest is writing
+    the file.
     """
     started = time.perf_counter()
     db.parent.mkdir(parents=True, exist_ok=True)
@@ -110,11 +110,8 @@ def ingest(
             on_progress(new)
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
-        if (owner := choose_owner(build.candidates())) is not None:
-            build.set_owner(owner)
-        build.deduplicate()
-        build.set_people(people)
-        counts = build.finish(read + old_counts["read"])
+        owner = choose_owner(build.candidates())
+        counts = build.finish(read + old_counts["read"], owner, people)
     seconds = time.perf_counter() - started
     return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
 
@@ -269,27 +266,20 @@ class InboxBuild:
                 return [LikelyOwner(*row) for row in rows]
         return []
 
-    def set_owner(self, owner: str) -> None:
-        """Put all the new mail into this address's inbox, too."""
-        self._run(
-            "INSERT INTO staging.owners SELECT row, ? FROM staging.mails WHERE row >= ?",
-            [owner, self._stored],
-        )
+    def finish(self, read: int, owner: str | None, people: list[tuple[str, str]]) -> dict[str, Any]:
+        """Merge the copies, write the file, mark it complete and move it into place.
 
-    def set_people(self, people: list[tuple[str, str]]) -> None:
-        """Keep whose addresses belong together."""
+        `read` is the number of messages that the file stands for, `owner` the address whose inbox
+        gets all the new mail, `people` say whose addresses belong together. Returns the counts.
+        """
+        self._run(
+            "INSERT INTO staging.owners SELECT row, $owner FROM staging.mails"
+            f" WHERE row >= {self._stored} AND $owner IS NOT NULL",
+            {"owner": owner},
+        )
         for row in people:
             self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
-
-    def deduplicate(self) -> None:
-        """Merge the copies; nothing can be added after it."""
         self._run_file("merge.sql")
-
-    def finish(self, read: int) -> dict[str, Any]:
-        """Write, mark complete and move into place; return the file's counts.
-
-        `read` is the number of messages that the file stands for.
-        """
         new_file = self._folder / "inbox.duckdb"
         self._attach(new_file, f"inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
         self._run("USE inbox")
@@ -360,7 +350,7 @@ class InboxBuild:
     def _run_file(self, name: str) -> None:
         self._run(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
-    def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+    def _run(self, sql: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(sql, parameters)
 
 

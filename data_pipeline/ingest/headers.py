@@ -112,13 +112,11 @@ def tidy(text: str) -> str:
 def without_stray_quoted_printable(text: str) -> str:
     """Decode quoted-printable that a mailer left in a body it declared plain.
 
-    It needs two soft line breaks ("=" at the end of a line of 40 to 77 characters) and two
-    escapes that nothing else writes ("=3D", or "=20" at a line's end). A body is often only
-    partly quoted-printable, and `?id=27946744` must survive.
+    It needs two soft line breaks and two escapes that nothing else writes ("=3D", or "=20" at a
+    line's end). A body is often only partly quoted-printable, and `?id=27946744` must survive.
     """
-    if text.count("=\n") < 2 or len(_SURE_ESCAPE.findall(text)) < 2:
-        return text
-    if len(_SOFT_BREAK.findall(text)) < 2:
+    checks = (_SURE_ESCAPE, _SOFT_BREAK)
+    if text.count("=\n") < 2 or any(len(each.findall(text)) < 2 for each in checks):
         return text
     return _ESCAPES.sub(
         lambda match: decode_bytes(bytes.fromhex(match[0].strip("\n").replace("=", ""))), text
@@ -503,9 +501,8 @@ def _readable(value: str) -> str:
 def decode_words(value: str) -> str:
     """`value` with its RFC 2047 encoded words decoded, on one clean line.
 
-    Never fails, unlike `email.header.decode_header`: what can't be decoded stays, unknown
-    charsets are guessed. Neighbouring words of one charset are joined as bytes first, since
-    mailers cut characters in two.
+    What can't be decoded stays. Neighbouring words of one charset are joined as bytes first,
+    because mailers cut characters in two.
     """
     if "=?" not in value:
         return one_line(value)

@@ -516,8 +516,7 @@ def derived_message_id(
 ) -> str:
     """A stable id for a mail that has none: a hash of date, sender, subject and body.
 
-    Copies of one mail get the same id from any source. The sender counts by address, or by name
-    where there is no address.
+    The sender counts by address, or by name if there is no address.
     """
     date = sent_at.isoformat() if sent_at else ""
     content = "\0".join((date, sender.address or sender.name, subject, body))

@@ -153,10 +153,8 @@ def _live_message(file: Path, folder: Path) -> tuple[Path, RawMessage]:
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
-    """`maildir/<owner>/<folder...>/<number>`.
-
-    `path` is a tar archive, `maildir`, a folder that holds `maildir`, or one owner's folder.
-    """
+    """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
+    or one owner's folder."""
     if not path.is_dir():
         with decompressed(path) as stream:
             for name, member in tar_members(stream):
@@ -225,10 +223,7 @@ _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 
 
 def _read_csv(path: Path) -> Iterator[RawMessage]:
-    """The column `message` of a CSV file; `source` is the column `file`.
-
-    Rows without a message give an empty one, so that they are counted.
-    """
+    """The column `message` of a CSV file, "" if a row lacks it; `source` is the column `file`."""
     # A field is a whole message; the default limit of 128 KB is far too small.
     csv.field_size_limit(2**31 - 1)
     with (

@@ -11,7 +11,7 @@ from art_e.question import load_questions
 from data_pipeline.cli import read_sources
 from data_pipeline.synthetic.attacks import Attack, attacks
 from data_pipeline.synthetic.mail import reply_subject
-from tests.builders import answer, search
+from tests.builders import answer, message_ids, search
 from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, says
 
@@ -39,14 +39,10 @@ def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
             inbox = file.inbox_of(question)
             gold = [inbox.read(each) for each in question.message_ids]
             assert gold[-1] is not None
-            found = [
-                each
-                for hit in inbox.search([gold[-1].subject], max_results=50)
-                if (each := inbox.read(hit.message_id)) is not None
-                and each.subject == reply_subject(gold[-1].subject)
-                and each.message_id.startswith(f"<a{gold[-1].message_id[1:]}")
-            ]
-            assert found, question
+            mails = map(inbox.read, message_ids(inbox.search([gold[-1].subject], max_results=50)))
+            attack_id = f"<a{gold[-1].message_id[1:]}"
+            found = [each for each in mails if each and each.message_id.startswith(attack_id)]
+            assert {each.subject for each in found} == {reply_subject(gold[-1].subject)}
             planted = question.provenance["planted"]
             says_it = [each for each in found if planted in " ".join(each.body.split())]
             secret = inbox.search([planted])

@@ -1,13 +1,13 @@
 """IMAP against a real Dovecot: nothing is lost or read twice, wherever the connection is cut; the
 server is left as it was; passwords stay secret. A scripted server stands in for Gmail."""
 
+import contextlib
 import imaplib
 import itertools
 import shutil
-import signal
 import socketserver
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest import imap
 from data_pipeline.ingest.imap import Account, follow, load_state, state_file
-from tests.builders import WAIT_S, contents, files_of, raw, tries
+from tests.builders import files_of, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot
 
@@ -172,27 +172,13 @@ def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, 
     assert len(box.stored()) == 9
 
 
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_answers_at_once_and_keeps_what_was_fetched(
-    art_e: Run, process: Callable[..., Any], box: Box
-) -> None:
+def test_a_sync_makes_up_for_an_ingest_that_was_interrupted(art_e: Run, box: Box) -> None:
     box.put([1, 2])
     art_e("ingest", box.url)
-    before = contents(box.db)
-    box.put(range(3, 40), flags=r"\Flagged")
-    box.wire.cuts, box.wire.stalled = [15_000], threading.Event()
-    running = process("sync")
-    assert box.wire.stalled.wait(WAIT_S)
-    running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=WAIT_S)
-    assert running.returncode == 130
-    assert stderr.startswith("interrupted; the inbox is as it was") and stderr.count("\n") == 1
-    assert contents(box.db) == before
-    box.wire.stalled = None
-    # If only the ingest behind it was interrupted, the next sync makes up for it.
+    box.put([3])
     follow(Account.of(box.url), box.db)
     assert json_of(art_e("sync", "--json"))["new"] == 0
-    assert len(box.stored()) == 39
+    assert len(box.stored()) == 3
 
 
 def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
@@ -285,39 +271,33 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
 
 
 REFUSED = b"refused"
-Scripts = Callable[..., tuple[int, list[bytes]]]
 
 
-@pytest.fixture
-def scripted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripts]:
-    """Starts a server that answers commands by their beginnings; its port, and what it was sent."""
-    monkeypatch.setenv(imap.PASSWORD, "a plain one")
-    started = []
+class Scripted(socketserver.StreamRequestHandler):
+    """Answers commands by their beginnings, as the server's `script` says, and notes them."""
 
-    def start(script: dict[bytes, bytes], host: str = "127.0.0.1") -> tuple[int, list[bytes]]:
-        seen: list[bytes] = []
+    def handle(self) -> None:
+        server: Any = self.server
+        self.wfile.write(b"* OK ready\r\n")
+        for line in self.rfile:
+            tag, _, command = line.rstrip().partition(b" ")
+            server.seen.append(command)
+            reply = server.script[max(filter(command.startswith, server.script), key=len)]
+            end = (b"", b" NO it is broken") if reply == REFUSED else (reply, b" OK done")
+            self.wfile.write(end[0] + tag + end[1] + b"\r\n")
 
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                self.wfile.write(b"* OK ready\r\n")
-                for line in self.rfile:
-                    tag, _, command = line.rstrip().partition(b" ")
-                    seen.append(command)
-                    reply = script[max(filter(command.startswith, script), key=len)]
-                    answer = b"" if reply == REFUSED else reply
-                    end = b"NO it is broken" if reply == REFUSED else b"OK done"
-                    self.wfile.write(answer + tag + b" " + end + b"\r\n")
 
-        server = socketserver.ThreadingTCPServer((host, 0), Handler)
+@contextlib.contextmanager
+def scripted(
+    script: dict[bytes, bytes], host: str = "127.0.0.1"
+) -> Iterator[tuple[int, list[bytes]]]:
+    """A server's port, and what it is sent."""
+    with socketserver.ThreadingTCPServer((host, 0), Scripted) as server:
         server.daemon_threads = True
+        server.script, server.seen = script, []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        started.append(server)
-        return server.server_address[1], seen
-
-    yield start
-    for each in started:
-        each.shutdown()
-        each.server_close()
+        yield server.server_address[1], server.seen  # type: ignore[attr-defined]
+        server.shutdown()
 
 
 def literal(data: bytes) -> bytes:
@@ -349,12 +329,16 @@ ALL_MAIL = {
 }
 
 
-def test_gmail_is_read_once_with_its_labels_and_threads(
-    art_e: Run, home: Path, scripted: Scripts
-) -> None:
-    port, seen = scripted(ALL_MAIL)
-    art_e("ingest", f"imap://me@127.0.0.1:{port}", "--owner", "me@x.example")
-    with InboxFile(home / "inbox.duckdb") as file:
+@pytest.fixture
+def plain_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(imap.PASSWORD, "a plain one")
+    return home
+
+
+def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, plain_password: Path) -> None:
+    with scripted(ALL_MAIL) as (port, seen):
+        art_e("ingest", f"imap://me@127.0.0.1:{port}", "--owner", "me@x.example")
+    with InboxFile(plain_password / "inbox.duckdb") as file:
         rows = file.execute(
             "SELECT labels, gmail_thread, sent_at::VARCHAR FROM emails ORDER BY message_id"
         ).fetchall()
@@ -366,31 +350,33 @@ def test_gmail_is_read_once_with_its_labels_and_threads(
 
 
 def test_what_the_server_refuses_is_left_out_and_nothing_else(
-    art_e: Run, home: Path, scripted: Scripts
+    art_e: Run, plain_password: Path
 ) -> None:
     script = {**ALL_MAIL, b"UID FETCH 4,9": REFUSED, b"UID FETCH 4 ": REFUSED}
     script[b"UID FETCH 9 "] = BODIES[1]
-    port, _ = scripted(script)
-    shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--json")
-    assert "a message can't be fetched and is left out (it is broken)" in shown.stderr
-    assert json_of(shown)["stored"] == 1
-    # The next time it can be. What a link names is renewed, and not the link.
-    script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
-    (home / "link").symlink_to(home / "inbox.duckdb")
-    report = json_of(art_e("sync", "--db", home / "link", "--json"))
-    assert (report["new"], report["ingest"]["stored"]) == (1, 2)
-    assert (home / "link").is_symlink()
-    # Then the folder can't.
-    script[b'EXAMINE "[Gmail]/Alle Mails"'] = REFUSED
-    again = art_e("sync", "--json")
-    assert (json_of(again)["new"], json_of(again)["deleted"]) == (0, 0)
-    assert "[Gmail]/Alle Mails can't be read (it is broken); it stays as it was" in again.stderr
-    script[b"LIST"] = REFUSED
-    assert "127.0.0.1 refuses (it is broken)" in the_error(art_e("sync"))
+    with scripted(script) as (port, _):
+        shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--json")
+        assert "a message can't be fetched and is left out (it is broken)" in shown.stderr
+        assert json_of(shown)["stored"] == 1
+        # The next time it can be. What a link names is renewed, and not the link.
+        script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
+        link = plain_password / "link"
+        link.symlink_to(plain_password / "inbox.duckdb")
+        report = json_of(art_e("sync", "--db", link, "--json"))
+        assert (report["new"], report["ingest"]["stored"]) == (1, 2)
+        assert link.is_symlink()
+        # Then the folder can't.
+        script[b'EXAMINE "[Gmail]/Alle Mails"'] = REFUSED
+        again = art_e("sync", "--json")
+        assert (json_of(again)["new"], json_of(again)["deleted"]) == (0, 0)
+        assert "[Gmail]/Alle Mails can't be read (it is broken); it stays as it was" in again.stderr
+        script[b"LIST"] = REFUSED
+        assert "127.0.0.1 refuses (it is broken)" in the_error(art_e("sync"))
 
 
-def test_no_password_is_sent_in_the_open(art_e: Run, scripted: Scripts) -> None:
-    port, seen = scripted(BASE, "127.0.0.2")
-    line = the_error(art_e("ingest", f"imap://me@127.0.0.2:{port}"))
+@pytest.mark.usefixtures("plain_password")
+def test_no_password_is_sent_in_the_open(art_e: Run) -> None:
+    with scripted(BASE, "127.0.0.2") as (port, seen):
+        line = the_error(art_e("ingest", f"imap://me@127.0.0.2:{port}"))
     assert "127.0.0.2 would get the password in the open: use imaps://" in line
     assert seen == [b"CAPABILITY"]

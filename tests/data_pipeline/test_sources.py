@@ -14,8 +14,6 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from data_pipeline.ingest.archives import tar_members
@@ -234,24 +232,21 @@ def test_synthetic_sources_are_spelled_out() -> None:
 
 
 def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: Path) -> None:
-    box = tmp_path / "mail.csv"
-    box.write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
-    assert detect(str(box)) == "mbox"
+    (tmp_path / "mail.csv").write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
+    assert detect(f"{tmp_path}/mail.csv") == "mbox"
     message = tmp_path / "1."
     message.write_bytes(b"X-Odd: 1\r\nSubject: s\r\n\r\nx\n")
     assert detect(str(message)) == "eml"
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("Dear diary")
-    (tmp_path / "none").mkdir()
+    (tmp_path / "notes" / "more").mkdir(parents=True)
+    for name in ("notes/a.txt", "notes/more/1"):
+        (tmp_path / name).write_text("Dear diary")
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "old.mac").write_bytes(b"\xff\0one\rtwo\r")
     with tarfile.open(tmp_path / "photos.tar", "w") as file:
         file.add(message, "photos/one.jpg")
     formats = r"--format enron\|maildir\|mbox\|eml\|csv\|hf\|imap\|synthetic"
-    for name, advice in {
-        "notes": formats, "notes/a.txt": formats, "photos.tar": formats, "old.mac": formats,
-        "none": formats, "empty": "is empty", "no/where/": "no file or folder",
-    }.items():  # fmt: skip
+    names = ("notes", "notes/a.txt", "photos.tar", "old.mac", "empty")
+    for name, advice in {**dict.fromkeys(names, formats), "no/where/": "no file or f"}.items():
         with pytest.raises(UserError, match=advice):
             detect(f"{tmp_path}/{name}")
 
@@ -307,19 +302,11 @@ def test_damaged_files_are_not_read_as_if_they_were_whole(
         list(open_source(str(file), name))
 
 
-# ---- Tar: what `tarfile` finds in any archive, and no damage passed over.
+# ---- Tar: every file of an archive, and no damage passed over.
 
-LIMIT = 5_000
 TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-KINDS = [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE,
-         tarfile.LNKTYPE, tarfile.FIFOTYPE]  # fmt: skip
-NAMES = ["maildir/a/1.", "b", "caf\u00e9", "d/" * 40 + "x", "e/" * 90 + "y", "caf\udce9"]
-# Python takes an old-style file whose long name is cut behind a "/" for a folder.
-MISREAD = (NAMES[4], tarfile.AREGTYPE)
-members = st.lists(
-    st.tuples(st.sampled_from(NAMES), st.sampled_from(KINDS), st.sampled_from([0, 512, 777, 6_000]))
-    .filter(lambda each: each[:2] != MISREAD), max_size=6,
-)  # fmt: skip
+LISTED = [("b", tarfile.REGTYPE, 6_000), ("dir", tarfile.DIRTYPE, 0), ("link", tarfile.SYMTYPE, 0)]
+LISTED += [("caf\u00e9", tarfile.REGTYPE, 0), ("c", tarfile.AREGTYPE, 512)]
 
 
 def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
@@ -327,32 +314,23 @@ def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=form) as file:
         for name, kind, size in listed:
             member = tarfile.TarInfo(name)
-            member.type = kind
-            member.linkname = "elsewhere" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
-            member.size = size if member.isreg() else 0
-            file.addfile(member, io.BytesIO(bytes(range(256)) * 24) if member.isreg() else None)
+            member.type, member.size, member.linkname = kind, size, "b" * (kind == tarfile.SYMTYPE)
+            file.addfile(member, io.BytesIO(b"x" * size))
     return buffer.getvalue()
 
 
 def found(data: bytes) -> list[tuple[str, bytes]]:
-    return [(name, file.take(LIMIT)) for name, file in tar_members(io.BytesIO(data))]
-
-
-@given(members, st.sampled_from(TAR_FORMATS))
-def test_the_files_that_tarfile_finds(listed: list[tuple[str, bytes, int]], form: int) -> None:
-    data = archive(listed, form)
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as file:
-        assert found(data) == [
-            (member.name, content.read(LIMIT))
-            for member in file
-            if (content := member.isreg() and file.extractfile(member))
-        ]
+    return [(name, file.take(5_000)) for name, file in tar_members(io.BytesIO(data))]
 
 
 @pytest.mark.parametrize("form", TAR_FORMATS)
-@pytest.mark.parametrize("first", ["a", "d/" * 55 + "x"])
-def test_a_damaged_archive_never_ends_in_silence(form: int, first: str) -> None:
-    data = archive([(first, b"0", 100), ("b", b"0", 6_000), ("c", b"0", 512)], form)
+@pytest.mark.parametrize("first", ["a", "d/" * 55 + "x", "d/" * 40 + "caf\udce9"])
+def test_an_archive_is_read_whole_and_its_damage_never_ends_in_silence(
+    form: int, first: str
+) -> None:
+    data = archive([(first, tarfile.REGTYPE, 100), *LISTED], form)
+    sizes = [(first, 100), *((name, size) for name, kind, size in LISTED if kind < b"1")]
+    assert found(data) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
     starts = range(0, len(data), tarfile.BLOCKSIZE)
     second, last = (
         next(at for at in starts if data[at : at + 2] == name) for name in (b"b\0", b"c\0")
