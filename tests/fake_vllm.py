@@ -2,17 +2,14 @@
 
 It follows vLLM's interface: `LLM` with sleep and wake-up, which loses its weights in a sleep of
 level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens. It hides
-batches, the cache of prefixes, rounding to 16 bits, and NCCL, which needs GPUs: a file carries
-whole weights to the server.
+batches, the cache of prefixes, and rounding to 16 bits.
 """
 
 import copy
 import importlib.machinery
 import json
-import math
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import Qwen2ForCausalLM
 
 from tests.provider import json_server
@@ -40,13 +37,6 @@ class LoRARequest(NamedTuple):
     load_inplace: bool = False
 
 
-class Logprob(NamedTuple):
-    """`vllm.logprobs.Logprob`."""
-
-    logprob: float
-    rank: int
-
-
 class LLM:
     """`vllm.LLM`, which records its calls in `did`."""
 
@@ -57,7 +47,6 @@ class LLM:
         assert 0 < options["gpu_memory_utilization"] < 1
         assert options["logprobs_mode"] == "processed_logprobs"
         assert options["quantization"] is None
-        self.share = options["gpu_memory_utilization"]
         self.sleeps = options["enable_sleep_mode"]
         self.did: list[str] = []
         self.awake = {"weights", "kv_cache"}
@@ -102,7 +91,8 @@ class LLM:
         name, ids, params = self._asked.pop()
         model = self._model if self._adapted is None else self._adapted
         written, values = sampled(model, ids, params.temperature, params.max_tokens, params.seed)
-        logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
+        pairs = zip(written, values, strict=True)
+        logprobs = [{one: SimpleNamespace(logprob=of)} for one, of in pairs]
         completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
         return [SimpleNamespace(request_id=name, outputs=[completion])]
 
@@ -198,8 +188,6 @@ class Server:
         """Status and JSON for a request."""
         if path == "/v1/completions":
             return 200, self.completions(json.loads(body))
-        if path == "/weights":
-            self.load(json.loads(body)["file"])
         if path == "/v1/load_lora_adapter":
             asked = json.loads(body)
             assert asked["load_inplace"]
@@ -235,15 +223,6 @@ class Server:
         self.batches.append(len(choices))
         return {"choices": choices}
 
-    def load(self, file: str) -> None:
-        """Load the weights of a file."""
-        with self.lock:
-            missing, unknown = self.model.load_state_dict(load_file(file), strict=False)
-        assert not unknown
-        # Tied weights have one name.
-        assert set(missing) <= {"lm_head.weight"}
-        self.transfers += 1
-
 
 _INFO = {
     "weight_transfer_config": {"backend": "nccl"},
@@ -254,7 +233,6 @@ _ROUTES: dict[str, Any] = {
     "/v1/models": {"data": [{"id": "tiny"}]},
     "/server_info?config_format=json": {"vllm_config": _INFO},
     "/get_world_size": {"world_size": 1},
-    "/weights": {},
     "/reset_prefix_cache": {"success": True},
 }
 
@@ -295,17 +273,3 @@ def install(patch: pytest.MonkeyPatch) -> None:
         patch.setenv(name, before or "")
         if before is None:
             del os.environ[name]
-    client = vllm_client.VLLMClient
-    patch.setattr(client, "init_communicator", lambda self, device: self.get_server_info())
-    patch.setattr(client, "update_named_params", _send_by_file)
-
-
-def _send_by_file(
-    client: Any, metadata: Sequence[Any], named_params: Iterator[tuple[str, torch.Tensor]]
-) -> None:
-    weights = {name: value.detach().clone() for name, value in named_params}
-    assert [each[0] for each in metadata] == list(weights)
-    assert not any(math.isnan(float(each.sum())) for each in weights.values())
-    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        save_file(weights, file.name)
-        client._post(f"{client.base_url}/weights", json={"file": file.name})

@@ -41,7 +41,7 @@ from tests.documented import (
 from tests.formats import packed, write_maildir, write_mbox
 from training.cli import rough
 from training.planning import plan
-from training.recipe import load_recipe, recipe_names
+from training.recipe import load_recipe, toml_names
 from training.reward import OUTCOMES, RewardWeights
 
 README = ROOT / "README.md"
@@ -95,7 +95,7 @@ def test_commands_parse(block: Block, line: list[str]) -> None:
 
 def check_art_e(arguments: list[str]) -> None:
     parameters = parse_art_e(arguments)
-    if (recipe := parameters.get("recipe")) in recipe_names():
+    if (recipe := parameters.get("recipe")) in toml_names("recipe"):
         load_recipe(recipe, parameters.get("changes") or ())
 
 
@@ -238,7 +238,7 @@ def test_the_table_of_recipes_agrees_with_the_plan() -> None:
     page = ROOT / "docs" / "scale.md"
     table = {row[0]: row[-1] for row in rows(page, "# Training at full scale")}
     assert list(table) == list(PLANNED)
-    assert set(table) == set(recipe_names()) - {"nano"}
+    assert set(table) == set(toml_names("recipe")) - {"nano"}
     for name, text in table.items():
         made = plan(load_recipe(name), *PLANNED[name])
         usd = sum(each.usd or 0 for each in made.judges)

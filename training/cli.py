@@ -117,12 +117,10 @@ def questions(
     material = load_material(chosen.data, split)
     limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
     kept = material.held_out(limits[split]) if split in limits else material.questions
-    [db, *others] = {material.file_of[each.id].path for each in kept}
-    if others:
-        raise UserError("the questions are about two inbox files: --set data.both=false")
+    [db] = {material.file_of[each.id].path for each in kept}
     out.mkdir(parents=True, exist_ok=True)
     file = out / "questions.jsonl"
-    if chosen.data.has_worlds(split):
+    if chosen.data.worlds is not None:
         db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
     write_whole(out / EPISODE, chosen.episode.model_dump_json())
     write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))

@@ -1,13 +1,12 @@
 """Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
 
-Both are a `training.rollout.Generate`. Everything private to TRL (pinned to 1.16) and to vLLM is
-used here and held by contract tests: `Dispatch` calls `_generate_single_turn` or vLLM's engine, and
-sends it new weights, or a new adapter, once a step.
+Both are a `training.rollout.Generate`. What is private to TRL (pinned to 1.16) and to vLLM is used
+here.
 """
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +37,8 @@ _REQUESTS = 64
 
 # Gives what generates at a temperature (0: greedily).
 GenerateAt = Callable[[float], Generate]
+# The adapter's name in vLLM, and its folder.
+_ADAPTER = "adapter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Sampler:
         in_rounds(self.turns, prompts, follow)
 
     def turns(self, prompts: list[list[int]]) -> list[Turn]:
-        """A turn for each prompt, in their order."""
+        """Return a turn for each prompt."""
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         turns: dict[int, Turn] = {}
@@ -97,12 +98,11 @@ class Sampler:
 
 
 class Dispatch:
-    """Generates by `trainer`, with its sampling settings and at most `turn_tokens` a turn.
+    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`.
 
     By transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`.
-    Call it inside `awake`. Each process asks vLLM itself: TRL would collect the prompts of all
-    processes, and so wait for ever for one whose episodes have ended, and return wrong parts if
-    processes have different numbers of prompts. Raises `UserError` if no server answers.
+    Each process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever
+    for one whose episodes have ended. Raises `UserError` if no server answers.
     """
 
     def __init__(
@@ -176,13 +176,10 @@ class Dispatch:
 
     def _sampling(self, place: int, ids: list[int]) -> dict[str, Any]:
         vllm = self._trainer.vllm_generation
-        how = {name: getattr(vllm, name) for name in ("temperature", "top_p", "top_k")}
-        return {
-            **how,
-            "max_tokens": self._turn_tokens,
-            "logprobs": 0,
-            "seed": _seed_of(self._seed, place, ids),
-        }
+        # The same turn whatever else is generated.
+        seed = int(digest(f"{self._seed}/{place}/{ids}")[:8], 16)
+        settings = {name: getattr(vllm, name) for name in ("temperature", "top_p", "top_k")}
+        return {**settings, "max_tokens": self._turn_tokens, "logprobs": 0, "seed": seed}
 
     def _in_process(self, prompts: list[list[int]], follow: Follow) -> None:
         """By vLLM's engine, in which episodes go on as soon as their turn is there."""
@@ -206,31 +203,31 @@ class Dispatch:
             ask(*each)
         while engine.has_unfinished_requests():
             for output in engine.step():
-                [made] = output.outputs
-                values = zip(made.token_ids, made.logprobs, strict=True)
-                turn = Turn(list(made.token_ids), [of[token].logprob for token, of in values])
+                [reply] = output.outputs
+                values = zip(reply.token_ids, reply.logprobs, strict=True)
+                turn = Turn(list(reply.token_ids), [of[token].logprob for token, of in values])
                 place = places.pop(output.request_id)
                 ask(place, follow(place, turn))
 
     def _from_server(self, place: int, ids: list[int]) -> Turn:
-        asked = self._sampling(place, ids)
+        options = self._sampling(place, ids)
         if self._adapter is not None:
-            asked["model"] = _ADAPTER
+            options["model"] = _ADAPTER
         try:
-            reply = self._client.generate([ids], generation_kwargs=asked)
+            reply = self._client.generate([ids], generation_kwargs=options)
         except OSError as error:  # requests' errors are OSErrors
             raise UserError(
                 f"vLLM's server at {self._client.base_url} does not answer any more"
                 f" ({type(error).__name__}): start it again, and go on with --resume"
             ) from None
-        [made], [logprobs] = reply["completion_ids"], reply["logprobs"]
-        return Turn(list(made), [each[0] for each in logprobs])
+        [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
+        return Turn(list(ids), [each[0] for each in logprobs])
 
     def _send(self, folder: Path) -> None:
         """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
 
-        Folded into weights of 16 bits, as TRL sends it, most of what its first steps have learnt
-        is rounded away: 83 % at step 3 and 37 % at step 10 of a run on Qwen2.5.
+        TRL would fold it into weights of 16 bits, which rounds away most of what its first steps
+        have learnt.
         """
         vllm = self._trainer.vllm_generation
         weights = adapter_weights(vllm.model, vllm._dist.gather_params)
@@ -250,7 +247,7 @@ class Dispatch:
                         f" ({printable(reply.text)[:200]}): start it by training/launch/"
                         "vllm_server.sh with this recipe, where it sees the run's folder"
                     )
-                # What it keeps of prompts was computed with the last one.
+                # Its cache of prompts was computed with the last one.
                 self._client.reset_prefix_cache()
             vllm.accelerator.wait_for_everyone()
             return
@@ -262,10 +259,6 @@ class Dispatch:
         vllm.llm.reset_prefix_cache()
 
 
-# Its name in vLLM, and its folder.
-_ADAPTER = "adapter"
-
-
 def _adapter_request(folder: Path, *, load_inplace: bool = False) -> Any:
     from vllm.lora.request import LoRARequest
 
@@ -275,8 +268,8 @@ def _adapter_request(folder: Path, *, load_inplace: bool = False) -> Any:
 def adapter_weights(
     model: Any, gathered: Callable[[list[Tensor]], AbstractContextManager[Any]]
 ) -> dict[str, Tensor]:
-    """The matrices of an adapter by peft's names in its file, on the CPU. `gathered` makes weights
-    whole that are spread over processes; all have to enter."""
+    """Return the matrices of an adapter by peft's names in its file, on the CPU. `gathered` makes
+    weights whole that are spread over processes; all processes have to enter it."""
     weights = {}
     for name, weight in model.named_parameters():
         if model.prefix in name:
@@ -288,10 +281,8 @@ def adapter_weights(
 
 @contextlib.contextmanager
 def taking_adapters(rank: int | None) -> Iterator[None]:
-    """Have the vLLM that TRL makes take adapters of `rank`; None changes nothing.
-
-    A server is sent no weights, so that no NCCL has to join it.
-    """
+    """Have the vLLM that TRL makes take adapters of `rank` (None: no change). A server, which
+    is sent no weights then, needs no NCCL."""
     if rank is None:
         yield
         return
@@ -313,28 +304,6 @@ def _adaptable(make: Any, rank: int, **options: Any) -> Any:
     sleep = engine.sleep
     engine.sleep = lambda level: sleep(level=1)
     return engine
-
-
-def _seed_of(seed: int, place: int, ids: Sequence[int]) -> int:
-    """The seed of a turn: another one for each, and the same whatever else is generated."""
-    return int(digest(f"{seed}/{place}/{ids}")[:8], 16)
-
-
-def gpu_memory_used() -> int | None:
-    """Peak bytes in use on this process's GPU, by anyone, since the last call; None without one."""
-    if not torch.cuda.is_available():
-        return None
-    free, total = torch.cuda.mem_get_info()
-    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
-    torch.cuda.reset_peak_memory_stats()
-    return int(min(total, total - free + reserved))
-
-
-def restore(trainer: Any, checkpoint: Path) -> None:
-    """Load the weights of a checkpoint into the model of `trainer`, in all processes."""
-    trainer._load_from_checkpoint(str(checkpoint))
-    # vLLM holds other weights of the same step.
-    trainer._last_loaded_step = -1
 
 
 def check_generation(table: Vllm | None) -> None:

@@ -34,9 +34,8 @@ NOTHING = "I don't know"
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
-# Questions that a worker process plays at a time, and the number that is worth workers.
+# Questions that a worker process plays at a time; fewer are played in this one.
 _AT_ONCE = 500
-_WORTH_WORKERS = 1_000
 
 
 # ---- Conversations as tokens.
@@ -50,67 +49,50 @@ class MarkedTokens(NamedTuple):
     labels: list[int]
 
 
-def marked_tokens(
-    messages: Sequence[ChatMessage], tokens: ChatTokens, part: Part = "whole"
-) -> MarkedTokens:
-    """The conversation as tokens, or that part of it (`training.recipe.SftStage`)."""
+def part_of(messages: Sequence[ChatMessage], part: Part) -> list[ChatMessage] | None:
+    """Return that part of a conversation (`training.recipe.SftStage`); None if it lacks it."""
     own = _own_turns(messages)
-    question = list(messages[: own[0]])
-    if part == "first":
-        return _marked([*question, messages[own[0]]], tokens)
-    if part in ("read", "answer"):
-        # A turn that read, what that showed, and the turn after it.
-        reading = _reading(messages)
-        place, following = reading[0] if part == "read" else reading[-1]
-        return _marked([*question, *messages[place : following + 1]], tokens, last_alone=True)
-    return _marked(messages[: own[-1] + 1], tokens)
-
-
-def has_part(messages: Sequence[ChatMessage], part: Part) -> bool:
-    """Whether the conversation has that part."""
-    if part == "read":
-        return bool(_reading(messages))
-    if part == "answer":
-        last = _own_turns(messages)[-1]
-        return any(following == last for _, following in _reading(messages))
-    return True
+    if part in ("whole", "first"):
+        return list(messages[: own[-1 if part == "whole" else 0] + 1])
+    # The turns that read a mail, each with the turn after it.
+    reading = [
+        (place, following)
+        for place, following in itertools.pairwise(own)
+        if any(
+            call["function"]["name"] == "read_email"
+            for call in messages[place].get("tool_calls") or ()
+        )
+    ]
+    if not reading or (part == "answer" and reading[-1][1] != own[-1]):
+        return None
+    place, following = reading[0] if part == "read" else reading[-1]
+    return [*messages[: own[0]], *messages[place : following + 1]]
 
 
 def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
     return [place for place, each in enumerate(messages) if each["role"] == "assistant"]
 
 
-def _reading(messages: Sequence[ChatMessage]) -> list[tuple[int, int]]:
-    """The places of the turns that read a mail, each with that of the turn after it."""
-    return [
-        (place, following)
-        for place, following in itertools.pairwise(_own_turns(messages))
-        if any(
-            call["function"]["name"] == "read_email"
-            for call in messages[place].get("tool_calls") or ()
-        )
-    ]
-
-
-def _marked(
+def marked_tokens(
     messages: Sequence[ChatMessage], tokens: ChatTokens, *, last_alone: bool = False
 ) -> MarkedTokens:
-    """The tokens, with loss on the model's turns, or with `last_alone` on its last one."""
+    """Return the tokens up to the model's last turn, with loss on its turns, or with `last_alone`
+    on the last one."""
     own = _own_turns(messages)
-    conversation = tokens.begin(messages[: own[0]])
+    transcript = tokens.begin(messages[: own[0]])
     for place, following in zip(own, [*own[1:], None], strict=True):
         turn = tokens.turn(messages[place])
         if last_alone and following is not None:
-            conversation.add_context(turn)
+            transcript.add_context(turn)
         else:
-            conversation.add_turn(turn)
+            transcript.add_turn(turn)
         if following is not None:
-            conversation.add_context(tokens.between(messages[place + 1 : following]))
-    labels = [NO_LOSS] * len(conversation.prompt_ids) + [
+            transcript.add_context(tokens.between(messages[place + 1 : following]))
+    labels = [NO_LOSS] * len(transcript.prompt_ids) + [
         token if own else NO_LOSS
-        for token, own in zip(conversation.completion_ids, conversation.own, strict=True)
+        for token, own in zip(transcript.completion_ids, transcript.own, strict=True)
     ]
-    return MarkedTokens(conversation.ids, labels)
+    return MarkedTokens(transcript.ids, labels)
 
 
 # ---- The conversations of a run.
@@ -119,7 +101,7 @@ def _marked(
 def conversations_of(
     recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int
 ) -> list[list[list[ChatMessage]]]:
-    """The conversations to imitate in each stage of the recipe, in an order by the seed.
+    """Return the conversations to imitate in each stage of the recipe, in an order by the seed.
 
     `planted` is what the synthetic worlds know of the questions of `material`, by their ids.
     Raises `UserError` if there is nothing to imitate.
@@ -128,27 +110,20 @@ def conversations_of(
     assert table is not None
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
-    eaten = [each.steps * each.batch for each in table.stages]
+    limits: dict[Noise, int] = {}
+    for stage, noise in zip(table.stages, table.noises, strict=True):
+        limits[noise] = max(limits.get(noise, 0), stage.steps * stage.batch)
     played = {}
-    for noise in dict.fromkeys(table.noises):
-        most = max(count for count, own in zip(eaten, table.noises, strict=True) if own == noise)
-        played[noise] = expert_conversations(
-            [
-                (material.file_of[each.id].path, planted[each.id])
-                for each in questions[:most]
-                if each.id in planted
-            ],
-            recipe.episode,
-            noise,
-            seed,
-        )
+    for noise, limit in limits.items():
+        chosen = [each.id for each in questions[:limit] if each.id in planted]
+        files = [(material.file_of[each].path, planted[each]) for each in chosen]
+        played[noise] = expert_conversations(files, recipe.episode, noise, seed)
     return [played[noise] for noise in table.noises]
 
 
 def best_conversations(names: Sequence[str], seed: int) -> list[list[ChatMessage]]:
-    """Of the episodes of these runs the best right one of each question, in an order by the seed:
-    what a model does at its best, to be imitated (AgentEvol, arXiv:2406.04151). Raises `UserError`
-    if none is right."""
+    """Return the best right episode of each question in these runs, in an order by the seed, to
+    be imitated (AgentEvol, arXiv:2406.04151). Raises `UserError` if none is right."""
     best: dict[str, Scored] = {}
     for each in stored_episodes(names):
         known = best.get(each.question.id)
@@ -162,8 +137,8 @@ def best_conversations(names: Sequence[str], seed: int) -> list[list[ChatMessage
 
 
 def stored_episodes(names: Iterable[str]) -> list[Scored]:
-    """The episodes of these runs that ended and have a reward or a verdict; none that held-out
-    questions asked. Raises `UserError` for a run that there is not."""
+    """Return the runs' episodes that have a reward or a verdict, without those of held-out
+    questions. Raises `UserError` for a run that does not exist."""
     return [
         each
         for name in names
@@ -174,8 +149,8 @@ def stored_episodes(names: Iterable[str]) -> list[Scored]:
 
 
 def worth_of(scored: Scored) -> float:
-    """What an episode earned; without a reward 1 if it was right, less its effort, and -1 if it was
-    wrong."""
+    """Return what an episode earned, or else 1 if it was right and -1 if it was wrong, less its
+    effort."""
     reward, rubric = scored.trajectory.reward, scored.trajectory.rubric
     if reward is not None:
         return float(reward["total"])
@@ -186,11 +161,10 @@ def worth_of(scored: Scored) -> float:
 def expert_conversations(
     planted: Sequence[tuple[Path, Planted]], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
-    """The expert's conversation about each question, in order; `seed` decides its mistakes.
+    """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
 
-    `planted` has each question with the inbox file that it is about. Questions whose mails its
-    searches do not find are left out. Raises `UserError` without questions: the expert
-    can't answer other than synthetic ones.
+    `planted` has each question with its inbox file. Questions whose mails the expert's searches do
+    not find are left out. Raises `UserError` without questions.
     """
     if not planted:
         raise UserError(
@@ -203,9 +177,8 @@ def expert_conversations(
     )
     ordered = [planted[place] for place in order]
     play = partial(_play, form, noise, seed)
-    if len(ordered) > _WORTH_WORKERS:
-        starts = range(0, len(ordered), _AT_ONCE)
-        parts = (ordered[at : at + _AT_ONCE] for at in starts)
+    if len(ordered) > _AT_ONCE:
+        parts = (ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE))
         conversations = [each for _, played in spread(play, parts) for each in played]
     else:
         conversations = play(ordered)
@@ -216,8 +189,8 @@ def expert_conversations(
 def _play(
     form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
 ) -> list[list[ChatMessage] | None]:
-    """The expert's conversation about each question; None if it did not find the gold mails, or
-    what it was shown of them lacks the answer."""
+    """Return the expert's conversation about each question; None if it did not find the gold mails,
+    or their answer was not shown."""
     files = {path: InboxFile(path) for path in {path for path, _ in planted}}
     material = Material({each.question.id: files[path] for path, each in planted}, [])
     conversations: list[list[ChatMessage] | None] = []
@@ -226,7 +199,7 @@ def _play(
         rng = Random(f"{seed}/{each.question.id}")
         expert = Expert(episode, each, rng, noise, form.spaced)
         expert.play()
-        # If the gold never came up the expert knows that it must give up, and a model can't.
+        # The expert knows that it must give up then, and a model can't.
         missed = episode.rubric.found_gold is False or not expert.saw_evidence()
         conversations.append(None if missed else episode.messages)
     return conversations
@@ -274,11 +247,11 @@ class Expert:
         if not self.planted.question.answerable:
             yield from self._find_nothing()
             return
-        wanted = len(self.planted.question.message_ids)
-        if len(self._gold()) < wanted and names and names != telling:
+        count = len(self.planted.question.message_ids)
+        if len(self._gold()) < count and names and names != telling:
             yield self._search(names)
         gold = self._gold()
-        if len(gold) < wanted or self._errs("gives_up"):
+        if len(gold) < count or self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
         for handle in self._above(gold) if self._errs("wrong_reads") else gold:
@@ -303,36 +276,36 @@ class Expert:
             yield self._final(NOTHING, [])
 
     def _answer(self) -> str:
-        """The answer in the words of its mail, if one mail holds it."""
+        """Return the answer, in the words of its mail if one mail holds it."""
         if len(self.planted.evidence) == 1:
             return self.planted.evidence[0][1]
         return str(self.planted.question.answer)
 
     def _gold(self) -> list[str]:
-        """The handles of the gold mails that came up; their ids without handles."""
+        """Return the handles of the gold mails that came up."""
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
     def _above(self, gold: Sequence[str]) -> list[str]:
-        """The last search's hits down to the last of `gold`, and then the gold not among them."""
+        """Return the last search's hits down to the last of `gold`, then the other gold mails."""
         hits = self._hits()
         last = max((place for place, each in enumerate(hits) if each in gold), default=-1)
         return [*hits[: last + 1], *(each for each in gold if each not in hits)]
 
     def _hits(self) -> list[str]:
-        """The hits of the last search."""
+        """Return the hits of the last search."""
         shown = self._shown("hits")
         return [hit["message_id"] for hit in shown[0]] if shown else []
 
     def _shown(self, field: str) -> list[Any]:
-        """What the tools have shown in that field, the last first."""
+        """Return what the tools have shown in that field, the last first."""
         decoder = json.JSONDecoder()
         tools = (each for each in reversed(self.episode.messages) if each["role"] == "tool")
         results = (decoder.raw_decode(each["content"])[0] for each in tools)
         return [result[field] for result in results if field in result]
 
     def _some_words(self) -> str:
-        """Two neighbouring words of the last mail read."""
+        """Return two neighbouring words of the last mail read."""
         text = self._shown("body")[0].split() or [NOTHING]
         start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")
@@ -351,12 +324,12 @@ class Expert:
         spaced = self._spaced(answer, answer, *self._shown("body"))
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
-    def _spaced(self, text: str, begun: str, *places: str) -> str:
-        """`text` as it is copied from the first of `places` that has `begun`, its beginning."""
-        found = next((each for each in places if begun in each), None)
-        if not self.leading_space or text == NOTHING or found is None:
-            return text
-        return f" {text}" if found[: found.index(begun)].endswith(" ") else text
+    def _spaced(self, text: str, beginning: str, *places: str) -> str:
+        """Return `text` as it is copied from the first of `places` that has its `beginning`."""
+        source = next((each for each in places if beginning in each), "")
+        before = source[: source.find(beginning)]
+        spaced = self.leading_space and text != NOTHING and before.endswith(" ")
+        return f" {text}" if spaced else text
 
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
         turn = self.episode.rubric.turns

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch import Tensor
 from torch.optim import Optimizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -32,7 +31,7 @@ from training.optimizer import (
 )
 from training.processes import quiet
 from training.progress import Step
-from training.recipe import TEMPERATURE, Grpo, ModelTable
+from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, in_groups, rewards_of
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
@@ -54,14 +53,12 @@ LOGIT_SCALE_RATE = 0.02
 # al., 2025). TRL's default mode, "sequence_mask", masks an episode whose product of ratios exceeds
 # the cap: of thousands of tokens, nearly every one.
 RATIO_CAP = 3.0
-# What TRL logs of these ratios.
-_RATIO, _LOGGED = "sampling/importance_sampling_ratio", ("min", "mean", "max")
 
 
 def train_grpo(
     training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` if given; its metrics.
+    """Train, from `checkpoint` if given, and return the run's metrics.
 
     It pauses when the judges may cost no more, and when they fail on too many episodes. Raises
     `UserError` if the recipe can't be carried out.
@@ -105,10 +102,7 @@ def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float
 
 
 class AgentTrainer(GRPOTrainer):
-    """TRL's trainer on the episodes of `roller`; `batch` are those of the newest step.
-
-    It pads batches less, and may scale logits.
-    """
+    """TRL's trainer on the episodes of `roller`; `batch` holds those of the newest step."""
 
     optimizer: Optimizer | None
 
@@ -121,8 +115,11 @@ class AgentTrainer(GRPOTrainer):
         self.generated = training.tokens
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
-        rows = [{"prompt": ""}] * (table.batches * table.questions)
-        with taking_adapters(None if table.vllm is None else _adapter_rank(recipe.model, start)):
+        rows, rank = [{"prompt": ""}] * (table.batches * table.questions), None
+        if table.vllm is not None:
+            adapters = getattr(start.model, "peft_config", {})
+            rank = adapters["default"].r if adapters else recipe.model.lora
+        with taking_adapters(rank):
             super().__init__(
                 model=start.model,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
@@ -148,7 +145,7 @@ class AgentTrainer(GRPOTrainer):
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,
                     **trainer_arguments(training, table.steps),
-                    **_vllm(table, form.episode_tokens),
+                    **_vllm(table.vllm, form.episode_tokens),
                 ),
                 train_dataset=Dataset.from_list(rows),
                 processing_class=start.tokenizer,
@@ -173,6 +170,9 @@ class AgentTrainer(GRPOTrainer):
         assert self.batch is not None
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
+        # TRL logs it at the first step of a batch, and 0 if all groups were left out.
+        if ratio := logs.get("sampling/importance_sampling_ratio/mean"):
+            self.batch.figures["ratio_mean"] = ratio
         seconds = self.roller.training.seconds
         return Step(
             step=step, seconds=seconds, tokens=self.generated, **logged, **self.batch.figures
@@ -197,29 +197,6 @@ class AgentTrainer(GRPOTrainer):
         optimizer: Optimizer = super().create_optimizer(model)
         return optimizer
 
-    def _generate_and_score_completions(self, inputs: Any) -> Any:
-        scored = super()._generate_and_score_completions(inputs)
-        if (ratios := scored.get("importance_sampling_ratio")) is not None:
-            masks = scored["completion_mask"] * scored.get("tool_mask", 1)
-            self._note_ratios(ratios.expand_as(masks)[masks.bool()])
-        return scored
-
-    def _note_ratios(self, ratios: Tensor) -> None:
-        """Keep how far the ratios spread, and which share of them is cut, in the figures."""
-        assert self.batch is not None
-        logged = {name: self._metrics["train"][f"{_RATIO}/{name}"][-1] for name in _LOGGED}
-        # TRL logs 0 where all groups were left out.
-        if not logged["mean"]:
-            return
-        logged |= {
-            name: self.accelerator.gather(value).nanmean().item()
-            for name, value in (
-                ("spread", ratios.std(correction=0)),
-                ("cut", (ratios >= RATIO_CAP).float().mean()),
-            )
-        }
-        self.batch.figures.update({f"ratio_{name}": value for name, value in logged.items()})
-
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
     ) -> Any:
@@ -231,34 +208,24 @@ class AgentTrainer(GRPOTrainer):
         return scored_packed(score, input_ids, attention_mask, kept, size)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
+        before, inputs = self._buffered_inputs, super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before:
             return inputs
         self._buffered_inputs = packed(self._buffered_inputs, minibatches=self.table.minibatches)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
 
-def _adapter_rank(table: ModelTable, start: Start) -> int | None:
-    """The rank of the adapter that is trained; None for whole weights."""
-    if start.adapter:
-        model: Any = start.model
-        return int(model.peft_config["default"].r)
-    return table.lora
-
-
-def _vllm(table: Grpo, context: int) -> dict[str, Any]:
-    """TRL's settings of vLLM."""
-    if table.vllm is None:
+def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
+    if table is None:
         return {}
     return {
         "use_vllm": True,
-        "vllm_mode": table.vllm.mode,
-        "vllm_gpu_memory_utilization": table.vllm.memory,
+        "vllm_mode": table.mode,
+        "vllm_gpu_memory_utilization": table.memory,
         # vLLM on a CPU can't sleep.
         "vllm_enable_sleep_mode": best_device()[0] != "cpu",
         "vllm_max_model_length": context,
-        "vllm_server_base_url": table.vllm.server,
+        "vllm_server_base_url": table.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,
         "vllm_importance_sampling_mode": "token_truncate",
         "vllm_importance_sampling_clip_max": RATIO_CAP,

@@ -17,15 +17,14 @@ from art_e.storage import home
 from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
 from evals.scored import Scored
-from training.alarms import TrainingAlarm
+from training.progress import TrainingAlarm
 from training.ranking import CHARS, PROMPT, RelativeJudge
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
 
-# Tokens of a judge's two calls about an answer. Whether it is right: prompt (4.34 characters a
-# token), form of the reply, question and answers, 517 + 82 + 85. Whether it is grounded: 267 + 82 +
-# 62, and each mail read. Assumed: both replies, and the share of episodes that give an answer
-# (abstentions cost no call).
+# Tokens of a judge's two calls about an answer: whether it is right, and whether it is grounded in
+# the mails read. Assumed: both replies, and the share of episodes that give an answer (abstentions
+# cost no call).
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
 # Of a call that compares rollouts, and of its score for each, with its reason (assumed).
 RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
@@ -34,8 +33,8 @@ RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
-    """The judges of a recipe. `limit` is the most that their calls may cost in the whole run, in
-    USD; what is left of it after `spent` is shared evenly by the processes and the paid judges.
+    """Return the judges of a recipe. `limit` caps their fees in the run, in USD; the processes and
+    the paid judges share what is left of it after `spent`.
 
     Raises `UserError` for a judge that can't be used, and if nothing is left.
     """
@@ -44,12 +43,10 @@ def judges_of(
             f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
             " higher --max-cost"
         )
-    names = [each for each in (table.reward, table.validation, table.relative) if each]
-    paid = max(1, sum(map(needs_model, names)))
-    share = None if limit is None else (limit - spent) / processes / paid
-    reward, validation = (
-        choose_judge(name, max_cost_usd=share) for name in (table.reward, table.validation)
-    )
+    names = (table.reward, table.validation)
+    paid = sum(map(needs_model, names)) + (table.relative is not None)
+    share = None if limit is None else (limit - spent) / processes / max(1, paid)
+    reward, validation = (choose_judge(name, max_cost_usd=share) for name in names)
     relative = None
     if table.relative is not None:
         load_env()
@@ -57,16 +54,13 @@ def judges_of(
         relative = RelativeJudge(table.relative, max_cost_usd=share, cache=cache)
     models = [each for each in (reward, validation, relative) if isinstance(each, StructuredModel)]
 
-    def cost() -> float:
-        """What all have cost so far, as far as prices are known."""
-        return sum(each.spent.cost_usd or 0.0 for each in models)
-
-    def exhausted() -> bool:
-        """Whether one could not be asked within its limit."""
-        return any(each.exhausted for each in models)
-
     return Judges(
-        reward, validation, cost, exhausted, hacking_alarms, relative.rank if relative else None
+        reward,
+        validation,
+        lambda: sum(each.spent.cost_usd or 0.0 for each in models),
+        lambda: any(each.exhausted for each in models),
+        hacking_alarms,
+        relative.rank if relative else None,
     )
 
 
@@ -80,9 +74,9 @@ class JudgeFee:
 
 
 def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
-    """What the judges that are models will cost, if an episode reads so many `mails`: two for
-    validations and test, the reward's also for all episodes of GRPO, of which the relative one
-    gets each group in one call."""
+    """Return what the judges that are models will cost if an episode reads so many `mails`: both
+    judge validations and test, the reward's also all episodes of GRPO, whose groups the relative
+    one compares."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     groups = 0 if grpo is None else grpo.questions * grpo.batches
@@ -104,21 +98,18 @@ def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
 
 
 def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
-    """Episodes of a stage's validations (before the first step, at intervals, and at the end; of
-    SFT at the end of each of its stages), and of the test, which is asked twice."""
-    steps = range(stage.validate_every, stage.steps, stage.validate_every)
-    ends = [stage.steps]
+    """Return the number of episodes of all validations (before the first step, at intervals and at
+    the end, in SFT at the end of each stage) and of the test, which is asked twice."""
+    steps = {*range(stage.validate_every, stage.steps, stage.validate_every), stage.steps}
     if isinstance(stage, Sft):
-        ends = list(accumulate(each.steps for each in stage.stages))
-    validations = 1 + len({*steps, *ends})
+        steps.update(accumulate(each.steps for each in stage.stages))
+    validations = 1 + len(steps)
     return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
+    """Return the alarms of `evals.hacking` on all episodes so far, one kind for each detector. It
+    takes seconds: call it at validations, not at steps."""
     return [
         TrainingAlarm(
             f"hacking: {each.detector}",

@@ -32,12 +32,18 @@ def load_material(data: Data, split: Split) -> Material:
 
     Raises `UserError` without questions, or if the inbox file does not fit them.
     """
-    if data.worlds is not None and data.has_worlds(split):
+    if data.worlds is not None:
         file = InboxFile(_world_file(data.worlds, split))
         questions = [each.question for each in _planted(data.worlds, split)]
     else:
         file = InboxFile(data.inbox_file)
-        questions = load_questions(data.questions or _own_golden(), split)
+        golden = data.questions or str(default_golden())
+        if data.questions is None and not default_golden().is_dir():
+            raise UserError(
+                f"there is no golden set at {golden}: art-e golden import FILE|HUB-ID and art-e"
+                " golden split make one; or name one with --set data.questions=..."
+            )
+        questions = load_questions(golden, split)
         check_questions(questions, file)
     file_of = {each.id: file for each in questions}
     chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
@@ -59,26 +65,15 @@ def planted_in(data: Data) -> dict[str, Planted]:
     return {each.question.id: each for each in planted}
 
 
-def _own_golden() -> str:
-    """The folder of the user's own golden set. Raises `UserError` if it does not exist yet."""
-    folder = default_golden()
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no golden set at {folder}: art-e golden import FILE|HUB-ID and art-e golden"
-            " split make one; or name one with --set data.questions=..."
-        )
-    return str(folder)
-
-
 def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
     """The questions in order, with at most that share of unanswerable ones, if any is answerable;
     the same for all seeds."""
     answerable = sum(1 for each in questions if each.answerable)
     unanswerable = [each.id for each in questions if not each.answerable]
-    most = int(answerable * share / (1 - share))
-    if not answerable or len(unanswerable) <= most:
+    limit = int(answerable * share / (1 - share))
+    if not answerable or len(unanswerable) <= limit:
         return list(questions)
-    kept = set(Random("unanswerable").sample(unanswerable, most))
+    kept = set(Random("unanswerable").sample(unanswerable, limit))
     return [each for each in questions if each.answerable or each.id in kept]
 
 

@@ -35,13 +35,11 @@ def own_tokens_scored() -> Iterator[None]:
 
 
 def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
-    """The rows of TRL's `batches`, sorted by length into as many batches, each without columns that
-    are all padding. Several `minibatches`, whose batches follow each other, have as many rows each;
-    TRL has shuffled them.
+    """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
+    many batches, without columns that are all padding.
 
-    TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
-    are sums over its batches, so that the order of rows changes nothing. A row without an advantage
-    keeps one token, because it has no gradient.
+    TRL pads all to the longest of the step. Gradients are sums over a step's batches, so that the
+    order of rows changes nothing. A row without an advantage has no gradient: it keeps one token.
     """
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
@@ -62,7 +60,7 @@ def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> lis
 
 
 def padded(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """The rows as wide as `like`, and of its kind, with zeros on the right."""
+    """Return the rows as wide as `like`, with zeros on the right."""
     whole = torch.zeros_like(like)
     for row, values in zip(whole, rows, strict=True):
         row[: len(values)] = torch.tensor(values, dtype=whole.dtype)
@@ -76,12 +74,8 @@ def scored_packed(
     kept: int,
     size: int,
 ) -> tuple[Tensor, Tensor | None, Any]:
-    """What TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from passes
-    of `size` rows, sorted by length and without columns that are all padding. Where a row has
-    padding its figure means nothing.
-
-    TRL pads all to the longest of the step: a pass that took 17 s took 31 to 81.
-    """
+    """Return what TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from
+    passes of `size` rows, sorted by length and without columns that are all padding."""
     before = ids.size(1) - kept
     order = mask.sum(1).argsort(stable=True)
     whole: list[Tensor | None] = [None, None]
@@ -90,8 +84,8 @@ def scored_packed(
         first = before - int(mask[rows, :before].sum(1).max())
         last = max(1, int(mask[rows, before:].sum(1).max()))
         columns = slice(first, before + last)
-        found = score(ids[rows, columns], mask[rows, columns], last)
-        for place, values in enumerate(found[:2]):
+        scores = score(ids[rows, columns], mask[rows, columns], last)
+        for place, values in enumerate(scores[:2]):
             if values is not None:
                 into = whole[place]
                 if into is None:
@@ -102,7 +96,7 @@ def scored_packed(
 
 
 def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The batch without columns that are padding in all its rows."""
+    """Return the batch without columns that are padding in all its rows."""
     prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
     # Prompts are padded on their left, completions on their right.
     first = prompts - int(batch["prompt_mask"].sum(1).max())
@@ -125,8 +119,7 @@ class MuonAdamW(Optimizer):
     """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay.
 
     AdamW learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of
-    AdamW's (Liu et al., 2025), which makes the rates comparable. `param_groups` are those of
-    both, AdamW's first, so that a scheduler moves both.
+    AdamW's (Liu et al., 2025). A scheduler moves the `param_groups` of both, AdamW's first.
     """
 
     def __init__(
@@ -146,7 +139,7 @@ class MuonAdamW(Optimizer):
             each.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both, by their names."""
+        """Return the states of both, by their names."""
         return {"muon": self._muon.state_dict(), "adamw": self._adamw.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -161,8 +154,8 @@ class MuonAdamW(Optimizer):
 
 
 def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
-    """An optimizer at the rate 1, which a scheduler multiplies: `MuonAdamW` if `ratio` is above
-    0, else AdamW for all weights. Embeddings are no matrices to Muon."""
+    """Return an optimizer at the rate 1, which a scheduler multiplies: `MuonAdamW` if `ratio` is
+    above 0, with Muon for all matrices but embeddings, else AdamW."""
     weights = [each for each in model.parameters() if each.requires_grad]
     tables = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
     matrices = [each for each in weights if each.ndim == 2 and id(each) not in tables]
@@ -177,15 +170,15 @@ class LogitScaleAdamW(AdamW):
     """AdamW without decay that learns the scale of all logits as one weight.
 
     `gain` is the weight of the norm before the head: multiplying it multiplies all logits, like a
-    temperature. It moves by one factor, whose logarithm has the learning rate `scale_rate`;
-    `others` move at `rate`. The factor's gradient is far less noisy than those of single weights.
+    temperature. It moves by one factor, whose logarithm has the learning rate `scale_rate` and a
+    far less noisy gradient than single weights; `others` move at `rate`.
     """
 
     def __init__(
         self, others: Iterable[Tensor], gain: Tensor, *, rate: float, scale_rate: float
     ) -> None:
         self._gain = gain
-        # Moved from 0 anew in each step, so that a checkpoint of weights and state is exact.
+        # It moves from 0 in each step, so that a checkpoint of weights and state is exact.
         self._log_scale = torch.zeros((), device=gain.device, requires_grad=True)
         groups: list[dict[str, Any]] = [
             {"params": list(others), "lr": rate},
@@ -206,6 +199,6 @@ class LogitScaleAdamW(AdamW):
 
 
 def last_gain(model: nn.Module) -> Tensor | None:
-    """The weight of the norm before the head, if the model has one and trains it."""
+    """Return the weight of the norm before the head, if the model has one and trains it."""
     gain = getattr(getattr(getattr(model, "base_model", None), "norm", None), "weight", None)
     return gain if isinstance(gain, Tensor) and gain.requires_grad else None

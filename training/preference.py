@@ -1,9 +1,8 @@
 """Learning from preferences: TRL's DPOTrainer and KTOTrainer on episodes that were stored.
 
-DPO takes pairs of a better and a worse episode of the same question, KTO single episodes that are
-good or bad; ratings of `art-e rate` are such labels. Both compare how likely a model finds a
-completion with how likely the start found it. TRL takes all behind the prompt for the completion,
-mail that tools wrote included; the collators here leave only what the model wrote itself.
+DPO takes pairs of a better and a worse episode of a question, KTO single episodes that are good or
+bad; ratings of `art-e rate` are such labels. TRL takes everything after the prompt, mail included,
+for the completion; the collators here leave only what the model wrote.
 """
 
 from collections import defaultdict
@@ -31,15 +30,7 @@ from training.recipe import Preference
 from training.rollout import ChatTokens, in_passes
 from training.run import Judges, TrainingRun
 from training.start import adapter_config, keep_exact, load_start
-from training.validation import (
-    Examiner,
-    Load,
-    RunCallback,
-    by_transformers,
-    carry_out,
-    steps_of,
-    trainer_arguments,
-)
+from training.validation import Examiner, Load, carry_out_supervised, trainer_arguments
 
 # In place of a run: the answers of `art-e ask` that the user rated.
 RATINGS = "ratings"
@@ -57,8 +48,8 @@ class Labelled(NamedTuple):
 
 
 def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
-    """Pairs of a better and a worse episode of one question: the best with the worst, the second
-    best with the second worst, and so on, as long as one earned more."""
+    """Return pairs of a better and a worse episode of a question: the best with the worst, the
+    second best with the second worst, and so on, as long as one earned more."""
     by_question: dict[str, list[Scored]] = defaultdict(list)
     for each in episodes:
         by_question[each.question.id].append(each)
@@ -73,8 +64,8 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
 
 
 def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
-    """Right episodes are good, and wrong, lost or unfinished ones bad; "I don't know" to a question
-    that has an answer is neither."""
+    """Call right episodes good, and wrong, lost or unfinished ones bad; an abstention from a
+    question that has an answer is neither."""
     return [
         Labelled(each.trajectory, each.correct)
         for each in episodes
@@ -83,7 +74,7 @@ def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
 
 
 def rated_episodes() -> list[Labelled]:
-    """The answers of `art-e ask` that the user rated; those whose run is gone are left out. Raises
+    """Return the answers of `art-e ask` that the user rated, if their run is still there. Raises
     `UserError` for a run that can't be read."""
     ratings = {each.episode_id: each.rating == "good" for each in read_ratings()}
     labelled = []
@@ -104,7 +95,7 @@ class OwnPairs(DataCollatorForPreference):
     """TRL's, with a mask of the model's own tokens."""
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch: the better episodes, then the worse."""
+        """Return the better episodes, then the worse."""
         batch: dict[str, Any] = super().torch_call(examples)
         rows = [each[f"{name}_own"] for name in ("chosen", "rejected") for each in examples]
         return {**batch, "completion_mask": padded(rows, batch["completion_mask"])}
@@ -115,7 +106,7 @@ class OwnLabelled(DataCollatorForUnpairedPreference):
     """TRL's, with a mask of the model's own tokens."""
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch, and the episodes of other questions that KTO compares with."""
+        """Return the episodes, and those of other questions that KTO compares with."""
         batch: dict[str, Any] = super().torch_call(examples)
         for prefix in ("", "KL_"):
             name = f"{prefix}completion_mask"
@@ -130,7 +121,7 @@ def _own(marked: MarkedTokens) -> list[int]:
 def dpo_rows(
     pairs: Sequence[tuple[Scored, Scored]], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
-    """A row for each pair of all steps."""
+    """Return a row for each pair of all steps."""
     rows = []
     for pair in in_passes(pairs, table.steps * table.batch, f"{seed}/preference"):
         better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
@@ -144,7 +135,7 @@ def dpo_rows(
 def kto_rows(
     labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
-    """A row for each episode of all steps, beside which stands the next one of its batch."""
+    """Return a row for each episode of all steps, with the next one of its batch beside it."""
     rows: list[dict[str, Any]] = []
     for each in in_passes(labelled, table.steps * table.batch, f"{seed}/preference"):
         marked = marked_tokens(each.trajectory.messages, tokens)
@@ -160,8 +151,8 @@ def kto_rows(
 def train_preference(
     training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` if given; its metrics. Raises `UserError` if the recipe
-    can't be carried out, or the runs have no preferences."""
+    """Train, from `checkpoint` if given, and return the run's metrics. Raises `UserError` if the
+    recipe can't be carried out, or the runs have no preferences."""
     setting = training.setting
     recipe, seed = setting.recipe, setting.seed
     table, init = recipe.preference, setting.init or recipe.model.base
@@ -180,16 +171,11 @@ def train_preference(
             _require({each.good for each in labelled} == {True, False}, "all episodes are alike")
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)
-        generate_at = by_transformers(training, start)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
-        callback = RunCallback(
-            Examiner(training, judges, start.tokens, load),
-            generate_at(1.0),
-            steps_of(training, of_steps),
-            validate_every=max(1, table.steps // VALIDATIONS),
-        )
-        return carry_out(trainer, callback, checkpoint, generate_at)
+        examiner = Examiner(training, judges, start.tokens, load)
+        every = max(1, table.steps // VALIDATIONS)
+        return carry_out_supervised(trainer, examiner, start, checkpoint, of_steps, every)
 
 
 def _require(there: object, lack: str) -> None:
@@ -212,7 +198,7 @@ def _trainer(
         "adam_beta2": BETAS[1],
         "beta": table.beta,
         "max_length": None,
-        # No second model is held, and a resumed run compares with the start too.
+        # No second model is held, and a resumed run still compares with the start.
         "precompute_ref_log_probs": True,
         # Rows come in the order in which they are taken.
         "train_sampling_strategy": "sequential",
@@ -233,7 +219,7 @@ def _trainer(
         trainer = _Pairs(args=DPOConfig(**common), data_collator=OwnPairs(start.pad_id), **given)
     else:
         good = sum(each["label"] for each in rows)
-        # The rarer kind counts as much in all, by the paper's bound of 4/3 at most.
+        # Both kinds count as much in all, within the paper's bound of 4/3.
         weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
         args = KTOConfig(**common, desirable_weight=weight)
         trainer = _Labels(args=args, data_collator=OwnLabelled(start.pad_id), **given)

@@ -3,8 +3,7 @@
     accelerate launch --config_file training/launch/ddp.yaml -m art_e train grpo ...
 
 accelerate or torchrun starts them and ends all when one ends; without a launcher there is one.
-They exchange a few objects a step, all with the same calls in the same order, or the others wait.
-Weights are the trainer's.
+They exchange a few objects a step by the same calls in the same order. Weights are the trainer's.
 """
 
 import atexit
@@ -24,14 +23,10 @@ from itertools import chain
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-# A process waits so long for the others before it takes them for lost: longer than any judge.
+# A process takes the others for lost after this: longer than any judge takes.
 PATIENCE = timedelta(minutes=30)
-_TALKATIVE = ("trl", "transformers", "accelerate", "datasets")
-
 # What gloo and NCCL say in a RuntimeError when a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
-
 # Of malloc.h: the size from which blocks are mapped, and of free memory that is given back.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -48,27 +43,23 @@ class Processes:
         """Whether this one writes the run's folder and talks to the user."""
         return self.index == 0
 
-    def gather(self, mine: Sequence[T]) -> list[T]:
-        """The values of all processes, one process after the other; the same in each of them."""
+    def gather(self, values: Sequence[T]) -> list[T]:
+        """Return the values of all processes, by process; the same in each of them."""
         if self.count == 1:
-            return list(mine)
-        of_each: list[list[T]] = [[] for _ in range(self.count)]
-        _distributed().all_gather_object(of_each, list(mine))
-        return list(chain.from_iterable(of_each))
+            return list(values)
+        parts: list[list[T]] = [[] for _ in range(self.count)]
+        _distributed().all_gather_object(parts, list(values))
+        return list(chain.from_iterable(parts))
 
     def from_first(self, value: T) -> T:
-        """The `value` of the leading process."""
+        """Return the `value` of the leading process."""
         values = [value]
         if self.count > 1:
             _distributed().broadcast_object_list(values, src=0)
         return values[0]
 
-    def wait(self) -> None:
-        """Wait for all processes."""
-        self.gather([None])
-
     def share(self, values: Sequence[T]) -> Sequence[T]:
-        """This process's part of `values`; `gather` puts the parts together again, in order."""
+        """Return this process's part of `values`; `gather` joins the parts again, in order."""
         first, end = (place * len(values) // self.count for place in (self.index, self.index + 1))
         return values[first:end]
 
@@ -91,7 +82,7 @@ def sharded() -> bool:
 
 
 def launched() -> Processes:
-    """The processes that a launcher started, joined with each other, or this one alone."""
+    """Join the processes that a launcher started; without a launcher there is this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
     import torch
@@ -103,10 +94,11 @@ def launched() -> Processes:
 
 
 class LostError(Exception):
-    """Another process of the run ended too early. The message is one line."""
+    """Another process of the run ended too early."""
 
-    def __init__(self) -> None:
-        super().__init__(
+    def __str__(self) -> str:
+        """Return one line that says how to go on."""
+        return (
             "another process of this run has ended, so this one stops too: see the error above, if"
             " the system did not kill it; continue from the newest checkpoint with --resume"
         )
@@ -114,11 +106,8 @@ class LostError(Exception):
 
 @contextlib.contextmanager
 def joined() -> Iterator[Processes]:
-    """The processes that were launched, as long as the block runs.
-
-    Raises `LostError` if another one has ended: by the error of a collective call, or by the
-    signal with which launchers end the rest.
-    """
+    """Join the launched processes as long as the block runs. Raises `LostError` if another one has
+    ended: by the error of a collective call, or by the signal with which launchers end the rest."""
     processes = launched()
     if processes.count == 1:
         yield processes
@@ -144,8 +133,8 @@ def joined() -> Iterator[Processes]:
 
 
 def _leave(ended: Sequence[bool]) -> None:
-    """Skip the teardown of a process whose work ended well: threads of gloo may abort there (exit
-    code -6), and the launcher would call the whole run failed."""
+    """Skip the teardown of a process whose work ended well: gloo's threads may abort in it (exit
+    code -6), and the launcher would call the run failed."""
     if ended:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -153,8 +142,7 @@ def _leave(ended: Sequence[bool]) -> None:
 
 
 def keep_memory() -> None:
-    """Have glibc's malloc keep freed blocks up to 1 GiB from here on: a step allocates the same
-    ones again."""
+    """Have glibc's malloc keep freed blocks up to 1 GiB: each step allocates the same ones."""
     if platform.libc_ver()[0] == "glibc":
         for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
             ctypes.CDLL(None).mallopt(threshold, 1 << 30)
@@ -162,11 +150,11 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the trainers' libraries talking into the run's own view.
-
-    One of TRL's warnings quotes a whole rollout, which is mail.
-    """
-    loggers = [logging.getLogger(each) for each in _TALKATIVE]
+    """Silence the trainers' libraries; one of TRL's warnings quotes a whole rollout, which is
+    mail."""
+    loggers = [
+        logging.getLogger(name) for name in ("trl", "transformers", "accelerate", "datasets")
+    ]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.ERROR)

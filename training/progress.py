@@ -1,7 +1,12 @@
-"""How a training run went, as data: a row per step, and one per validation."""
+"""How a training run goes: a row per step, one per validation, and alarms.
+
+An alarm looks at means over several batches of rollouts, so that one noisy batch raises nothing.
+`training.judging` looks for reward hacking.
+"""
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +27,8 @@ class Step:
 
     The figures of episodes are None in supervised training. `accuracy` is of answerable questions;
     of the `groups`, `flat_groups` had no spread in reward and `unranked` were not compared;
-    `unjudged` episodes lost their groups. `entropy` is in nats a token. The ratios are a token's
-    probability by the trainer over that by vLLM, `ratio_cut` is the share of those that are cut.
+    `unjudged` episodes lost their groups. `entropy` is in nats a token. `ratio_mean` is a token's
+    probability by the trainer over that by vLLM.
     """
 
     step: int
@@ -42,11 +47,7 @@ class Step:
     format_errors: float | None = None
     calls: float | None = None
     entropy: float | None = None
-    ratio_min: float | None = None
     ratio_mean: float | None = None
-    ratio_max: float | None = None
-    ratio_spread: float | None = None
-    ratio_cut: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
     unjudged: int | None = None
@@ -104,3 +105,102 @@ def append_step(folder: Path, step: Step) -> None:
 def read_steps(folder: Path) -> list[Step]:
     """The steps of a run's folder; none without a file."""
     return [Step(**json.loads(line)) for line in whole_lines(folder / STEPS)]
+
+
+# ---- Alarms: a reason to look; they stop nothing.
+
+# Batches of a mean: the share of one of 8 questions has a standard deviation of 0.18, if all
+# rollouts of a question are alike; of 8 batches 0.06.
+WINDOW = 8
+# Collapse: this share abstains, so much above the start's share (learning to abstain from
+# unanswerable questions raises it by a quarter or a third), and accuracy fell by so much.
+NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
+# Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
+# 0.82 in six successful runs of nano, 2026-11).
+MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
+# How far the mean ratio of probabilities may be from 1, which it is where both compute one model.
+APART = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingAlarm:
+    """What was seen, with numbers, and what to do about it, in a line of untrusted text."""
+
+    kind: str
+    message: str
+
+
+def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
+    """Return the alarms after the last of `steps`, the last row of each batch so far."""
+    looks = (collapse, no_spread, engines_differ)
+    return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
+
+
+def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
+    """The policy says "I don't know" to nearly everything, and used to answer right."""
+    now, accuracy = _recent(steps, "abstention"), _recent(steps, "accuracy")
+    if now is None or accuracy is None or not validations:
+        return None
+    # The first validation comes before any step.
+    start, values = validations[0].abstention or 0.0, _values(steps, "accuracy")
+    windows = (fmean(values[at : at + WINDOW]) for at in range(len(values) - WINDOW + 1))
+    best = max([validations[0].accuracy or 0.0, *windows])
+    if now < NEARLY_ALL or now - start < FAR_ABOVE or best - accuracy < FALLEN:
+        return None
+    rate = "" if steps[-1].learning_rate is None else f" (now {steps[-1].learning_rate:g})"
+    return TrainingAlarm(
+        "collapse to abstention",
+        f"{now:.0%} of the episodes of the last {WINDOW} batches abstain, {start:.0%} did at the"
+        f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
+        f" checkpoint with a lower grpo.rate{rate}, or with --init from a start that"
+        " answers more right; a lower reward.abstained makes it pay less",
+    )
+
+
+def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
+    """Most groups have equal rewards and teach nothing."""
+    flat, groups = (sum(_values(steps[-WINDOW:], name)) for name in ("flat_groups", "groups"))
+    if len(steps) < WINDOW or not groups:
+        return None
+    accuracy = _recent(steps, "accuracy")
+    right = accuracy is not None and accuracy >= MOSTLY_RIGHT
+    if flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
+        return None
+    if right:
+        advice = f"most are right (accuracy {accuracy:.0%}): ask harder questions, or stop here"
+    else:
+        share = "" if accuracy is None else f" (accuracy {accuracy:.0%})"
+        advice = f"most fail{share}: ask easier questions, or train the start on"
+    return TrainingAlarm(
+        "no spread",
+        f"{flat:g} of {groups:g} groups of the last {WINDOW} batches have no spread in reward;"
+        f" {advice}; more grpo.rollouts a question help too",
+    )
+
+
+def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
+    """The engine that samples and the trainer don't compute the same model."""
+    ratio = _recent(steps, "ratio_mean")
+    if ratio is None or abs(ratio - 1) < APART:
+        return None
+    return TrainingAlarm(
+        "engine against trainer",
+        f"a sampled token is {ratio:.2f} times as likely to the trainer as to vLLM, in the mean of"
+        f" the last {WINDOW} batches: install the locked versions (make gpu), or leave vLLM out"
+        " (--set grpo.vllm.mode=off)",
+    )
+
+
+def _values(steps: Sequence[Step], name: str) -> list[float]:
+    """Return the figure of that name, of the steps that have it."""
+    return [value for each in steps if (value := getattr(each, name)) is not None]
+
+
+def _recent(steps: Sequence[Step], name: str) -> float | None:
+    """Return the mean of the last `WINDOW` steps; None if fewer than half have it or it is not
+    finite."""
+    last = _values(steps[-WINDOW:], name)
+    if len(steps) < WINDOW or 2 * len(last) < WINDOW:
+        return None
+    mean = fmean(last)
+    return mean if math.isfinite(mean) else None

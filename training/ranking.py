@@ -1,9 +1,8 @@
 """The relative judge: a model compares the rollouts of a question, and each is paid for its place.
 
 This is RULER (OpenPipe, 2025): it is easier to say which of several rollouts is better than how
-good one is, and it needs no gold answer. Its score is a component of the reward, `relative`, which
-counts within the bands of outcomes: no score lifts a wrong answer, or one that no mail supports,
-above an honest "I don't know". Groups whose rollouts all earn the same gain spread by it.
+good one is. Its score is a component of the reward, `relative`, and counts within the bands of
+outcomes: no score lifts a wrong answer above an honest "I don't know".
 """
 
 import itertools
@@ -53,19 +52,19 @@ class RelativeJudge(StructuredModel):
     """Compares with a model, in one call for a group."""
 
     async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        """A score from 0 to 1 for each, in their order; None if the call failed."""
+        """Return a score from 0 to 1 for each, in their order; None if the call failed."""
         try:
             reply = await self.ask(PROMPT, shown(group), Scores)
         except (PolicyError, UnparseableError):
             return None
         scores = {each.attempt: each.score for each in reply.scores}
-        wanted = range(1, len(group) + 1)
-        return [scores[each] for each in wanted] if scores.keys() == set(wanted) else None
+        numbers = range(1, len(group) + 1)
+        return [scores[each] for each in numbers] if scores.keys() == set(numbers) else None
 
 
 def shown(group: Sequence[Scored]) -> dict[str, Any]:
-    """What the model is shown of a group: the steps that all share once, and the texts cut so that
-    all have about `CHARS` characters."""
+    """Return what the model is shown of a group: the steps that all share once, and the texts cut
+    so that all have about `CHARS` characters."""
     attempts = [exchanges(each.trajectory.messages) for each in group]
     columns = zip(*attempts, strict=False)
     same = itertools.takewhile(lambda each: each.count(each[0]) == len(each), columns)

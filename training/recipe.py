@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.question import Kind, Split
+from art_e.question import Kind
 from art_e.storage import default_db
 from training.reward import RewardWeights
 
@@ -27,10 +27,10 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Schedule = Literal["constant", "cosine"]
 Part = Literal["whole", "first", "read", "answer"]
 
-# Prompts that transformers generates for at a time, unless the recipe says otherwise, and held-out
-# questions that are under way at a time: rollouts are long.
+# Prompts that transformers generates for at a time by default, and held-out questions that are
+# under way at a time.
 BATCH, AT_ONCE = 128, 256
-# What episodes are sampled at in training.
+# Sampling temperature of training.
 TEMPERATURE = 1.0
 
 # ---- The tables of a recipe.
@@ -43,10 +43,8 @@ class RecipeTable(BaseModel):
 
 
 class Scratch(RecipeTable):
-    """A new Qwen2, and its tokenizer of at most `vocabulary` learnt tokens.
-
-    With an `init` (standard deviation of weights) of 0.02 so small a model never learns to copy.
-    """
+    """A new Qwen2, and its tokenizer of at most `vocabulary` learnt tokens; `init` is the standard
+    deviation of its weights."""
 
     layers: Count = 3
     hidden: Count = 128
@@ -54,18 +52,10 @@ class Scratch(RecipeTable):
     init: Positive = 0.06
     rope_theta: Positive = 1e6
 
-    @property
-    def heads(self) -> int:
-        """Attention heads of 64 dimensions: with 32 a small model copies names less surely."""
-        return max(1, self.hidden // 64)
-
 
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
-
-    `lora` is the rank of an adapter, trained in place of all weights; with `bits` 4 the weights
-    under it are held in NF4.
-    """
+    `lora` is the rank of an adapter, trained in place of all weights; `bits` 4 means NF4."""
 
     base: str | None = None
     scratch: Scratch | None = None
@@ -115,8 +105,8 @@ class Worlds(RecipeTable):
 
 
 class Data(RecipeTable):
-    """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
+    """The questions: of synthetic `worlds`, or else of the golden set `questions` about the inbox
+    file `db` (default: those of `ART_E_HOME`).
 
     `unanswerable` caps the share of unanswerable questions, `train_questions` the number of those
     of training.
@@ -131,18 +121,14 @@ class Data(RecipeTable):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if self.worlds is not None and (self.questions is None) != (self.db is None):
-            raise ValueError("beside [data.worlds] give both questions and db, or neither")
+        if self.worlds is not None and (self.questions or self.db):
+            raise ValueError("give a table [data.worlds], or questions and db, not both")
         return self
 
     @property
     def inbox_file(self) -> Path:
         """The inbox file that `questions` are about."""
         return Path(self.db).expanduser() if self.db else default_db()
-
-    def has_worlds(self, split: Split) -> bool:
-        """Whether the questions of the split come from `worlds`."""
-        return self.worlds is not None and (split == "train" or self.questions is None)
 
 
 class Noise(RecipeTable):
@@ -162,7 +148,7 @@ class SftStage(RecipeTable):
 
     `part` is what to imitate: "first" (question and first turn), "read" (question, first mail
     read, next turn), "answer" (question, last mail read, final answer), or "whole". "read" and
-    "answer" carry loss on their last turn only, and skip conversations without such a mail.
+    "answer" carry loss on their last turn only.
     """
 
     part: Part = "whole"
@@ -174,11 +160,8 @@ class SftStage(RecipeTable):
 
 
 class Sft(RecipeTable):
-    """The warm start: stages that follow each other; steps are counted over all of them.
-
-    It imitates the scripted expert, who errs by `noise`, or stored episodes (`Setting.runs`). With
-    `early_noise` for all stages but the last, only checkpoints of the last are chosen.
-    """
+    """The warm start, by the scripted expert, who errs by `noise`, or stored episodes. With
+    `early_noise` for all stages but the last, only checkpoints of the last are chosen."""
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
@@ -188,13 +171,12 @@ class Sft(RecipeTable):
     @property
     def steps(self) -> int:
         """The steps of all stages."""
-        return sum(each.steps for each in self.stages)
+        return sum(stage.steps for stage in self.stages)
 
     @property
     def noises(self) -> list[Noise]:
         """The expert's noise in each stage."""
-        early = self.noise if self.early_noise is None else self.early_noise
-        return [*[early] * (len(self.stages) - 1), self.noise]
+        return [*[self.early_noise or self.noise] * (len(self.stages) - 1), self.noise]
 
     @property
     def chosen_from(self) -> int:
@@ -205,9 +187,8 @@ class Sft(RecipeTable):
 
 
 class Vllm(RecipeTable):
-    """Generation by vLLM: in the training process with the share `memory` of its GPU, which it
-    frees while weights are trained, or by vLLM's own server on other GPUs
-    (`training/launch/vllm_server.sh`). The mode "off" removes the table."""
+    """Generation by vLLM: in the training process with the share `memory` of its GPU, or by vLLM's
+    own server on other GPUs (`training/launch/vllm_server.sh`). "off" removes the table."""
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -215,8 +196,8 @@ class Vllm(RecipeTable):
 
 
 class Grpo(RecipeTable):
-    """Reinforcement learning: `questions` groups of `rollouts` episodes each, over all processes,
-    and then as many optimizer steps as there are `minibatches`, each on a part of the episodes."""
+    """Reinforcement learning: `questions` groups of `rollouts` episodes, over all processes, then
+    an optimizer step on each of the `minibatches` of them."""
 
     steps: Count
     questions: Count = 8
@@ -232,11 +213,12 @@ class Grpo(RecipeTable):
 
     @property
     def batches(self) -> int:
-        """How often episodes are rolled out."""
+        """The number of times that episodes are rolled out."""
         return self.steps // self.minibatches
 
     def passes(self, processes: int) -> int:
-        """Forward passes of each process between rollouts; `UserError` if that can't be divided."""
+        """Return the forward passes of a process between rollouts. Raises `UserError` if episodes
+        can't be divided into them."""
         if self.questions % processes:
             raise UserError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
@@ -245,7 +227,7 @@ class Grpo(RecipeTable):
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
             raise UserError(
-                f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
+                f"the {episodes} episodes of each process are not a multiple of grpo.micro_batch,"
                 f" {self.micro_batch}: set another"
             )
         passes = episodes // self.micro_batch
@@ -280,9 +262,8 @@ class Preference(RecipeTable):
 
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
-    that a hole in the first shows (`training.judging` has the names). `relative` compares the
-    rollouts of a question (`training.ranking`), for which `reward.relative` pays. `max_cost_usd`
-    limits the fees of all in a run; a validation asks `questions`, the test `test_questions`."""
+    that a hole in the first shows. `relative` compares the rollouts of a question
+    (`training.ranking`). A validation asks `questions`, the test `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"
@@ -314,14 +295,10 @@ class Recipe(RecipeTable):
             raise ValueError("vLLM can't take on weights of 4 bits: leave out [grpo.vllm]")
         return self
 
-    def to_row(self) -> dict[str, Any]:
-        """The recipe as JSON, as a run's configuration holds it."""
-        return self.model_dump(mode="json")
-
 
 class Setting(NamedTuple):
-    """The settings of a run: `init` is the folder of its start, and `runs` are those whose episodes
-    SFT, DPO and KTO learn from ("ratings": the answers that the user rated)."""
+    """The settings of a run: `init` is the folder of its start; SFT, DPO and KTO learn from the
+    episodes of `runs` ("ratings": the answers that the user rated)."""
 
     kind: Literal["sft", "grpo", "dpo", "kto"]
     recipe: Recipe
@@ -332,14 +309,13 @@ class Setting(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of its steps; 0 if the recipe lacks the table of this kind."""
-        recipe = self.recipe
-        tables = {"sft": recipe.sft, "grpo": recipe.grpo}
-        table = tables.get(self.kind, recipe.preference)
-        return 0 if table is None else table.steps
+        name = "preference" if self.kind in ("dpo", "kto") else self.kind
+        table = getattr(self.recipe, name)
+        return 0 if table is None else int(table.steps)
 
     def to_row(self) -> dict[str, Any]:
         """The settings as config.json holds them."""
-        return {**self._asdict(), "recipe": self.recipe.to_row()}
+        return {**self._asdict(), "recipe": self.recipe.model_dump(mode="json")}
 
 
 # ---- A TOML file by its name or path, with the changes of `--set`.
@@ -350,27 +326,19 @@ FOLDERS = {"recipe": "recipes", "profile": "reproduction/profiles"}
 
 
 def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" made to it.
-    Raises `UserError`, naming the field, for an invalid recipe."""
+    """Return the recipe of that name or path with `changes` such as "reward.effort=0.1"."""
     return load_toml(Recipe, "recipe", name, changes)
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with the project."""
-    return toml_names("recipe")
-
-
 def toml_names(kind: str) -> list[str]:
-    """The names of the files of that kind that come with the project."""
+    """Return the names of the files of that kind that come with the project."""
     folder = resources.files("training").joinpath(FOLDERS[kind])
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
 def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str]) -> _Model:
-    """The file of that name or path with `changes`, as `model`.
-
-    Raises `UserError` for a missing or invalid file, and names the field of an invalid change.
-    """
+    """Return the file of that name or path with `changes`, as `model`. Raises `UserError` for a
+    missing or invalid file, with the field that is wrong."""
     names = toml_names(kind)
     file = f"{name}.toml" if name in names else name
     path = resources.files("training").joinpath(FOLDERS[kind], file)
@@ -393,7 +361,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
 
 
 def _change(content: dict[str, Any], change: str) -> None:
-    """Put one `table.field=value` into the content; the value is TOML, or else plain text."""
+    """Put one `table.field=value` into the content; the value is TOML, or else text."""
     key, has_value, value = change.partition("=")
     *tables, last = key.strip().split(".")
     if not has_value or not last or not all(tables):

@@ -11,8 +11,8 @@ An episode has one of five outcomes, and whatever the weights, outcomes keep the
 
 `RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are the
 reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right
-abstention on an unanswerable question earns the components for finding, reading and citing in
-full, so that no kind of question is worth more.
+abstention on an unanswerable question earns finding, reading and citing in full, so that no kind
+of question is worth more.
 """
 
 import dataclasses
@@ -26,16 +26,12 @@ from art_e.episode import Rubric
 from evals.verdict import Verdict
 
 Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
-
 # From best to worst.
 OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
-
 # The facts that count malformed calls.
 _MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
-
 # Further malformed calls are free, so that the component stays bounded.
 CHARGED_CALLS = 3
-
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Base = Annotated[float, Field(allow_inf_nan=False)]
 

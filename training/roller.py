@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from art_e.agent import episode_record
 from art_e.inbox.inbox import Inbox
@@ -18,18 +18,15 @@ from art_e.question import Question
 from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
-from training.engine import Dispatch, gpu_memory_used
+from training.engine import Dispatch
 from training.optimizer import FLAT
 from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
-from training.rollout import ChatTokens, Material, Rollout, in_passes, roll_out
+from training.rollout import ChatTokens, Material, Rollout, T, in_passes, roll_out
 from training.run import Judges, TrainingRun
 
-T = TypeVar("T")
-
-# A run pauses when a larger share of a step's episodes is unjudged: a judge that is down wastes
-# rollouts.
+# A run pauses when a larger share of a step's episodes is unjudged.
 MOST_UNJUDGED = 0.1
 # Episodes that judges are asked about at a time: providers refuse more requests.
 JUDGED_AT_ONCE = 32
@@ -52,11 +49,10 @@ class Scorer(NamedTuple):
         settings: dict[str, Any],
         limit: asyncio.Semaphore | None = None,
     ) -> list[Scored]:
-        """The episodes with verdicts and rewards, in order; without a reward if the judge failed.
+        """Return the episodes with verdicts and rewards; without a reward if the judge failed.
 
-        `settings`, the policy of the trajectories, decide an episode's id, so that a run that was
-        killed gives it the same one again. `limit` bounds the episodes that are judged at a time,
-        by default to `JUDGED_AT_ONCE`.
+        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives
+        it the same one. `limit` bounds the episodes that are judged at a time.
         """
         limit = limit or asyncio.Semaphore(JUDGED_AT_ONCE)
 
@@ -89,10 +85,8 @@ class Scorer(NamedTuple):
 
 
 async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
-    """The judge's verdict on an episode of `inbox`; None if it neither answered nor abstained.
-
-    `correct` is None if the judge failed. Raises `UserError` for a question without a gold answer.
-    """
+    """Return the judge's verdict on an episode of `inbox`; None if it neither answered nor
+    abstained. Raises `UserError` for a question without a gold answer."""
     if not scored.ended:
         return None
     trajectory = scored.trajectory
@@ -116,14 +110,14 @@ class StepBatch(NamedTuple):
     outage: str | None
 
     def for_trl(self, end_id: int) -> dict[str, Any]:
-        """The columns that TRL takes, a row for each rollout; its reward function gets `scored`.
+        """Return the columns that TRL takes; its reward function gets `scored`.
 
         A group with an unjudged member is masked and contributes nothing to the loss: abstentions
         need no judge, and would alone gain the advantage when it fails. A rollout whose prompt left
         no room for a turn becomes one masked end token, because TRL rejects empty completions.
         """
         rows = [
-            (each.conversation, paid, member)
+            (each.transcript, paid, member)
             for group, members in zip(self.rollouts, self.scored, strict=True)
             for paid in [rewards_of(members) is not None]
             for each, member in zip(group, members, strict=True)
@@ -163,22 +157,21 @@ class Roller:
         episodes = [self.material.episode(each, form) for each in questions for _ in range(size)]
         with dispatch.awake():
             rollouts = roll_out(episodes, self.tokens, dispatch, form)
-            # vLLM in the process holds its keys and values now.
-            training.note_memory(gpu_memory_used())
         groups = in_groups(rollouts, size)
         scored, unranked = asyncio.run(self._scored(groups, step))
         gather = training.processes.gather
         everyone = gather([each for group in scored for each in group])
         training.add_episodes(everyone)
-        flat = [_is_flat(rewards_of(group)) for group in in_groups(everyone, size)]
+        rewards = [rewards_of(group) for group in in_groups(everyone, size)]
         step_figures = {
             **figures(everyone),
-            "groups": len(flat),
-            "flat_groups": sum(flat),
+            "groups": len(rewards),
+            # They teach nothing.
+            "flat_groups": sum(not each or max(each) - min(each) < FLAT for each in rewards),
             "unranked": sum(gather([unranked])) if self.judges.rank else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
-        sampled = sum(gather([sum(sum(each.conversation.own) for each in rollouts)]))
+        sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
         return StepBatch(groups, scored, step_figures, sampled, outage(everyone))
 
     async def _scored(
@@ -196,30 +189,26 @@ class Roller:
                 for name, group in zip(names, groups, strict=True)
             )
         )
-        if self.judges.rank is None:
+        if (judge := self.judges.rank) is None:
             return scored, 0
-        ranks = await asyncio.gather(*(self._ranks(group, limit) for group in scored))
-        unranked = 0
-        for place, scores in enumerate(ranks):
+        # The other groups teach nothing.
+        paid = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
+
+        async def rank(group: Sequence[Scored]) -> list[float] | None:
+            async with limit:
+                return await judge(group)
+
+        ranks = await asyncio.gather(*(rank(scored[place]) for place in paid))
+        for place, scores in zip(paid, ranks, strict=True):
             if scores is not None:
                 scored[place] = list(map(self._with_rank, groups[place], scored[place], scores))
-            elif rewards_of(scored[place]) is not None:
-                unranked += 1
-        return scored, unranked
-
-    async def _ranks(self, group: Sequence[Scored], limit: asyncio.Semaphore) -> list[float] | None:
-        """What the relative judge scores; None if it failed, or the group is left out anyway."""
-        assert self.judges.rank is not None
-        if rewards_of(group) is None:
-            return None
-        async with limit:
-            return await self.judges.rank(group)
+        return scored, ranks.count(None)
 
     def _with_rank(self, rollout: Rollout, scored: Scored, rank: float) -> Scored:
-        """The episode, which is also paid for its place in the group."""
+        """Return the episode, also paid for its place in the group."""
         row = scored.trajectory.verdict
-        verdict, weights = row and Verdict(**row), self.training.setting.recipe.reward
-        reward = reward_of(rollout.episode.rubric, verdict or None, weights, rank)
+        verdict, weights = Verdict(**row) if row else None, self.training.setting.recipe.reward
+        reward = reward_of(rollout.episode.rubric, verdict, weights, rank)
         assert reward is not None
         trajectory = dataclasses.replace(scored.trajectory, reward=reward._asdict())
         return Scored(scored.question, trajectory)
@@ -234,11 +223,6 @@ def rewards_of(group: Sequence[Scored]) -> list[float] | None:
     """The rewards of a group; None if a member has none, because its judge failed."""
     rewards = [each.trajectory.reward for each in group]
     return None if None in rewards else [float(each["total"]) for each in rewards if each]
-
-
-def _is_flat(rewards: Sequence[float] | None) -> bool:
-    """Whether a group teaches nothing: its rewards have no spread, or one of them is missing."""
-    return rewards is None or max(rewards) - min(rewards) < FLAT
 
 
 def figures(scored: Sequence[Scored]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Rollouts: many episodes at once, token in and token out.
 
-A `Conversation` keeps the tokens that the model sampled and marks them as its own; only they
-carry loss. An engine generates the turns, and each turn takes its episode a step further. An
-episode that has no room for another turn is out of turns, and it stops at its last turn: nothing
-follows that.
+A `Transcript` keeps the tokens that the model sampled and marks them as its own; only they carry
+loss. An engine generates the turns, and each turn takes its episode a step further. An episode
+without room for another turn is out of turns, and its transcript ends with its last turn.
 """
 
 import itertools
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _PROBE: ChatMessage = {"role": "user", "content": "probe"}
-
-
 T = TypeVar("T")
 
 
 def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
-    """The first `number` of the values, which `key` shuffles again for each pass over them."""
+    """Return the first `number` of the values, shuffled again by `key` for each pass over them."""
     order: list[T] = []
     for again in range(-(-number // len(values))):
         part = list(values)
@@ -48,13 +45,13 @@ class Material(NamedTuple):
     questions: list[Question]
 
     def held_out(self, number: int) -> list[Question]:
-        """The first `number` questions in an order that never changes, whatever the seed."""
+        """Return the first `number` questions, in the same order whatever the seed."""
         shuffled = list(self.questions)
         Random("held out").shuffle(shuffled)
         return shuffled[:number]
 
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
-        """A new episode about the question."""
+        """Begin an episode about the question."""
         return Episode(
             self.file_of[question.id].inbox_of(question),
             question,
@@ -65,11 +62,11 @@ class Material(NamedTuple):
 
 
 @dataclass(slots=True)
-class Conversation:
-    """A conversation as it was generated.
+class Transcript:
+    """The tokens of a conversation.
 
     `own` marks those of `completion_ids` that the model sampled; `logprobs` holds their
-    log-probabilities, and 0.0 for the others. It is None if the engine gives none.
+    log-probabilities and 0.0 for the others, or is None if the engine gives none.
     """
 
     prompt_ids: list[int]
@@ -81,11 +78,6 @@ class Conversation:
     def ids(self) -> list[int]:
         """All tokens: what the model sees next."""
         return self.prompt_ids + self.completion_ids
-
-    @property
-    def length(self) -> int:
-        """The number of all tokens."""
-        return len(self.prompt_ids) + len(self.completion_ids)
 
     def add_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
         """Append what the model sampled, with its end token if it reached one."""
@@ -106,37 +98,37 @@ class Conversation:
 class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
 
-    Raises `UserError` for a template that rewrites earlier messages, and `ValueError` for one in
-    none of Qwen's forms."""
+    Raises `UserError` for a template that rewrites earlier messages, and `ValueError` for one that
+    is not in a form of Qwen's."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
     ) -> None:
         self._tokenizer = tokenizer
         self._tools = tools
-        self._form: CallForm = "json"  # until the template is known to be of use
+        self._form: CallForm = "json"  # until the template is checked
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))
         self._check()
         self._form = call_form(tokenizer)
 
-    def begin(self, messages: Sequence[ChatMessage]) -> Conversation:
-        """The conversation so far, ready for the model's turn."""
-        return Conversation(self.ids_of(self._render(messages)))
+    def begin(self, messages: Sequence[ChatMessage]) -> Transcript:
+        """Return the transcript so far, ready for the model's turn."""
+        return Transcript(self.ids_of(self._render(messages)))
 
     def turn(self, message: ChatMessage) -> list[int]:
-        """The tokens that the model would have sampled for this message, end token included."""
+        """Return the tokens that the model would sample for this message, end token included."""
         [written] = as_written([message], self._form)
         return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of a turn, without its end token."""
+        """Return the text of a turn, without its end token."""
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """The tokens from the end token of a turn to the beginning of the next; that token comes
-        first if the turn was `cut`."""
+        """Return the tokens between the end token of a turn and the beginning of the next; the end
+        token comes first if the turn was `cut`."""
         marker = uuid.uuid4().hex
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
@@ -155,7 +147,7 @@ class ChatTokens:
         )
 
     def ids_of(self, text: str) -> list[int]:
-        """The tokens of a text, in which the marks of the template count as such."""
+        """Return the tokens of a text, in which the marks of the template count as such."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _check(self) -> None:
@@ -173,16 +165,15 @@ class ChatTokens:
 
 class Turn(NamedTuple):
     """The tokens that an engine sampled after a prompt, with the end token if it was reached, and
-    the log-probability of each, if the engine gives them."""
+    their log-probabilities if the engine gives them."""
 
     ids: list[int]
     logprobs: list[float] | None
 
 
-# Takes the turn of the episode of that number; the tokens to go on from, or None at its end.
+# Takes the turn of the episode of that number; gives the next prompt, or None at its end.
 Follow = Callable[[int, Turn], list[int] | None]
-# Generates turn after turn from each prompt on, as long as its episode goes on. It limits the
-# tokens of a turn itself.
+# Generates from each prompt turn after turn, to the end of its episode.
 Generate = Callable[[list[list[int]], Follow], None]
 
 
@@ -192,8 +183,8 @@ def in_rounds(
     """Generate with an engine that takes a batch: one turn of every episode at a time."""
     going = dict(enumerate(prompts))
     while going:
-        made = zip(tuple(going), turns(list(going.values())), strict=True)
-        after = [(place, follow(place, turn)) for place, turn in made]
+        pairs = zip(tuple(going), turns(list(going.values())), strict=True)
+        after = [(place, follow(place, turn)) for place, turn in pairs]
         going = {place: ids for place, ids in after if ids is not None}
 
 
@@ -211,9 +202,9 @@ def side_by_side(
     def play(place: int, ids: list[int] | None) -> None:
         try:
             while ids is not None and not stop.is_set():
-                made = turn(place, ids)
+                sampled = turn(place, ids)
                 with one:
-                    ids = follow(place, made)
+                    ids = follow(place, sampled)
         except BaseException:
             stop.set()
             raise
@@ -229,41 +220,37 @@ class Rollout(NamedTuple):
     """An episode that has ended, and its tokens."""
 
     episode: Episode
-    conversation: Conversation
+    transcript: Transcript
 
 
 def roll_out(
     episodes: Sequence[Episode], tokens: ChatTokens, generate: Generate, form: EpisodeForm
 ) -> list[Rollout]:
-    """Run all `episodes` to their ends; the rollouts, in their order."""
+    """Run all `episodes` to their ends, and return the rollouts in their order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
     for each in rollouts:
         _show(each, [], form)
     going = [each for each in rollouts if not each.episode.done]
 
     def follow(place: int, turn: Turn) -> list[int] | None:
-        episode, conversation = rollout = going[place]
-        prompt = conversation.length
-        conversation.add_turn(turn.ids, turn.logprobs)
-        episode.count_tokens(prompt, len(turn.ids))
+        episode, transcript = rollout = going[place]
+        episode.count_tokens(len(transcript.ids), len(turn.ids))
+        transcript.add_turn(turn.ids, turn.logprobs)
         message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
         observations = episode.step(message)
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
             _show(rollout, tokens.between(observations, cut=cut), form)
-        return None if episode.done else conversation.ids
+        return None if episode.done else transcript.ids
 
-    generate([each.conversation.ids for each in going], follow)
+    generate([each.transcript.ids for each in going], follow)
     return rollouts
 
 
 def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
-    """Append `context` if another turn fits after it.
-
-    Otherwise the episode is out of turns, and its last token stays the model's own: an unanswered
-    observation teaches nothing, and a long mail would exceed the limit.
-    """
-    if rollout.conversation.length + len(context) + form.turn_tokens <= form.episode_tokens:
-        rollout.conversation.add_context(context)
+    """Append `context` if another turn fits after it; otherwise the episode is out of turns, and
+    its last token stays the model's own."""
+    if len(rollout.transcript.ids) + len(context) + form.turn_tokens <= form.episode_tokens:
+        rollout.transcript.add_context(context)
     else:
         rollout.episode.cut_off()

@@ -21,15 +21,21 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
-from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import AppendLog, write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
-from training.alarms import TrainingAlarm, alarms_of
 from training.processes import ALONE, Processes
-from training.progress import STEPS, Step, Validation, append_step, read_steps
+from training.progress import (
+    STEPS,
+    Step,
+    TrainingAlarm,
+    Validation,
+    alarms_of,
+    append_step,
+    read_steps,
+)
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
@@ -118,7 +124,6 @@ class TrainingRun:
         self.cost_before = float(state.get("cost_usd", 0.0))
         self._shown_at, self._log = float("-inf"), log
         self._seconds_before = float(state.get("seconds", 0.0))
-        self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun, self._minutes = time.perf_counter(), minutes
 
     def time_is_up(self) -> str | None:
@@ -165,11 +170,6 @@ class TrainingRun:
             note(f"validation after step {validation.step}: {_figures(validation)}")
             self._raise(validation.step, judges.hacks(load_run(self.run)))
 
-    def note_memory(self, used: int | None) -> None:
-        """Remember the peak of bytes in use on a GPU; None without a GPU."""
-        if used is not None:
-            self._peak_memory = max(used, self._peak_memory or 0)
-
     def _raise(self, step: int, alarms: Sequence[TrainingAlarm]) -> None:
         """Store and show the alarms whose kind this run has not raised before."""
         raised = {each["kind"] for each in self.alarms}
@@ -199,7 +199,7 @@ class TrainingRun:
         """Make the checkpoint of `step` count, and delete those that are no longer needed. With
         `over` it is the last one."""
         # Each process has a file of its own in it.
-        self.processes.wait()
+        self.processes.gather([None])
         if not self.processes.leads:
             return
         checkpoint = Run(checkpoint_of(self.run.folder, step))
@@ -227,7 +227,6 @@ class TrainingRun:
             "seconds": self.seconds,
             "tokens": self.tokens,
             "processes": self.processes.count,
-            "peak_memory_bytes": self._peak_memory,
             "cost_usd": self.steps[-1].cost_usd if self.steps else self.cost_before,
             "best_checkpoint": None if best is None else f"{CHECKPOINTS}/{best.name}",
             "test": None,
@@ -279,7 +278,7 @@ def opened(
 def _config(setting: Setting) -> dict[str, Any]:
     """The settings, and the digest of the mail that questions are about, if it is a file."""
     data, digest = setting.recipe.data, None
-    if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
+    if data.worlds is None and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
             digest = file.digest
     return {**setting.to_row(), "inbox": digest}

@@ -21,30 +21,20 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from training.expert import MarkedTokens, has_part, marked_tokens
+from training.expert import MarkedTokens, marked_tokens, part_of
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import quiet
-from training.recipe import Setting, Sft, SftStage
+from training.recipe import Sft, SftStage
 from training.rollout import ChatTokens
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.validation import (
-    Examiner,
-    Load,
-    RunCallback,
-    by_transformers,
-    carry_out,
-    steps_of,
-    trainer_arguments,
-)
+from training.validation import Examiner, Load, carry_out_supervised, trainer_arguments
 
 # A new tokenizer learns its words from so many conversations.
 TOKENIZER_CONVERSATIONS = 4_000
 # Conversations are sorted by length within so many batches, to save padding.
 SORTED_BATCHES = 50
 LOG_EVERY = 10
-
-
 # Of a new model, Muon's multiple of a stage's rate: it learns to copy in far fewer steps.
 MUON = 1.4
 
@@ -56,31 +46,30 @@ def train_sft(
     load: Load,
     judges: Judges,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` if given; its metrics.
-
-    `conversations` are those of each stage. Raises `UserError` if the recipe can't be carried out.
-    """
+    """Train on the `conversations` of each stage, from `checkpoint` if given, and return the run's
+    metrics. Raises `UserError` if the recipe can't be carried out."""
     setting = training.setting
-    table = setting.recipe.sft
+    table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
     with quiet(), own_tokens_scored():
-        start = _start(setting, conversations[0])
+        if name := setting.init or model.base:
+            start = load_start(name, model)
+        else:
+            assert model.scratch is not None
+            texts = conversations[0][:TOKENIZER_CONVERSATIONS]
+            start = make_start(setting.recipe, model.scratch, texts, setting.seed)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
-        generate_at = by_transformers(training, start)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
-        callback = RunCallback(
-            Examiner(training, judges, start.tokens, load),
-            generate_at(1.0),
-            steps_of(training, lengths),
-            validate_every=table.validate_every,
-            also_at=list(accumulate(stage.steps for stage in table.stages)),
+        ends = list(accumulate(stage.steps for stage in table.stages))
+        examiner = Examiner(training, judges, start.tokens, load)
+        return carry_out_supervised(
+            trainer, examiner, start, checkpoint, lengths, table.validate_every, ends
         )
-        return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
-    """The learning rate of step number `step`, from 0: a warm-up, then constant or a cosine."""
+    """Return the learning rate of `step` (from 0): a warm-up, then constant or a cosine."""
     for stage in stages:
         if step < stage.steps:
             rising = min(1.0, (step + 1) / max(1, stage.warmup))
@@ -92,36 +81,26 @@ def rate_at(stages: Sequence[SftStage], step: int) -> float:
     return 0.0
 
 
-def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> Start:
-    """The model of `--init`, or of the recipe. A checkpoint gives its weights only."""
-    recipe = setting.recipe
-    name = setting.init or recipe.model.base
-    if name is not None:
-        return load_start(name, recipe.model)
-    assert recipe.model.scratch is not None
-    learnt = conversations[:TOKENIZER_CONVERSATIONS]
-    return make_start(recipe, recipe.model.scratch, learnt, setting.seed)
-
-
 def _batches(
     table: Sft,
     conversations: Sequence[Sequence[Sequence[ChatMessage]]],
     tokens: ChatTokens,
     seed: int,
 ) -> tuple[list[MarkedTokens], list[list[int]]]:
-    """All examples of the stages, and for each step the numbers of those in its batch."""
+    """Return the examples of all stages, and for each step the numbers of those in its batch."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
     for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
         rng, first = Random(f"{seed}/stage/{number}"), len(examples)
-        used = [each for each in of_stage if has_part(each, stage.part)]
+        parts = (part for each in of_stage if (part := part_of(each, stage.part)) is not None)
+        used = list(islice(parts, stage.steps * stage.batch))
         if not used:
             raise UserError(
                 "no conversation reads a mail that has a turn after it; leave the stage of the"
                 f' part "{stage.part}" out of sft.stages'
             )
-        used = used[: stage.steps * stage.batch]
-        examples += [marked_tokens(each, tokens, stage.part) for each in used]
+        last_alone = stage.part in ("read", "answer")
+        examples += [marked_tokens(each, tokens, last_alone=last_alone) for each in used]
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import torch
+from accelerate.utils import is_peft_model
 from peft import LoraConfig
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
@@ -41,12 +42,11 @@ _HANDLES = 16
 
 
 class Start(NamedTuple):
-    """A model in memory with its tokenizer; with `adapter` only a peft adapter is trained."""
+    """A model in memory, maybe with an adapter of peft, and its tokenizer."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
     end_id: int
-    adapter: bool = False
 
     @property
     def pad_id(self) -> int:
@@ -56,55 +56,49 @@ class Start(NamedTuple):
 
     @property
     def tokens(self) -> ChatTokens:
-        """Turns conversations into tokens."""
+        """What turns conversations into tokens."""
         return ChatTokens(self.tokenizer, schemas(), self.end_id)
 
 
 def load_start(name: str, table: ModelTable | None = None) -> Start:
-    """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
-    `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
+    """Return the model of a checkpoint, of a training run's best one, or of the hub, to be trained
+    as `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
     base, adapter = of_training(name)
     whole = adapter is None and (table is None or table.lora is None)
     bits = 16 if table is None else table.bits
     loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
-    if rewrites_messages(str(loaded.tokenizer.chat_template)):
+    written = str(loaded.tokenizer.chat_template)
+    if "last_query_index" in written and "<function=" not in written:
+        # Qwen3's own drops the thoughts of earlier messages: it can't be trained on turn by turn.
         loaded.tokenizer.chat_template = qwen3_training_chat_template
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
-    return start_of(loaded.model, loaded.tokenizer, adapter=adapter is not None)
+    return start_of(loaded.model, loaded.tokenizer)
 
 
-def start_of(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, adapter: bool = False
-) -> Start:
-    """The model, set to stop at the end of a turn and to sample from the distribution that is
-    trained, without the published `repetition_penalty`, `top_p` and `top_k`.
+def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:
+    """Have the model stop at the end of a turn, and sample from the distribution that is trained,
+    without the published `repetition_penalty`, `top_p` and `top_k`.
 
-    Raises `UserError` for a chat template that ends turns with no special token.
+    Raises `UserError` for a chat template that ends turns without a special token.
     """
     end_id = end_of_turn(tokenizer)
     if end_id is None:
         raise UserError(
-            "the chat template ends the model's messages with no special token, so that a turn"
+            "the chat template ends the model's messages without a special token, so that a turn"
             " has no end to learn; use an instruct model, or another template"
         )
-    start = Start(model, tokenizer, end_id, adapter)
+    start = Start(model, tokenizer, end_id)
     model.generation_config = GenerationConfig.from_dict(
         {"eos_token_id": end_id, "pad_token_id": start.pad_id}
     )
     return start
 
 
-def rewrites_messages(template: str) -> bool:
-    """Whether the chat template is Qwen3's own, which drops the thoughts of earlier messages as the
-    conversation goes on, so that it can't be trained on turn by turn."""
-    return "last_query_index" in template and "<function=" not in template
-
-
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
-    """The new adapter to train; None to train all weights, or an adapter that is there."""
-    if table.lora is None or start.adapter:
+    """Return the new adapter to train; None to train all weights, or the adapter that is there."""
+    if table.lora is None or is_peft_model(start.model):
         return None
     return LoraConfig(
         r=table.lora, lora_alpha=2 * table.lora, target_modules="all-linear", task_type="CAUSAL_LM"
@@ -125,16 +119,13 @@ def keep_exact(model: Any) -> None:
 def make_start(
     recipe: Recipe, form: Scratch, conversations: Sequence[Sequence[ChatMessage]], seed: int
 ) -> Start:
-    """A new model, whose tokenizer has learnt the words of `conversations`."""
-    whole = phrases(recipe.episode.prompt or "", years=_years(conversations))
+    """Return a new model, whose tokenizer has learnt the words of `conversations`."""
+    messages = [message for conversation in conversations for message in conversation]
+    shown = (str(each["content"]) for each in messages if each["role"] == "tool")
+    years = {int(year) for text in shown for year in re.findall(r'"date":"(\d{4})-', text)}
+    whole = phrases(recipe.episode.prompt or "", years=sorted(years))
     frames = re.compile("|".join(map(re.escape, sorted(whole, key=len, reverse=True))))
-    texts = [
-        part
-        for messages in conversations
-        for message in messages
-        for part in frames.split(_text_of(message))
-        if part
-    ]
+    texts = [part for each in messages for part in frames.split(_text_of(each)) if part]
     tokenizer = make_tokenizer(
         texts, phrases=whole, vocabulary=form.vocabulary, template=template()
     )
@@ -143,17 +134,16 @@ def make_start(
 
 
 def template() -> str:
-    """Our chat template, which names the tools and leaves their schemas out."""
+    """Return our chat template, which names the tools and leaves their schemas out."""
     return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
-    """The phrases that conversations in the template "nano" repeat, each to become one token.
+    """Return the phrases that conversations in the template "nano" repeat; each becomes one token.
 
-    Parts of numbers are tokens that differ by their place, such as " $33" and ",500", or " 36"
-    and "-15-" and "93": from the kind of a token a small model soon learns what comes next. No
-    phrase crosses the end of a turn, so that a growing conversation has the same tokens as one
-    encoded whole. `prompt` is the system prompt, `years` those of the mails.
+    Parts of numbers are tokens that differ by their place, such as " $33" and ",500": from the kind
+    of a token a small model soon learns what comes next. No phrase crosses the end of a turn, so
+    that a growing conversation has the same tokens as one encoded whole.
     """
     begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
     answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"
@@ -203,10 +193,8 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int, template: str
 ) -> Qwen2Tokenizer:
-    """A byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like Qwen's.
-
-    Each of `phrases` becomes one more token. `template` is the text of the chat template.
-    """
+    """Return a byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like
+    Qwen's; each of `phrases` is one more token."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -236,15 +224,17 @@ def make_tokenizer(
 
 
 def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForCausalLM:
-    """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
+    """Return new weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
+    # Of 64 dimensions: with 32 a small model copies names less surely.
+    heads = max(1, form.hidden // 64)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=form.hidden,
         intermediate_size=3 * form.hidden,
         num_hidden_layers=form.layers,
-        num_attention_heads=form.heads,
-        num_key_value_heads=form.heads,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         max_position_embeddings=CONTEXT,
         initializer_range=form.init,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
@@ -262,13 +252,3 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
 def _text_of(message: ChatMessage) -> str:
     calls = message.get("tool_calls") or ()
     return "\n".join([message["content"] or "", *(call["function"]["arguments"] for call in calls)])
-
-
-def _years(conversations: Sequence[Sequence[ChatMessage]]) -> list[int]:
-    """The years of the mails that the tools have shown."""
-    found: set[Any] = set()
-    for messages in conversations:
-        for message in messages:
-            if message["role"] == "tool":
-                found.update(re.findall(r'"date":"(\d{4})-', message["content"]))
-    return sorted(map(int, found))

@@ -22,12 +22,12 @@ from art_e.question import Split
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import GenerateAt, Sampler, gpu_memory_used, restore
+from training.engine import GenerateAt, Sampler
 from training.processes import keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
-from training.roller import Scorer
+from training.roller import Scorer, in_groups
 from training.rollout import ChatTokens, Generate, Material, roll_out
 from training.run import Judges, TrainingRun
 from training.start import Start
@@ -40,16 +40,12 @@ FIGURES = tuple(
 
 # Gives the questions of a split.
 Load = Callable[[Split], Material]
-# Entered around the generation of many turns.
-Awake = Callable[[], AbstractContextManager[None]]
-# Makes a step of what the trainer logged at it.
-ToStep = Callable[[int, Mapping[str, float]], Step]
 
 # ---- Asking held-out questions, and their figures.
 
 
 class Examiner(NamedTuple):
-    """Asks a run's model held-out questions, each process its share of them."""
+    """Asks a run's model held-out questions, each process its share."""
 
     training: TrainingRun
     judges: Judges
@@ -59,25 +55,23 @@ class Examiner(NamedTuple):
     def examine(
         self, split: Split, number: int, generate: Generate, settings: dict[str, Any]
     ) -> list[Scored]:
-        """An episode for each of `number` questions of the split; the first of the other verdicts
-        is by the validations' judge. `settings` are the trajectories' policy."""
+        """Return an episode for each of `number` questions of the split, judged by the reward's
+        judge and then by the validations'. `settings` are the trajectories' policy."""
         material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
         others = (self.judges.validation,)
         scorer = Scorer(self.judges.reward, recipe.reward, training.run.id, recipe.name, others)
-        mine = training.processes.share(material.held_out(number))
+        questions = training.processes.share(material.held_out(number))
         scored: list[Scored] = []
-        for start in range(0, len(mine), AT_ONCE):
-            episodes = [
-                material.episode(each, recipe.episode) for each in mine[start : start + AT_ONCE]
-            ]
+        for part in in_groups(questions, AT_ONCE):
+            episodes = [material.episode(each, recipe.episode) for each in part]
             rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
             scored += asyncio.run(scorer.score(rollouts, settings))
         return training.processes.gather(scored)
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Estimates of the figures of a test, by the judge of validations."""
+    """Return estimates of the figures of a test, by the judge of validations."""
     decided = [by_second(each) for each in scored]
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"])
     right = [each for each in decided if each.question.answerable and each.correct]
@@ -95,7 +89,7 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def validation_of(scored: Sequence[Scored], step: int) -> Validation:
-    """The figures of a validation."""
+    """Return the figures of a validation."""
     figures = figures_of(scored)
     shown = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
     rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
@@ -113,43 +107,37 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
+    """Records a trainer's steps, validates, and saves checkpoints.
 
-    A validation comes before the first step, every `validate_every` steps and at those of
-    `also_at`, each with a checkpoint that contains it. Training pauses with a checkpoint when
-    `pause` gives a reason, but never between steps that learn `together` from the same episodes.
+    It validates before the first step, every `validate_every` steps and at those of `also_at`, each
+    time with a checkpoint. Training pauses with a checkpoint when `pause` gives a reason, but never
+    between steps that learn `together` from the same episodes.
     """
 
     examiner: Examiner
     generate: Generate
-    to_step: ToStep
+    # Makes a step of what the trainer logged at it.
+    to_step: Callable[[int, Mapping[str, float]], Step]
     validate_every: int
     also_at: Sequence[int] = ()
     together: int = 1
     pause: Callable[[], str | None] = lambda: None
-    awake: Awake = contextlib.nullcontext
+    # Entered around the generation of many turns.
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate the model before any step."""
         if state.global_step == 0:
             self._validate(0)
 
-    def on_log(
-        self,
-        args: Args,
-        state: TrainerState,
-        control: Control,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Args, state: TrainerState, control: Control, **more: Any) -> None:
         """Record the step; the trainer's last log is not one."""
-        if logs and "loss" in logs:
+        if "loss" in (logs := more["logs"]):
             self.examiner.training.add_step(self.to_step(state.global_step, logs))
 
     def on_step_end(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate, and ask for a checkpoint."""
         step, training = state.global_step, self.examiner.training
-        training.note_memory(gpu_memory_used())
         # A checkpoint that transformers saves by itself has no validation.
         control.should_save = False
         if step % self.together:
@@ -185,7 +173,7 @@ class RunCallback(TrainerCallback):
 
 
 def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
-    """Has transformers sample from the model of `start`, the same for the same seed."""
+    """Have transformers sample from the model of `start`, by the run's seed."""
     recipe, seed = training.setting.recipe, training.setting.seed
     batch = (recipe.grpo and recipe.grpo.generate_batch) or BATCH
     limit = recipe.episode.turn_tokens
@@ -194,25 +182,32 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     )
 
 
-def steps_of(training: TrainingRun, lengths: Sequence[int]) -> ToStep:
-    """Makes a step of what a trainer logged, if it trains on so many tokens in each."""
+def carry_out_supervised(
+    trainer: Any,
+    examiner: Examiner,
+    start: Start,
+    checkpoint: Path | None,
+    lengths: Sequence[int],
+    validate_every: int,
+    also_at: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
+    training = examiner.training
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
-        return Step(
-            step=step,
-            seconds=training.seconds,
-            tokens=sum(lengths[:step]),
-            loss=logs["loss"],
-            learning_rate=logs["learning_rate"],
-            grad_norm=logs["grad_norm"],
-        )
+        figures: dict[str, Any] = {
+            name: logs[name] for name in ("loss", "learning_rate", "grad_norm")
+        }
+        return Step(step, training.seconds, sum(lengths[:step]), **figures)
 
-    return to_step
+    generate_at = by_transformers(training, start)
+    callback = RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
+    return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
-    """What both trainers are set to; `RunCallback` decides when they save."""
-    on_cpu, table = best_device()[0] == "cpu", training.setting.recipe.model
+    """Return the settings of all trainers; `RunCallback` decides when they save."""
+    on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
     return {
@@ -223,7 +218,7 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
         "save_steps": steps + 1,
         "use_cpu": on_cpu,
         "bf16": not on_cpu,
-        "gradient_checkpointing": table.checkpointing,
+        "gradient_checkpointing": training.setting.recipe.model.checkpointing,
         "disable_tqdm": True,
         "seed": training.setting.seed,
     }
@@ -232,8 +227,8 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
 def carry_out(
     trainer: Any, callback: RunCallback, checkpoint: Path | None, generate_at: GenerateAt
 ) -> dict[str, Any]:
-    """Train from `checkpoint` if given, to the end or the first pause, and then test the best
-    checkpoint, whose weights `trainer` gets; the run's metrics."""
+    """Train from `checkpoint` if given, to the end or the first pause, then test the best
+    checkpoint; return the run's metrics."""
     examiner = callback.examiner
     training = examiner.training
     trainer.remove_callback(PrinterCallback)
@@ -245,7 +240,9 @@ def carry_out(
     best = training.processes.from_first(training.best_checkpoint)
     if best is None:
         return training.finish(None)
-    restore(trainer, best)
+    trainer._load_from_checkpoint(str(best))
+    # vLLM holds other weights of the same step.
+    trainer._last_loaded_step = -1
     with callback.awake():
         figures, episodes = figures_on_test(examiner, generate_at)
     if training.processes.leads:
@@ -261,7 +258,7 @@ def carry_out(
 def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
-    """What `metrics.json` holds as `test`, `{"sampled": figures, "greedy": figures}`, and the
+    """Return `test` of metrics.json, `{"sampled": figures, "greedy": figures}`, and the
     episodes."""
     setting = examiner.training.setting
     number = setting.recipe.judging.test_questions

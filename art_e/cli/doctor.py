@@ -1,9 +1,8 @@
 """`doctor`, `models` and `config`: what this machine has, and what commands use by default.
 
-`doctor` changes nothing, and calls models only with `--online`.
+`doctor` changes nothing, and sends nothing.
 """
 
-import asyncio
 import importlib
 import importlib.util
 import os
@@ -33,10 +32,8 @@ from art_e.cli.output import (
 from art_e.config import SETTINGS, change, config_file, settings
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.hosted import failure_of
 from art_e.models.model import Model, full_name
 from art_e.models.nearby import nearby
-from art_e.models.providers import close_clients_with_loop, load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
 
@@ -57,9 +54,6 @@ HOSTED = {
     "hosted_vllm/Qwen2.5-14B-Instruct": ("HOSTED_VLLM_API_BASE",),
 }
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
-ONLINE_TOKENS, ONLINE_TIMEOUT_S = 16, 20.0
-# A reasoning model that spent its few tokens on thinking has worked.
-_ENOUGH = "output limit was reached"
 # Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
@@ -80,16 +74,10 @@ class Finding(NamedTuple):
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=example("art-e doctor", "art-e doctor --online"))
-def doctor(
-    online: Annotated[
-        bool, Option("--online", help="Ask each model that is ready one short question.")
-    ] = False,
-    db: DbOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@app.command(epilog=example("art-e doctor", "art-e doctor --db enron.duckdb"))
+def doctor(db: DbOption = None, as_json: JsonOption = False) -> None:
     """Check this machine; exit code 1 if something needed is broken."""
-    checks = list(_checks(db, online))
+    checks = list(_checks(db))
     works = all(check.state != "broken" for check in checks)
     if as_json:
         print_json({"ok": works, "checks": [check._asdict() for check in checks]})
@@ -103,7 +91,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
+def _checks(db: Path | None) -> Iterator[Finding]:
     yield Finding("Python", "ok", platform.python_version())
     failed = []
     for name in CORE:
@@ -119,7 +107,7 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield from _places(db)
     yield _installed("training", TRAINING, f"only for training: {INSTALL_TRAINING}")
     yield gpu_check()
-    yield from model_checks(online=online)
+    yield from model_checks()
 
 
 def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
@@ -187,12 +175,10 @@ def gpu_check() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def model_checks(*, online: bool = False) -> list[Finding]:
+def model_checks() -> list[Finding]:
     """Check which models can be called from here. A missing key is not an error."""
     load_env()
     found = [_by_environment(model, variables) for model, variables in HOSTED.items()]
-    if online:
-        found = asyncio.run(_call_all(found))
     return [*found, _installed("model local:PATH", LOCAL, INSTALL_TRAINING)]
 
 
@@ -208,33 +194,6 @@ def _by_environment(model: str, variables: tuple[str, ...]) -> Finding:
         return Finding(name, "missing", "no ollama on this machine", OLLAMA_FIX)
     value = "http://HOST:8000/v1" if model.startswith("hosted_vllm") else "..."
     return Finding(name, "missing", f"no {variables[0]}", f"export {variables[0]}={value}")
-
-
-async def _call_all(findings: list[Finding]) -> list[Finding]:
-    """Ask each model that is ready one short question."""
-    await close_clients_with_loop()
-    return list(await asyncio.gather(*map(_called, findings)))
-
-
-async def _called(finding: Finding) -> Finding:
-    if finding.state != "ok":
-        return finding
-    model = finding.name.removeprefix("model ")
-    try:
-        await load_litellm().acompletion(
-            model=model,
-            messages=[{"role": "user", "content": "Say OK."}],
-            max_tokens=ONLINE_TOKENS,
-            timeout=ONLINE_TIMEOUT_S,
-            num_retries=0,
-            max_retries=0,
-        )
-    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is the finding
-        reason = str(failure_of(error, model)).removeprefix(f"{model}: ")
-        if _ENOUGH not in reason:
-            fix = "fix that, and run art-e doctor --online again"
-            return Finding(finding.name, "missing", reason, fix)
-    return Finding(finding.name, "ok", "answered")
 
 
 @app.command(epilog=example("art-e models", "art-e models --json"))

@@ -67,8 +67,6 @@ _STEPWISE = (
     _RowFigure("flat_share", "Groups without spread", "All rollouts earned the same.", "share"),
     _RowFigure("format_errors", "Format errors", "Malformed calls an episode."),
     _RowFigure("ratio_mean", "Trainer against vLLM", "Ratio of a token's probabilities, mean."),
-    _RowFigure("ratio_spread", "Its spread", "Standard deviation over the tokens of a step."),
-    _RowFigure("ratio_cut", "Cut tokens", "Far likelier to one of the two.", "share"),
     _RowFigure("loss", "Loss", "Of the optimizer."),
 )
 

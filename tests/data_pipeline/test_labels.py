@@ -63,14 +63,19 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     assert listed["total"] == 3
     other = art_e("search", "lease", "--inbox", "scam@x.example")
     assert "no inbox 'scam@x.example'" in the_error(other)
-    for options, also in (((), set()), (("--all",), {"<2@x.example>"})):
-        answer = json_of(art_e("ask", "When does the warehouse lease end?", *options, "--json"))
-        assert {"<1@x.example>"} | also <= found(answer["passages"])
-        assert also or found(answer["passages"]) == {"<1@x.example>", "<4@x.example>"}
-    # The owner alone sees labels.
+
+
+def test_no_question_is_answered_from_spam_and_the_owner_alone_sees_labels(
+    art_e: Run, takeout: Path
+) -> None:
+    art_e("ingest", takeout, "--owner", ME)
     assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
-    as_other = art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json")
-    assert "labels" not in json_of(as_other)
+    other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
+    assert "labels" not in other
+    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--json"))["passages"]
+    assert found(shown) == {"<1@x.example>", "<4@x.example>"}
+    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--all", "--json"))
+    assert "<2@x.example>" in found(shown["passages"])
 
 
 def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(

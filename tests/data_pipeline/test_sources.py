@@ -221,11 +221,11 @@ def test_synthetic_sources_are_spelled_out() -> None:
     for text in ("", "many", "10,seed", "10,tall", "10,split", "10,split=dev"):
         with pytest.raises(UserError, match="synthetic:SIZE"):
             described(f"synthetic:{text}")
+    questions = questions_of("synthetic:1000,seed=2")
     held_out = questions_of("synthetic:1000,seed=2,split=validation")
-    assert [each.id for each in held_out] == [
-        each.id for each in questions_of("synthetic:1000,seed=2")
-    ]
+    assert {each.split for each in questions} == {"train", "validation", "test"}
     assert {each.split for each in held_out} == {"validation"}
+    assert [each.id for each in held_out] == [each.id for each in questions]
 
 
 # ---- What can't be read is one line with the fix.

@@ -15,7 +15,7 @@ from tests.builders import LEASE, answer, message, read
 from tests.training.conftest import Begin, written
 from training.reward import RewardWeights
 from training.roller import Scorer
-from training.rollout import Conversation, Follow, Rollout, Turn, in_rounds
+from training.rollout import Follow, Rollout, Transcript, Turn, in_rounds
 from training.run import Judges
 from training.start import Start
 
@@ -66,7 +66,7 @@ def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout
         episode = begin()
         for each in script:
             episode.step(each)
-        made.append(Rollout(episode, Conversation([])))
+        made.append(Rollout(episode, Transcript([])))
     return made
 
 

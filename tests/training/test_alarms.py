@@ -4,17 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
-from tests.training.rows import STEPS, rise, validation
-from training.alarms import WINDOW, TrainingAlarm, alarms_of
+from tests.training.rows import rise, validation
 from training.judging import hacking_alarms
-from training.progress import Step, Validation
+from training.progress import WINDOW, Step, TrainingAlarm, alarms_of
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.
 settled = settings(derandomize=True, max_examples=50)
@@ -28,14 +26,12 @@ def planted(steps: Sequence[Step], plant: Plant) -> list[Step]:
     return [dataclasses.replace(each, **plant(each.step)) for each in steps]
 
 
-def over_time(
-    steps: Sequence[Step], validations: Sequence[Validation] = ()
-) -> list[tuple[int, TrainingAlarm]]:
+def over_time(steps: Sequence[Step]) -> list[tuple[int, TrainingAlarm]]:
     """The first alarm of each kind in a run that looks at every step, with its step."""
     first: dict[str, tuple[int, TrainingAlarm]] = {}
+    start = validation(0, abstention=0.25, accuracy=0.21)
     for end, step in enumerate(steps, start=1):
-        before = [validation for validation in validations if validation.step < step.step]
-        for alarm in alarms_of(steps[:end], before):
+        for alarm in alarms_of(steps[:end], [start]):
             first.setdefault(alarm.kind, (step.step, alarm))
     return list(first.values())
 
@@ -44,29 +40,6 @@ def over_time(
 @given(seed=seeds, questions=st.sampled_from([8, 12]), rollouts=st.integers(4, 8))
 def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollouts: int) -> None:
     assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
-
-
-@settled
-@given(
-    seed=seeds,
-    at=st.integers(1, STEPS),
-    odd=st.sampled_from([{"abstention": 1.0, "accuracy": 0.0}, {"flat_groups": 8}]),
-)
-def test_one_odd_step_raises_no_alarm(seed: int, at: int, odd: dict[str, Any]) -> None:
-    assert over_time(planted(rise(seed), lambda step: odd if step == at else {})) == []
-
-
-@settled
-@given(seed=seeds)
-def test_flat_groups_of_questions_that_are_learnt_raise_none(seed: int) -> None:
-    """As in good runs of nano: three of four groups flat in the end, at 75 % right."""
-    rng = np.random.default_rng(seed)
-
-    def learnt(step: int) -> dict[str, Any]:
-        flat = int(rng.binomial(16, 0.75 * min(1.0, step / 40)))
-        return {"groups": 16, "flat_groups": flat, "accuracy": min(0.75, 0.4 + step / 60)}
-
-    assert over_time(planted(rise(seed), learnt)) == []
 
 
 NAN = dict.fromkeys(("abstention", "accuracy", "reward"), float("nan"))
@@ -110,7 +83,7 @@ def test_a_planted_failure_raises_its_alarm_once_and_soon(
 
 def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_them() -> None:
     steps = planted(rise(0), lambda step: {"abstention": 1.0, "accuracy": 0.0})
-    [(step, alarm)] = over_time(steps, [validation(0, abstention=0.25, accuracy=0.21)])
+    [(step, alarm)] = over_time(steps)
     assert step == WINDOW
     assert "25% did at the start" in alarm.message
     assert "accuracy fell from 21% to 0%" in alarm.message

@@ -23,12 +23,10 @@ from art_e.models.checkpoint import meant_checkpoint
 from art_e.models.loading import load_checkpoint
 from art_e.trajectory import read_trajectories
 from tests import fake_vllm
-from tests.provider import Provider, refuses
 from tests.training import full, tiny
-from training import grpo
 from training.cli import carry_out
 from training.progress import read_steps
-from training.recipe import Setting, load_recipe
+from training.recipe import Setting
 from training.run import TrainingRun
 from training.start import load_start
 
@@ -85,46 +83,10 @@ def test_talk_with_vllm_in_the_process(
     # What vLLM told of its tokens is what the trainer finds for them: the newest adapter made them.
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
-    # So is the correction of their difference, which is token by token: TRL's own default masks
-    # whole sequences, in long episodes nearly all of them.
-    table = load_recipe("talk").grpo
-    assert table is not None
-    assert grpo._vllm(table, 8_000)["vllm_importance_sampling_mode"] == "token_truncate"
     for step in read_steps(training.run.folder):
-        for ratio in (step.ratio_min, step.ratio_mean, step.ratio_max):
-            assert ratio == pytest.approx(1.0, abs=1e-3)
-        assert step.ratio_spread == pytest.approx(0.0, abs=1e-3)
-        assert step.ratio_cut == 0.0
+        assert step.ratio_mean == pytest.approx(1.0, abs=1e-3)
     assert adapter_moved(training)
     assert metrics["test"]["greedy"]["n"] == 2
-
-
-@pytest.mark.long
-def test_steps_of_one_batch_have_its_ratios_and_one_transfer(
-    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_vllm.install(monkeypatch)
-    changes = ("grpo.minibatches=4", "grpo.steps=4", "grpo.validate_every=4")
-    _, training = trained("talk", base, tmp_path / "run", *changes)
-    steps = read_steps(training.run.folder)
-    assert [each.ratio_mean for each in steps] == [pytest.approx(1.0, abs=1e-3)] * 4
-    # The batch, two validations, the test.
-    assert fake_vllm.LLM.made.did.count("transferred") == 4
-
-
-@pytest.mark.long
-def test_a_batch_without_a_judge_has_no_ratios(
-    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All its groups are left out; TRL tells 0 then."""
-    fake_vllm.install(monkeypatch)
-    changes = ("judging.reward='openai/gpt-4.1'", "data.kinds=['lookup']")
-    with Provider(lambda _: refuses(401, "Incorrect API key provided.")) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        _, training = trained("talk", base, tmp_path / "run", *changes)
-    assert "could not be judged" in str(training.paused)
-    [step] = read_steps(training.run.folder)
-    assert step.unjudged and step.ratio_mean is None
 
 
 @pytest.mark.long
@@ -135,22 +97,18 @@ def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> Non
     with tarfile.open(QWEN) as archive:
         archive.extractall(tmp_path, filter="data")
     base = tmp_path / "qwen2.5-tokenizer"
-    published = json.loads((base / "generation_config.json").read_text("utf-8"))
-    assert published["eos_token_id"] == [151_645, 151_643]
     config = Qwen2Config(
         vocab_size=151_936, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=2, tie_word_embeddings=True,
     )  # fmt: skip
     model = Qwen2ForCausalLM(config)
-    model.generation_config = GenerationConfig.from_dict(published)
+    model.generation_config = GenerationConfig.from_pretrained(base)
     model.save_pretrained(base)
     start = load_start(str(base))
     assert start.tokenizer.decode([start.end_id]) == "<|im_end|>"
-    short = ("grpo.steps=1", "grpo.rollouts=2", "judging.questions=1", "judging.test_questions=1")
+    short = ("grpo.steps=1", "judging.questions=1", "judging.test_questions=1")
     changes = ("grpo.vllm.mode=off", "episode.episode_tokens=4000", *short)
     _, training = trained("talk", base, tmp_path / "run", *changes)
-    [step] = read_steps(training.run.folder)
-    assert step.loss is not None
     assert adapter(training, 1)
 
 
@@ -191,17 +149,13 @@ def test_talk_multi_asks_vllms_server(
     assert adapter_moved(training)
 
 
-@pytest.mark.parametrize("name", [pytest.param("qwen3-4b", marks=pytest.mark.long), "qwen3-14b"])
-def test_newer_bases_step_by_their_own_template(
-    name: str, base: Path, home: Path, tmp_path: Path
-) -> None:
-    """Around the tiny weights: which template a model of that family has is what differs."""
+def test_a_newer_base_steps_by_its_own_template(base: Path, home: Path, tmp_path: Path) -> None:
+    """Around the tiny weights: the template of a model of that family is what differs."""
     folder = shutil.copytree(base, tmp_path / "base")
-    stock = {"qwen3-4b": "qwen3_instruct_2507", "qwen3-14b": "qwen3"}[name]
     templates = Path(trl.__file__).parent / "chat_templates"
-    shutil.copy(templates / f"{stock}.jinja", folder / "chat_template.jinja")
+    shutil.copy(templates / "qwen3.jinja", folder / "chat_template.jinja")
     changes = ("grpo.vllm.mode=off", "grpo.steps=1", "episode.episode_tokens=1500")
-    _, training = trained(name, folder, tmp_path / "run", *changes)
+    _, training = trained("qwen3-14b", folder, tmp_path / "run", *changes)
     assert adapter(training, 1)
     stored = read_trajectories(training.run.trajectories)
     assert all(each.rubric["turns"] >= 1 for each in stored)
@@ -243,7 +197,7 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
         patch.setattr("importlib.util.find_spec", lambda name: None)
         assert "grpo.vllm.mode=off" in refused("talk")
     odd = ("grpo.questions=3", "grpo.micro_batch=5")
-    assert "no multiple of grpo.micro_batch" in refused("talk-24gb", *odd)
+    assert "not a multiple of grpo.micro_batch" in refused("talk-24gb", *odd)
     fake_vllm.install(monkeypatch)
     monkeypatch.setattr("training.engine.SERVER_TIMEOUT_S", 0.0)
     nowhere = "http://127.0.0.1:9"

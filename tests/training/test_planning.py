@@ -14,7 +14,7 @@ from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
 from training.planning import GPUS, PUBLISHED, TrainingPlan, plan
-from training.recipe import load_recipe, recipe_names
+from training.recipe import load_recipe, toml_names
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
 
@@ -116,7 +116,7 @@ def test_judges_are_paid_by_the_call() -> None:
     assert len(prompt_text("grounded")) / 4.43 == pytest.approx(GROUNDED_TOKENS - 82 - 62, rel=0.1)
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("recipe", toml_names("recipe"))
 def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
     gpu = RTX if recipe in ("talk-24gb", "qwen3-4b") else H100
     gpus = "4" if recipe == "talk-multi" else "1"

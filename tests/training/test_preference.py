@@ -20,7 +20,7 @@ from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
 from training.cli import carry_out
-from training.expert import best_conversations, marked_tokens, stored_episodes
+from training.expert import best_conversations, marked_tokens
 from training.preference import (
     OwnLabelled,
     OwnPairs,
@@ -32,7 +32,7 @@ from training.preference import (
 )
 from training.progress import read_steps
 from training.recipe import Preference, Setting
-from training.run import TrainingRun, newest_checkpoint
+from training.run import newest_checkpoint
 from training.start import Start, load_start
 
 # What they learn from
@@ -54,20 +54,11 @@ def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
     # Equal ones, and ones about other questions, are no pair.
     assert pairs_of([right, right, *asking(2, [wrong, wrong])]) == []
     assert pairs_of([right, wrong, wrong]) == [(right, wrong)]
-
-
-def test_labels_leave_out_what_is_neither_good_nor_bad(begin: Begin) -> None:
-    scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, LOST))
-    assert [(each.trajectory, each.good) for each in labels_of(scored)] == [
-        (scored[0].trajectory, True), (scored[1].trajectory, False), (scored[3].trajectory, False),
+    # A label leaves out what is neither good nor bad.
+    labels = [(each.trajectory, each.good) for each in labels_of([right, declined, wrong, lost])]
+    assert labels == [
+        (right.trajectory, True), (wrong.trajectory, False), (lost.trajectory, False)
     ]  # fmt: skip
-
-
-def test_held_out_questions_are_not_learnt_from(trained: Path) -> None:
-    stored = list(read_trajectories(trained / "trajectories.jsonl"))
-    episodes = stored_episodes([str(trained)])
-    assert 0 < len(episodes) < len(stored)
-    assert all("group" in each.trajectory.policy for each in episodes)
 
 
 def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path) -> None:
@@ -83,9 +74,8 @@ def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path
 # Which tokens count
 
 
-@pytest.mark.parametrize("scripts", [(RIGHT, WRONG)])
-def test_only_own_tokens_count(begin: Begin, start: Start, scripts: Any) -> None:
-    better, worse = score(OfflineJudge(), rollouts(begin, *scripts))
+def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
+    better, worse = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG))
     table = Preference(steps=1, batch=2)
     decode = start.tokenizer.decode
 
@@ -140,16 +130,12 @@ def test_the_best_right_episode_of_each_question_is_imitated(
 SHORT = ("judging.questions=2", "judging.test_questions=2")
 
 
-def preferred(kind: Any, told: Path, warm: Path, out: Path) -> tuple[dict[str, Any], TrainingRun]:
+@pytest.mark.parametrize("kind", ["dpo", "kto"])
+def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
     table = "preference={steps=8, batch=4, rate=3e-4}"
     setting = Setting(kind, tiny.recipe(*SHORT, table), 0, str(warm), (str(told),))
-    with tiny.begun(setting, out) as training:
-        return carry_out(training), training
-
-
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
-def test_a_short_run(kind: str, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
-    metrics, training = preferred(kind, told, warm, tmp_path / "run")
+    with tiny.begun(setting, tmp_path / "run") as training:
+        metrics = carry_out(training)
     steps = read_steps(training.run.folder)
     assert [each.step for each in steps] == list(range(1, 9))
     # Before the first step it is the start, to which both are as likely.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -26,32 +27,25 @@ def group(begin: Begin) -> Group:
     return made
 
 
-def ranked(reply: Reply, scored: Sequence[Scored], patch: pytest.MonkeyPatch) -> list[float] | None:
-    with Provider([reply]) as provider:
-        provider.stand_in_for_openai(patch)
-        return asyncio.run(RelativeJudge("openai/gpt-4.1", retries=QUICK).rank(scored))
-
-
 def scores(*pairs: tuple[int, float]) -> Reply:
     rows = [{"attempt": place, "reason": "so", "score": value} for place, value in pairs]
     return says(json.dumps({"scores": rows}))
 
 
-def test_each_gets_its_own_score(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = group(RIGHT, WRONG)
-    assert ranked(scores((2, 0.1), (1, 0.9)), both, monkeypatch) == [0.9, 0.1]
-
-
 @pytest.mark.parametrize(
-    "reply",
-    [scores((1, 0.5)), scores((1, 0.5), (2, 0.5), (3, 0.5)), scores((1, 0.5), (2, 1.5)),
-     says("both are fine"), refuses(401, "Incorrect API key provided.")],
-    ids=["one is missing", "one too many", "above 1", "no JSON", "refused"],
+    ("reply", "expected"),
+    [(scores((2, 0.1), (1, 0.9)), [0.9, 0.1]), (scores((1, 0.5)), None),
+     (scores((1, 0.5), (2, 0.5), (3, 0.5)), None), (scores((1, 0.5), (2, 1.5)), None),
+     (says("both are fine"), None), (refuses(401, "Incorrect API key provided."), None)],
+    ids=["both", "one is missing", "one too many", "above 1", "no JSON", "refused"],
 )  # fmt: skip
-def test_a_reply_that_does_not_score_all_scores_none(
-    reply: Reply, group: Group, monkeypatch: pytest.MonkeyPatch
+def test_a_reply_scores_all_or_none(
+    reply: Reply, expected: Any, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ranked(reply, group(RIGHT, WRONG), monkeypatch) is None
+    with Provider([reply]) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        judge = RelativeJudge("openai/gpt-4.1", retries=QUICK)
+        assert asyncio.run(judge.rank(group(RIGHT, WRONG))) == expected
 
 
 def test_what_all_did_first_is_shown_once(group: Group) -> None:

@@ -1,22 +1,21 @@
 """Recipes: found by name or path, changed from the command line, refused in a line; `--recipe`."""
 
 import json
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.errors import UserError
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
-from training.recipe import load_recipe, recipe_names
+from training.recipe import load_recipe
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
 
 
 def test_by_name_and_by_file(tmp_path: Path) -> None:
-    assert "nano" in recipe_names()
     by_name = load_recipe("nano")
     assert by_name.name == "nano"
     mine = tmp_path / "mine.toml"
@@ -53,14 +52,14 @@ def test_changes_win_over_the_file() -> None:
         ("grpo.rate=0", "grpo.rate"),
         ("grpo.rate=nan", "grpo.rate"),
         ("grpo.rollouts=1", "grpo.rollouts"),
-        ("grpo.micro_batch=7", "the 128 episodes of each process are no multiple of"),
+        ("grpo.micro_batch=7", "the 128 episodes of each process are not a multiple of"),
         ("grpo.minibatches=3", "the 8 forward passes of a batch must be multiples of it"),
         ("grpo.speed=9", "grpo.speed"),
         ("sft.stages=[]", "sft.stages"),
         ("sft.noise.guesses=2", "sft.noise.guesses"),
         ("episode.hits=99", "episode.hits"),
         ("reward.abstained=5", "reward"),
-        ("data.questions=golden", r"data: beside \[data.worlds\] give both questions and db"),
+        ("data.questions=golden", r"data: give a table \[data.worlds\], or questions and db"),
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
         ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),
@@ -100,12 +99,7 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.
 
-MINE = """
-[model.scratch]
-[data.worlds]
-train = [0, 2]
-validation = [2, 3]
-test = [3, 4]
+FORM = """
 [episode]
 max_turns = 4
 prompt = "You have $max_turns turns."
@@ -114,82 +108,54 @@ snippet_chars = 12
 addresses = false
 spaced = true
 """
-SHOWN = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
-VIEW = {**SHOWN, "all_words": False, "calls": 4, "closed_book": False, "utc": True}
-ASKED = questions(WorldConfig(size=1000))[:4]
+QUESTION = questions(WorldConfig(size=1000))[0]
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.toml"
-    path.write_text(MINE, encoding="utf-8")
+def form(tmp_path: Path) -> Path:
+    path = tmp_path / "form.toml"
+    path.write_text(FORM, encoding="utf-8")
     return path
 
 
-@pytest.fixture
-def trained(recipe: Path, tmp_path: Path) -> Path:
-    """A training run's folder, as far as it is asked for its form of episode."""
-    folder = tmp_path / "trained"
-    best = folder / "checkpoints" / "checkpoint-1"
-    best.mkdir(parents=True)
-    (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-1"}')
-    (best / "episode.json").write_text(load_recipe(str(recipe)).episode.model_dump_json())
-    return folder
+def assert_in_the_form(path: Path) -> None:
+    """Whether the episodes of that file, and its run's configuration, are in the form."""
+    config = json.loads((path.parent / "config.json").read_text("utf-8"))
+    assert config["max_turns"] == 4
+    for trajectory in read_trajectories(path):
+        assert trajectory.messages[0]["content"] == "You have 4 turns."
+        assert trajectory.rubric["max_turns"] == 4
+        results = [each["content"] for each in trajectory.messages if each["role"] == "tool"]
+        shown = [json.loads(each.partition("\n")[0]) for each in results]
+        hits = [hit for each in shown for hit in each.get("hits", ())]
+        assert hits
+        assert all(len(each["snippet"].removesuffix("...")) <= 12 for each in hits)
+        # A name stands alone, without its address.
+        assert not any("<" in each["from"] for each in hits)
 
 
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    path = tmp_path / "questions.jsonl"
-    rows = [json.dumps(each.to_row()) for each in ASKED]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return path
-
-
-def evaluate(golden: Path, db: Path, *more: object) -> list[object]:
-    return ["eval", "run", "-m", "offline", "--questions", golden, "--db", db, *more]
-
-
-def hits_of(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """All that searches of the episode brought up."""
-    shown = [
-        json.loads(each["content"].partition("\n")[0])
-        for each in trajectory.messages
-        if each["role"] == "tool"
-    ]
-    return [hit for each in shown for hit in each.get("hits", ())]
-
-
-def assert_of_the_recipe(trajectory: Trajectory) -> None:
-    assert trajectory.messages[0]["content"] == "You have 4 turns."
-    assert trajectory.rubric["max_turns"] == 4
-    hits = hits_of(trajectory)
-    assert hits
-    assert all(len(each["snippet"].removesuffix("...")) <= 12 for each in hits)
-    # A name stands alone, without its address.
-    assert not any("<" in each["from"] for each in hits)
-
-
-def test_a_run_gets_the_form(art_e: Run, golden: Path, world_db: Path, recipe: Path) -> None:
-    shown = json_of(art_e(*evaluate(golden, world_db, "--recipe", recipe, "--json")))
-    folder = Path(shown["run"])
-    trajectories = list(read_trajectories(folder / "trajectories.jsonl"))
-    assert len(trajectories) == len(ASKED)
-    for each in trajectories:
-        assert_of_the_recipe(each)
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    assert config["view"] == VIEW
-    assert (config["max_turns"], config["recipe"]) == (4, str(recipe))
-    assert config["prompt"] == shown["prompt"]
-    assert shown["prompt"]["name"] == "recipe"
-
-
-def test_a_recipe_excludes_the_options_that_it_decides(
-    art_e: Run, golden: Path, world_db: Path, recipe: Path, tmp_path: Path
+def test_eval_run_takes_the_form_of_a_file(
+    art_e: Run, world_db: Path, form: Path, tmp_path: Path
 ) -> None:
-    options = ("--max-turns", "4", "--prompt", "mine.txt", "--out", tmp_path / "run")
-    error = the_error(art_e(*evaluate(golden, world_db, "--recipe", recipe, *options)))
+    golden = tmp_path / "questions.jsonl"
+    golden.write_text(json.dumps(QUESTION.to_row()) + "\n", encoding="utf-8")
+    words = ("eval", "run", "-m", "offline", "--questions", golden, "--db", world_db)
+    shown = json_of(art_e(*words, "--recipe", form, "--json"))
+    assert_in_the_form(Path(shown["run"]) / "trajectories.jsonl")
+    assert shown["prompt"]["name"] == "recipe"
+    # It excludes the options that it decides.
+    error = the_error(art_e(*words, "--recipe", form, "--max-turns", "4", "--prompt", "mine.txt"))
     assert "--recipe decides --max-turns and --prompt" in error
-    assert not (tmp_path / "run").exists()
+
+
+def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, form: Path, tmp_path: Path) -> None:
+    run = tmp_path / "trained"
+    best = run / "checkpoints" / "checkpoint-1"
+    best.mkdir(parents=True)
+    (run / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-1"}')
+    (best / "episode.json").write_text(json.dumps(tomllib.loads(FORM)["episode"]))
+    words = ("ask", "When does the warehouse lease end?", "--inbox", ANN, "--db", db)
+    assert_in_the_form(Path(json_of(art_e(*words, "--recipe", run, "--json"))["trajectory"]))
 
 
 @pytest.mark.parametrize(
@@ -204,19 +170,7 @@ def test_a_recipe_excludes_the_options_that_it_decides(
 def test_a_file_without_a_form_is_refused(
     art_e: Run, db: Path, tmp_path: Path, content: str | None, words: str
 ) -> None:
-    file = tmp_path / "form.toml"
+    file = tmp_path / "no-form.toml"
     if content is not None:
         file.write_text(content)
     assert words in the_error(art_e("ask", "When?", "--db", db, "--recipe", file))
-
-
-def test_one_question_in_the_form_of_a_recipe(art_e: Run, db: Path, trained: Path) -> None:
-    question = "When does the warehouse lease end?"
-    shown = json_of(
-        art_e("ask", question, "--inbox", ANN, "--db", db, "--recipe", trained, "--json")
-    )
-    path = Path(shown["trajectory"])
-    [trajectory] = read_trajectories(path)
-    assert_of_the_recipe(trajectory)
-    config = json.loads((path.parent / "config.json").read_text("utf-8"))
-    assert config["max_turns"] == 4

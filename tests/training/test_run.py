@@ -14,8 +14,7 @@ from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
-from training.alarms import WINDOW, TrainingAlarm
-from training.progress import Step, append_step, read_steps
+from training.progress import WINDOW, Step, TrainingAlarm, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, line_of, newest_checkpoint, opened
 
@@ -133,6 +132,18 @@ def test_another_run_is_not_resumed(tmp_path: Path, other: dict[str, Any], words
     assert (out / "trajectories.jsonl").read_bytes() == before
 
 
+def test_a_run_may_resume_with_another_vllm_server(tmp_path: Path) -> None:
+    """Jobs of a cluster that begin again are on other machines."""
+    here, there = (
+        Setting("grpo", load_recipe("talk-multi", [f"grpo.vllm.server=http://{each}:8000"]), 0)
+        for each in "ab"
+    )
+    with tiny.begun(here, tmp_path / "run") as training:
+        make_step(training, 1)
+    with tiny.begun(there, tmp_path / "run", resume=True) as training:
+        assert training.setting == there
+
+
 def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
     db, moved = tmp_path / "inbox.duckdb", tmp_path / "moved.duckdb"
     recipe = tiny.recipe(f"data={{questions='{tmp_path}', db='{db}'}}")
@@ -204,25 +215,19 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
         ):
             make_checkpoint(training, step, correct)
             assert names(out) == kept
-        # Of two with as many right, the one with fewer wrong answers.
+        # Of two with as many right, the one with fewer wrong answers. It has no folder yet.
         validate(training, 9, 0.6, -0.1)
-        best = training.best
-        assert best is not None and best.step == 9
-        # It has no folder yet.
         assert training.best_checkpoint is None
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     assert metrics["best_checkpoint"] == "checkpoints/checkpoint-4"
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
-
-
-def test_a_start_with_early_noise_is_chosen_from_the_last_stage(tmp_path: Path) -> None:
+    # With early noise a start is chosen from the last stage.
     recipe = tiny.recipe("sft.early_noise.guesses=0")
-    with tiny.begun(Setting("sft", recipe, 3), tmp_path / "run") as training:
+    with tiny.begun(Setting("sft", recipe, 3), tmp_path / "start") as training:
         chosen = []
         for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):
             validate(training, step, share)
-            best = training.best
-            chosen.append(best and best.step)
+            chosen.append(training.best and training.best.step)
     assert chosen == [0, 10, 15, 15]
 
 
@@ -235,6 +240,8 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
             training.add_step(Step(number, 1.0, 1, abstention=abstention, accuracy=accuracy))
 
     with tiny.begun(SETTING, out) as training:
+        start = validation(0, correct=0.4, abstention=0.2, accuracy=0.4)
+        training.add_validation(start, [scored(0)], JUDGES._replace(hacks=lambda _: []))
         go_on(training, 1, 12, 0.2)
         assert training.alarms == []
         go_on(training, 12, 30, 1.0)  # a policy that always abstains
@@ -257,16 +264,6 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
             training.add_step(Step(number, 0.0, 0, ratio_mean=1.5))
         [alarm] = training.alarms
     assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
-
-
-def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
-    made = [
-        Step(1, 0.5, 10, reward=-0.25, components={"\u2028é": 1e-300}),
-        Step(2, 1.0, 20, groups=8, flat_groups=2, cost_usd=0.1),
-    ]
-    for each in made:
-        append_step(tmp_path, each)
-    assert read_steps(tmp_path) == made
 
 
 def test_a_step_is_one_line_and_an_alarm_commands_no_terminal(

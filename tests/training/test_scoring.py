@@ -17,10 +17,10 @@ from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
-from evals.verdict import Judge, Verdict
-from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
+from evals.verdict import Verdict
+from tests.builders import CREW, QUESTION, answer, message, read, search
 from tests.training import tiny
-from tests.training.conftest import Begin, written
+from tests.training.conftest import Begin
 from tests.training.scripted import (
     DECLINE,
     FLAT,
@@ -37,10 +37,9 @@ from tests.training.scripted import (
     score,
 )
 from training import grpo
-from training.judging import judges_of
 from training.material import load_material
 from training.progress import EPISODES, by_second
-from training.recipe import Judging, Setting
+from training.recipe import Setting
 from training.roller import Roller, StepBatch, figures
 from training.rollout import Material
 from training.run import Judges
@@ -54,10 +53,6 @@ from training.validation import (
 )
 
 # ---- Verdicts and rewards.
-
-BY_NAME: dict[str, Judge] = {
-    name: judges_of(Judging(reward=name)).reward for name in ("offline", "f1")
-}
 
 
 class Counting(OfflineJudge):
@@ -76,51 +71,28 @@ class Counting(OfflineJudge):
         return self.decide(question, answer)
 
 
-def totals(scored: Sequence[Scored]) -> list[float | None]:
-    rewards = [each.trajectory.reward for each in scored]
-    return [None if each is None else each["total"] for each in rewards]
-
-
-def says(begin: Begin, judge: Judge, text: str | None, *read_before: str) -> Verdict:
-    """The verdict on an episode that reads these mails and then answers."""
-    script = [*(message(read(each)) for each in read_before), message(answer(text))]
-    [scored] = score(judge, rollouts(begin, script))
-    assert scored.trajectory.verdict is not None
-    return Verdict(**scored.trajectory.verdict)
-
-
-@pytest.mark.parametrize("judge", BY_NAME.values(), ids=BY_NAME)
-def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin, judge: Judge) -> None:
-    blind = says(begin, judge, "On May 3.")
-    assert (blind.correct, blind.grounded) == (True, False)
-    assert blind.reason.endswith("; no mail was read")
+def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin) -> None:
+    final = message(answer("On May 3."))
     # A search shows snippets, and a mail that is not there shows nothing.
-    script = [message(search("lease")), message(read("<none@t>")), message(answer("On May 3."))]
-    [searched] = score(judge, rollouts(begin, script))
-    assert searched.trajectory.verdict is not None
-    assert searched.trajectory.verdict["grounded"] is False
-    assert says(begin, judge, "On May 3.", LEASE).grounded is True
-    assert says(begin, judge, "On May 3.", CREW).grounded is False
+    looks = [message(search("lease")), message(read("<none@t>"))]
+    made = rollouts(begin, [final], [*looks, final], [message(read(CREW)), final], RIGHT)
+    scored = score(OfflineJudge(), made, Deaf(), No())
+    verdicts = [each.trajectory.verdict or {} for each in scored]
+    others = [each["correct"] for each in scored[0].trajectory.other_verdicts]
+    assert others == [None, False]
+    assert [each["correct"] for each in verdicts] == [True] * 4
+    assert [each["grounded"] for each in verdicts] == [False, False, False, True]
 
 
 def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
     scored = score(Deaf(), rollouts(begin, RIGHT, DECLINE, WRONG, LOST))
-    paid = totals(scored)
+    rewards = [each.trajectory.reward for each in scored]
+    paid = [None if each is None else each["total"] for each in rewards]
     # Never 0: these leave their group. Abstentions and lost episodes are paid by their outcome.
     assert [each is None for each in paid] == [True, False, True, False]
     found = figures(scored)
     assert found["unjudged"] == 2
     assert found["reward"] == pytest.approx(sum(each for each in paid if each is not None) / 2)
-
-
-def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None:
-    made, counting = rollouts(begin, *[RIGHT, WRONG] * 4), Counting()
-    scored = score(counting, made, Deaf(), OfflineJudge())
-    assert counting.most == 8
-    assert [each.correct for each in scored] == [True, False] * 4
-    assert totals(scored) == totals(score(OfflineJudge(), made))
-    found = [[each["correct"] for each in one.verdicts] for one in scored]
-    assert found == [[True, None, True], [False, None, False]] * 4
 
 
 # ---- The groups of a step, as TRL gets them.
@@ -173,6 +145,8 @@ def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Mater
     assert [each.question_id for each in stored] == ids
     assert [each.policy["group"] for each in stored] == [f"5/{each}" for each in ids]
     assert {each.policy["step"] for each in stored} == {5}
+    owns = [each.transcript.own for group in batch.rollouts for each in group]
+    assert handed["env_mask"] == owns
     found = batch.figures
     assert found["reward"] == pytest.approx(sum(totals) / 8)
     assert sum(found["components"].values()) == pytest.approx(found["reward"])
@@ -238,21 +212,6 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (1, 2)
 
 
-def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:
-    looks = message(search("budget"))
-    handed, _, _ = roll([0, 1], [[looks] * 8, [*SPREAD, *SPREAD]])
-    decode = start.tokenizer.decode
-    for place, last in enumerate([*SPREAD, *SPREAD]):
-        pairs = list(zip(handed["completion_ids"][place], handed["env_mask"][place], strict=True))
-        own = decode([token for token, mask in pairs if mask])
-        others = str(decode([token for token, mask in pairs if not mask]))
-        end = decode([start.end_id])
-        assert own == f"{written(looks)}{end}{written(last)}{end}"
-        assert others.startswith("\n<|im_start|>user\n<tool_response>")
-        assert others.endswith("<|im_start|>assistant\n")
-    assert handed["logprobs"] is None
-
-
 # ---- Validations: by the second judge, on the same questions always.
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
@@ -279,23 +238,18 @@ def test_figures_are_by_the_second_judge(begin: Begin) -> None:
     """Where the reward's judge finds right what the other does not, accuracy does not rise."""
     scored = score(OfflineJudge(), rollouts(begin, RIGHT, RIGHT, WRONG, DECLINE), No())
     found = validation_of(scored, 5)
-    assert (found.step, found.n) == (5, 4)
-    assert found.accuracy == found.correct == 0.0
-    assert found.hallucination == 0.75
+    assert (found.step, found.n, found.accuracy, found.hallucination) == (5, 4, 0.0, 0.75)
     assert found.turns_when_correct is found.effort_when_correct is None
     # What was paid is the reward's own judge's.
     paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
     assert found.reward == pytest.approx(sum(paid) / 4)
-    other = validation_of(score(No(), rollouts(begin, RIGHT, RIGHT, WRONG, DECLINE), F1Judge()), 5)
-    assert (other.accuracy, other.hallucination, other.abstention) == (0.5, 0.25, 0.25)
-    assert (other.turns_when_correct, other.effort_when_correct) == (2.0, 2.0)
 
 
 def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
-    scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), F1Judge())
+    scored = score(No(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), OfflineJudge())
     found, estimates = validation_of(scored, 0), figures_of(scored)
     decided = [by_second(each) for each in scored]
-    figures: Any = model_metrics(decided, ["f1", "offline"])
+    figures: Any = model_metrics(decided, ["offline", "no"])
     for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
         assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
         # One question five times has no interval over questions.

@@ -1,17 +1,14 @@
 """The warm start: its batches, rates and files, and the model made from nothing."""
 
-import itertools
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.loading import load_tokenizer, reloads_the_same
 from art_e.trajectory import read_trajectories
 from tests.builders import answer, message, read, search
 from tests.training import tiny
@@ -25,19 +22,16 @@ from training.sft import _batches, rate_at
 from training.start import Start, make_start
 
 
-def metrics_of(run: Path) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text("utf-8"))
-    return metrics
-
-
 def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
-    metrics = metrics_of(warm)
+    metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
     assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
     assert [each["step"] for each in metrics["validation"]] == [0, 10, 15, 20]
     for each in metrics["validation"]:
         assert Validation(**each).n == 6
-    assert metrics["seconds"] > 0
-    assert metrics["cost_usd"] == 0
+    steps = read_steps(warm)
+    assert [each.step for each in steps] == [10, 15, 20]
+    assert (steps[-1].loss or math.inf) < (steps[0].loss or 0.0) - 0.1
+    assert steps[-1].tokens == metrics["tokens"] > steps[0].tokens
     assert set(metrics["test"]) == {"sampled", "greedy"}
     for name in ("COMPLETE", "README.md", "config.json", "trajectories.jsonl", "test.jsonl"):
         assert (warm / name).is_file()
@@ -46,18 +40,6 @@ def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
     # The best one and the last are kept, and no other.
     kept = {each.name for each in (warm / "checkpoints").glob("checkpoint-*")}
     assert kept == {best.name, "checkpoint-20"}
-
-
-def test_the_loss_falls_and_steps_add_up(warm: Path) -> None:
-    steps = read_steps(warm)
-    assert [each.step for each in steps] == [10, 15, 20]
-    losses = [each.loss or math.inf for each in steps]
-    assert losses[-1] < losses[0] - 0.1
-    assert all(
-        one.tokens < other.tokens and one.seconds < other.seconds
-        for one, other in itertools.pairwise(steps)
-    )
-    assert steps[-1].tokens == metrics_of(warm)["tokens"]
 
 
 def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
@@ -86,8 +68,8 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
 
 
 def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -> None:
-    silent = dict.fromkeys(Noise.model_fields, 0.0)
-    wordy, good = Noise(**{**silent, "malformed": 1.0}), Noise(**silent)
+    good = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
+    wordy = good.model_copy(update={"malformed": 1.0})
     stages = tuple(SftStage(steps=2, batch=each) for each in (2, 3, 1))
     recipe = tiny.recipe()
     table = Sft(stages=stages, noise=wordy, early_noise=good)
@@ -98,25 +80,21 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     assert [len(each) for each in stages_of] == [6, 6, 2]
     calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in stages_of]
     assert calls == [[True] * 6, [True] * 6, [False] * 2]
-    # Without it the expert is the same in all.
-    assert Sft(stages=stages, noise=wordy).noises == [wordy] * 3
 
 
 def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
-    searched, seen, answer_given = (
-        message(search("lease")),
-        message(read("m1")),
-        message(answer("May", "m1")),
-    )
-    answered, gave_up = (begin(), begin())
-    for each in (searched, seen, answer_given):
+    searched, final = message(search("lease")), message(answer("May", "m1"))
+    answered, gave_up = begin(), begin()
+    for each in (searched, message(read("m1")), final):
         answered.step(each)
-    for each in (searched, answer_given):
+    for each in (searched, final):
         gave_up.step(each)
     table = Sft(stages=(SftStage(part="answer", steps=3, batch=2),))
     stored = [gave_up.messages, answered.messages]
     examples, batches = _batches(table, [stored], start.tokens, 0)
-    assert examples == [marked_tokens(answered.messages, start.tokens, "answer")]
+    [(ids, labels)] = examples
+    own = [each for each in labels if each != NO_LOSS]
+    assert own == ids[-len(own) :] == start.tokens.turn(answered.messages[-2])
     assert batches == [[0, 0]] * 3
     with pytest.raises(UserError, match="no conversation reads a mail"):
         _batches(table, [[gave_up.messages]], start.tokens, 0)
@@ -144,15 +122,9 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
     """What an expert who errs in every way says of a world."""
     with tiny.at(training_home):
         recipe = tiny.recipe()
-        material = load_material(recipe.data, "train")
-        known = planted_in(recipe.data)
-        chosen = [known[each.id] for each in material.questions]
-        return expert_conversations(
-            [(material.file_of[each.question.id].path, each) for each in chosen],
-            recipe.episode,
-            NOISY,
-            0,
-        )
+        material, known = load_material(recipe.data, "train"), planted_in(recipe.data)
+        chosen = [(material.file_of[each.id].path, known[each.id]) for each in material.questions]
+        return expert_conversations(chosen, recipe.episode, NOISY, 0)
 
 
 @pytest.fixture(scope="module")
@@ -169,16 +141,6 @@ def agrees(messages: Sequence[ChatMessage], start: Start) -> bool:
     at_once = whole(start.tokenizer, messages)
     # Behind the last end mark the template writes a line end.
     return at_once[: len(grown)] == grown and len(at_once) <= len(grown) + 1
-
-
-def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path: Path) -> None:
-    made.model.save_pretrained(tmp_path)
-    made.tokenizer.save_pretrained(tmp_path)
-    assert reloads_the_same(tmp_path, made.tokenizer)
-    again = load_tokenizer(tmp_path, "it")
-    text = "When does Ann's lease end?<|im_end|>\n m1 2001-03-05"
-    assert again.encode(text) == made.tokenizer.encode(text)
-    assert again.chat_template == made.tokenizer.chat_template
 
 
 def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
