@@ -28,7 +28,6 @@ from tests.builders import make_inbox, raw
 from tests.golden import ANSWER_WORDS, Chain, Data, Player, words_of
 from tests.provider import Provider, Reply, says
 
-STEPS = ("generate", "filter", "verify", "split")
 BATCHES = 5  # of each of two inboxes, as far as its mail suffices
 
 # ---- The faults that the scripted writer plants, and the honest items beside them.
@@ -111,8 +110,6 @@ _CHANGE = {fault: change for _, changes in _CHANGES for fault, change in changes
 FATE = {fault: fate for fate, changes in _CHANGES for fault in changes}
 MISSED = ("cites a needless mail",)
 HONEST = {fault for fault, fate in FATE.items() if fate is None} - {*MISSED, "superseded"}
-# The items of a batch, as far as its mails suffice.
-PLAN: tuple[Fault, ...] = (*FATE,)
 
 _CUE = 5
 _FIRST_CHARS = 1_500
@@ -134,11 +131,11 @@ class Passage(NamedTuple):
 
 
 def generated(data: Data) -> list[Data]:
-    """The generator's items, one for each fault of `PLAN` as far as the mails suffice."""
+    """The generator's items, one for each fault of `FATE` as far as the mails suffice."""
     items = []
     passages = _passages(data["mails"], data["owner"])
     first = next(passages, None)
-    for fault in plan_of(data)[: data["questions"]]:
+    for fault in plan_of(data):
         passage = next(passages, None) if _needs_passage(fault) else first
         if passage is None:
             break
@@ -153,24 +150,14 @@ def generated(data: Data) -> list[Data]:
 
 def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
     """The honest item of a passage, with the fault's change."""
-    item: Data = {
-        "kind": "lookup",
-        "question": _QUESTION,
-        "answer": "{answer}",
-        "mails": ["{mail}"],
-    }
+    item: Data = {"kind": "lookup", "question": _QUESTION, "answer": "{answer}"}
+    item["mails"] = ["{mail}"]
     change = _CHANGE[fault]
     item |= {"question": change} if isinstance(change, str) else change
     longest = max(passage.cue.split(), key=len)
-    words = {
-        **passage._asdict(),
-        "other": other,
-        "owner": owner,
-        "turned_cue": _turned(passage.cue),
-        "turned_answer": _turned(passage.answer),
-        "longest": longest,
-        "letters": len(longest),
-    }
+    words = {**passage._asdict(), "other": other, "owner": owner}
+    words |= {"turned_cue": _turned(passage.cue), "turned_answer": _turned(passage.answer)}
+    words |= {"longest": longest, "letters": len(longest)}
 
     def filled(template: str | list[str]) -> str | list[str]:
         if isinstance(template, str):
@@ -186,9 +173,9 @@ def plan_of(data: Data) -> list[Fault]:
     Those that need a passage of their own come last, and begin with another one in each batch,
     because passages run out.
     """
-    own = [each for each in PLAN if _needs_passage(each)]
+    own = [each for each in FATE if _needs_passage(each)]
     turn = sum(map(ord, data["mails"][0]["body"])) % len(own)
-    return [*(each for each in PLAN if not _needs_passage(each)), *own[turn:], *own[:turn]]
+    return [*(each for each in FATE if not _needs_passage(each)), *own[turn:], *own[:turn]]
 
 
 def _needs_passage(fault: Fault) -> bool:
@@ -321,7 +308,7 @@ def leaking(folder: Path) -> GoldenSet:
         raw(f"<seen{place}@test>", body=f"Yes. {body}", sender=bob, to="dan@test.example")
         for place, body in enumerate(seen)
     ]
-    make_inbox(folder / "inbox.duckdb", mails)
+    make_inbox(folder / "leaks.duckdb", mails)
     rows = [
         Question(name, "What?", ann, answer="4", message_ids=(f"<{place}@test>",), split="train")
         for place, name in enumerate(names)
@@ -331,7 +318,7 @@ def leaking(folder: Path) -> GoldenSet:
     )
     golden = GoldenSet(rows)
     golden.finish("import", [(each, None) for each in rows], {})
-    with InboxFile(folder / "inbox.duckdb") as file:
+    with InboxFile(folder / "leaks.duckdb") as file:
         split(file, golden, seed=0, wanted=Counts())
     return golden
 
@@ -350,43 +337,26 @@ class Line(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The lines, and how many honest rows were planted and dropped, by check."""
+    """The lines, and how many honest rows were planted, and dropped by check."""
 
     lines: list[Line]
     honest: int
     wrongly: Counter[str]
 
 
-def planned_items(chain: Chain) -> dict[str, tuple[list[Fault], list[Data]]]:
-    """The writer's items and their faults, by the ids of the batches."""
-    with InboxFile(chain.db) as file:
-        options = Options(
-            counts=Counts(1, 0, 1),
-            inboxes=tuple(chain.inboxes),
-            batches=chain.batches,
-            questions=chain.questions,
-        )
-        plan = make_plan(file, options)
-    batches = zip(plan.batches, plan.data, strict=True)
-    return {batch.id: (plan_of(data), generated(data)) for batch, data in batches}
-
-
 def measured(chain: Chain, folder: Path) -> Measured:
     """Run the chain with careless replies, and split the leaking set."""
-    planned = planned_items(chain)
+    with InboxFile(chain.db) as file:
+        inboxes, counts = tuple(chain.inboxes), Counts(1, 0, 1)
+        options = Options(0, counts, inboxes=inboxes, batches=BATCHES, questions=len(FATE))
+        plan = make_plan(file, options)
+    batches = zip(plan.batches, plan.data, strict=True)
+    planned = {batch.id: (plan_of(data), generated(data)) for batch, data in batches}
     with Provider(Careless(items for _, items in planned.values())) as provider:
-        sums = {step: chain.done(provider, step) for step in STEPS}
+        for step in ("generate", "filter", "verify", "split"):
+            chain.done(provider, step)
     golden = GoldenSet.load(chain.set)
     dropped = {str(each.row["id"]): Fate(each.step, each.check) for each in golden.rejected}
-    # Nothing is lost from step to step, or counted twice.
-    left = len(dropped) + len(golden.questions)
-    for step in STEPS:
-        counts = Counter(each.check for each in dropped.values() if each.step == step)
-        assert sums[step] == golden.manifest["steps"][step]["sums"]
-        assert (sums[step]["in"], sums[step]["dropped"]) == (left, counts)
-        left -= counts.total()
-    assert left == len(golden.questions) == sums["split"]["kept"]
-    assert sums["verify"]["changed"]["kind"] > 0
     faults = {
         name: fault
         for batch, (plan, items) in planned.items()
@@ -395,23 +365,13 @@ def measured(chain: Chain, folder: Path) -> Measured:
         for name in [f"{batch}-q{number}"]
         if dropped.get(name) != Fate("generate", "cut-off")
     }
-    lines = [
-        _line(
-            kind,
-            FATE.get(kind),
-            [dropped.get(name) for name, fault in faults.items() if fault == kind],
-        )
-        for kind in PLAN
-    ]
-    for frame in FRAMES:
-        used = {str(each.provenance["batch"]) for each in golden.questions}
-        lines.append(Line(f"reply: {frame}", None, 1, int(used == planned.keys()), {}))
-    leaks = folder / "leaks"
-    leaks.mkdir()
-    split_set = leaking(leaks)
-    ended = {str(each.row["id"]): Fate(each.step, each.check) for each in split_set.rejected}
-    lines += [_line(kind, Fate("split", check), [ended.get(kind)]) for kind, check in LEAKS.items()]
-    lines += [_line(kind, None, [ended.get(kind)]) for kind in ALONE]
+    ended = {kind: [dropped.get(name) for name in faults if faults[name] == kind] for kind in FATE}
+    lines = [_line(kind, fate, ended[kind]) for kind, fate in FATE.items()]
+    used = {str(each.provenance["batch"]) for each in golden.questions} == planned.keys()
+    lines += [Line(f"reply: {frame}", None, 1, int(used), {}) for frame in FRAMES]
+    left = {str(each.row["id"]): Fate(each.step, each.check) for each in leaking(folder).rejected}
+    fates = {kind: Fate("split", check) for kind, check in LEAKS.items()} | dict.fromkeys(ALONE)
+    lines += [_line(kind, fate, [left.get(kind)]) for kind, fate in fates.items()]
     honest = [name for name, fault in faults.items() if fault in HONEST]
     wrongly = Counter(dropped[name].check for name in honest if name in dropped)
     return Measured(lines, len(honest), wrongly)
@@ -441,7 +401,7 @@ def made(folder: Path) -> Measured:
     make_inbox(db, messages(WorldConfig(size=1000)))
     with InboxFile(db) as file:
         inboxes = [each.address for each in file.inboxes(2)]
-    return measured(Chain(db, inboxes, BATCHES, folder, len(PLAN)), folder)
+    return measured(Chain(db, inboxes, BATCHES, folder, len(FATE)), folder)
 
 
 if __name__ == "__main__":

@@ -52,15 +52,6 @@ _DEEPEST, _GAPS = 5, re.compile(" {3,}")
 _LEFT, _RIGHT, _HEAD, _FOOT = 48, 16, 48, 30
 
 
-def art_e(command: str) -> None:
-    """Run `art-e COMMAND` in `WORK`, and print it with its output.
-
-    Raises `RuntimeError` with its standard error if it fails.
-    """
-    printed = _run(command)
-    sys.stdout.write(f"$ art-e {command}\n{printed}")
-
-
 def art_e_json(command: str) -> Any:
     """The data of `art-e COMMAND --json`; prints only the command."""
     data = json.loads(_run(f"{command} --json"))

@@ -105,7 +105,7 @@ def _kind(question: Question) -> Kind:
     return kind if fits and kind else "multi-mail" if several else "lookup"
 
 
-# ---- The owner of an inbox. Vince would not ask "What did Vince ask for?" about his own mail.
+# ---- The owner of an inbox, who would not ask "What did Vince Kaminski ask for?" of his own mail.
 
 _TITLES = "mr|mrs|ms|miss|dr|prof|professor|sir"
 _IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
@@ -120,27 +120,13 @@ class Owner:
     names: tuple[tuple[str, str], ...]
 
     def mention(self, text: str) -> str | None:
-        """The words by which `text` names the owner, or None.
-
-        A first name counts, unless it belongs to a longer name ("Vince Strickler").
-        """
-        text = clean(text)
+        """The words by which `text` names the owner in full or by a title, or None."""
         forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
         for first, last in self.names:
             forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
             forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
-        if match := re.search("|".join(forms), text, re.IGNORECASE):
-            return match[0]
-        firsts = {first for first, _ in self.names}
-        words: list[str] = [word for word in _WORD.findall(text) if len(word) > 1]
-        for place, word in enumerate(words):
-            name = word.removesuffix("'s")
-            # Not the first word, which always has a capital, and may be "Will" or "May".
-            neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
-            is_name = word[0].isupper() and (place or content_stems(name.lower()))
-            if name.lower() in firsts and is_name and not any(w[0].isupper() for w in neighbours):
-                return name
-        return None
+        match = re.search("|".join(forms), clean(text), re.IGNORECASE)
+        return match and match[0]
 
 
 def owner_of(file: InboxFile, address: str) -> Owner | None:

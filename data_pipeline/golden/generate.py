@@ -32,9 +32,9 @@ from data_pipeline.golden.inboxes import (
     Mail,
     choose_inboxes,
     mails_of,
-    named_inboxes,
     threads_of,
 )
+from data_pipeline.golden.inboxes import draw as draw_splits
 
 BATCHES = 25
 BATCH_MAILS = 20
@@ -231,7 +231,8 @@ class Plan(NamedTuple):
 def make_plan(file: InboxFile, options: Options) -> Plan:
     """Choose inboxes, draw batches and read them; `UserError` if there is no mail to ask about."""
     if options.inboxes:
-        splits = named_inboxes(file, options.inboxes, options.counts, options.seed)
+        named = list(dict.fromkeys(file.open_inbox(each).address for each in options.inboxes))
+        splits = draw_splits(named, options.seed, options.counts)
     else:
         splits = choose_inboxes(file, options.counts, options.seed, options.min_mails)
     batches = draw_batches(file, splits, options.batches, options.seed)

@@ -126,11 +126,10 @@ def _plain(value: Any) -> Any:
 
 def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
     """The questions; repeated ids get a number."""
-    known = {each.id for each in questions}
     used: set[str] = set()
     for question in questions:
         name, number = question.id, 1
-        while name in used or (number > 1 and name in known):
+        while name in used:
             number += 1
             name = f"{question.id}-{number}"
         used.add(name)

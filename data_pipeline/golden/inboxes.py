@@ -179,14 +179,6 @@ def choose_inboxes(
     return draw(_persons(rows, sum(wanted)), seed, wanted)
 
 
-def named_inboxes(
-    file: InboxFile, addresses: Sequence[str], wanted: Counts, seed: int
-) -> dict[str, Split]:
-    """The splits of these inboxes in the wanted proportions; `UserError` for an unknown one."""
-    named = list(dict.fromkeys(file.open_inbox(each).address for each in addresses))
-    return draw(named, seed, wanted)
-
-
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     """A split for each inbox, drawn by `seed` in about the wanted proportions.
 

@@ -57,11 +57,6 @@ def reviews_file(folder: Path) -> Path:
     return folder / "reviews.jsonl"
 
 
-def write_review(folder: Path, review: Review) -> None:
-    """Add a review; it is safe on disk when this returns."""
-    append_line(reviews_file(folder), compact_json(review.model_dump()))
-
-
 def read_reviews(folder: Path) -> list[Review]:
     """The reviews of the set, in order. Raises `UserError` for an invalid line."""
     path = reviews_file(folder)
@@ -141,7 +136,8 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Consol
             _show(screen, file, row, one_line(row.id), whole=True)
         if key == "q":
             break
-        write_review(folder, Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key]))
+        said = Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key])
+        append_line(reviews_file(folder), compact_json(said.model_dump()))
         given += 1
     return given
 

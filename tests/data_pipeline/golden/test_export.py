@@ -40,7 +40,7 @@ def golden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> GoldenSet:
 
 
 def test_loads_with_datasets_and_as_questions_from_every_form(
-    golden: GoldenSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: GoldenSet, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
@@ -58,9 +58,6 @@ def test_loads_with_datasets_and_as_questions_from_every_form(
     assert load_questions(str(out)) == train + test
     assert load_questions(str(out), "test") == test
     assert load_questions(str(out / "test.parquet")) == test
-    # The hub gives what the folder gives.
-    monkeypatch.setattr(datasets, "load_dataset", lambda _: parts)
-    assert load_questions("someone/questions", "train") == train
     for file in out.glob("*.jsonl"):
         file.unlink()
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions

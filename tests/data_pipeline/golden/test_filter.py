@@ -83,7 +83,12 @@ def test_fields_that_disagree_are_agreeing() -> None:
         return agreeing(row(**fields), cited)
 
     assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
-    assert after(kind="multi-mail").kind == "lookup"
+    assert after(kind="multi-mail").kind == after().kind == "lookup"
+    assert after(message_ids=(ID, "m9")).kind == "multi-mail"
+    # Copies of one mail.
+    assert after(message_ids=(ID, "<2@x>")).kind == "lookup"
+    assert after(question="How many pallets came?", answer="Twelve.").kind == "count"
+    assert after(question="How many pallets came?", answer="Some.").kind == "lookup"
     assert after(kind="multi-mail", message_ids=(ID, "m9")).kind == "multi-mail"
     assert after(kind="count", answer="Ann").kind == "lookup"
     for number in ("two", "3 of them", "twice", "none"):
@@ -107,44 +112,41 @@ def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict
     return {name: each.reason.split()[2] for name, each in twins.items()}
 
 
-ONE_FACT = (
-    (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
-    (
-        ("Who approved Nora's request for shelves?", "Adam Quill"),
-        ("By whom was Nora's request for shelves approved?", "Adam Quill"),
-    ),
-)
-NEAR_TEXTS = (
-    # Another value, with one mail and even one answer.
-    (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
-    (("Who booked room 41 for the audit?", "Ann"), ("Who booked room 42 for the audit?", "Ann")),
-    # Another name.
-    (("How many trips did we book for Ulrich?", "4"), ("How many trips did we book for Sam?", "4")),
-    # Other answers.
-    (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
-    # Denied.
-    (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
-)
+# Two questions, whether they share a gold mail, and whether they ask the same.
+PAIRS: tuple[tuple[str, str, str, str, bool, bool], ...] = (
+    ("When is the Rice seminar?", "May 7", "when is the Rice Seminar", "On May 7.", False, True),
+    ("Who approved Nora's request?", "Adam Quill", "By whom was Nora's request approved?",
+     "Adam Quill", False, True),
+    # In other words only with a common mail.
+    ("When is the ALP presentation?", "May 7, at 4 p.m.",
+     "What date and time has the ALP presentation?", "4 pm, May 7", True, True),
+    ("When is the ALP presentation?", "May 7, at 4 p.m.",
+     "What date and time has the ALP presentation?", "4 pm, May 7", False, False),
+    # Another value, with even one answer; another name; other answers; denied.
+    ("What is the price in January?", "$5", "What is the price in February?", "$5", True, False),
+    ("Who booked room 41?", "Ann", "Who booked room 42?", "Ann", True, False),
+    ("How many trips did we book for Ulrich?", "4", "How many trips did we book for Sam?", "4",
+     True, False),
+    ("Who is the buyer of the plant?", "Dynegy", "Who is the seller of the plant?", "PGE", True,
+     False),
+    ("Who will attend the dinner?", "Ann", "Who will not attend the dinner?", "Ann", True, False),
+)  # fmt: skip
 
 
-def test_one_fact_asked_twice_is_found_and_near_texts_about_other_things_are_kept() -> None:
-    for one, other in ONE_FACT:
-        # They have no mail in common.
-        assert found(make("q-1", *one), make("q-2", *other)) == {"q-2": "q-1"}, one
-    for one, other in NEAR_TEXTS:
-        both = make("q-1", *one), make("q-2", *other)
-        assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}, one
-    # In two inboxes only with a common mail.
+@pytest.mark.parametrize("pair", PAIRS)
+def test_one_fact_asked_twice_is_found_and_near_texts_about_other_things_are_kept(
+    pair: tuple[str, str, str, str, bool, bool],
+) -> None:
+    one, other = make("q-1", *pair[:2]), make("q-2", *pair[2:4])
+    gold = {"q-1": {"mail"}, "q-2": {"mail"}} if pair[4] else None
+    assert found(one, other, gold=gold) == ({"q-2": "q-1"} if pair[5] else {})
+
+
+def test_duplicates_in_two_inboxes_and_without_an_answer() -> None:
     here = make("q-1", "When is the all-hands meeting?")
     there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
     assert found(here, there) == {}
     assert found(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
-    # In other words only with a common mail.
-    presented = make("q-1", "When is the ALP Project presentation?", "May 7, at 4 p.m.")
-    dated = make("q-2", "What date and time has the ALP Project presentation?", "4 pm, May 7")
-    assert found(presented, dated) == {}
-    assert found(presented, dated, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
-    # Unanswerable ones only in the same words.
     texts = (
         "What is Richard's new phone extension in Oslo?",
         "In Oslo, what is Richard's new phone extension?",

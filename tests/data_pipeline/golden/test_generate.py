@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
 from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
-from data_pipeline.golden.asking import ATTEMPTS
 from data_pipeline.golden.generate import (
     GeneratedItem,
     NoQuestion,
@@ -26,9 +24,9 @@ from data_pipeline.golden.generate import (
     read_items,
 )
 from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.golden.inboxes import Counts
+from data_pipeline.golden.inboxes import Counts, mails_of
 from tests.command_line import Run, json_of, the_error
-from tests.golden import WRITER, data_of, set_files, set_of
+from tests.golden import WRITER, data_of
 from tests.provider import KEY, Provider, Reply, Request, says
 
 COST = 0.016 + 0.008  # of a reply, at the model's prices
@@ -60,18 +58,15 @@ def command(art_e: Run, world_db: Path, folder: Path, monkeypatch: pytest.Monkey
 def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Two lookups, one update, one unanswerable, and one that cites a mail that is not there."""
     ids = [each["id"] for each in data["mails"]]
-    parts = [
+    parts: list[tuple[str, list[str], str]] = [
         ("lookup", ids[:1], "nothing"),
         ("lookup", [ids[-1].upper()], "Tuesday"),
         ("latest-update", [ids[2], ids[1]], "42"),
         ("unanswerable", [], ""),
         ("lookup", ["m37"], "made up"),
     ]
-    names = ("kind", "mails", "answer", "question", "difficulty")
-    return [
-        dict(zip(names, (*part, f"What did I hear of matter {number}?", "easy"), strict=True))
-        for number, part in enumerate(parts)
-    ]
+    common = {"question": "What did I hear?", "difficulty": "easy"}
+    return [{**common, "kind": kind, "mails": at, "answer": text} for kind, at, text in parts]
 
 
 def writer(request: Request) -> Reply:
@@ -93,12 +88,10 @@ def test_a_set_that_other_commands_read(
         step = json_of(command("--json"))
         assert len(provider.requests) == BATCHES
     assert result.stdout == "generate: 30 rows, 30 kept\n"
-    assert "mail text stays on this machine (127.0.0.1" in result.stderr
     assert "cost so far: $0.144" in result.stderr
     assert not [each for each in folder.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 30, "kept": 30, "dropped": {}, "changed": {}, "unsure": {}}
     assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}}
-    assert step["usage"]["prompt_tokens"] == BATCHES * 8_000
     assert step["cost_usd"] == pytest.approx(BATCHES * COST)
     assert step["splits"] == plan.splits
     questions = GoldenSet.load(folder).questions
@@ -107,51 +100,17 @@ def test_a_set_that_other_commands_read(
     cited = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in questions[:5]] == cited
     # Questions are asked in their inbox's time, soon after their newest mail, mostly later.
-    batches = {each.id: each for each in plan.batches}
     later = 0
     for question in questions:
-        batch = batches[question.provenance["batch"]]
+        [batch] = [each for each in plan.batches if each.id == question.provenance["batch"]]
         assert (question.inbox_address, question.split) == (batch.inbox, batch.split)
-        inbox = world.open_inbox(batch.inbox)
         gold = [each for each in question.message_ids if each != "m37"] or batch.message_ids
-        mails = [mail for each in gold if (mail := inbox.read(each)) and mail.date]
+        mails = mails_of(world.open_inbox(batch.inbox), gold)
         newest = max(mail.date for mail in mails if mail.date).astimezone(dt.UTC).date()
         assert question.query_date is not None
         assert dt.timedelta(0) <= question.query_date - newest < dt.timedelta(days=45)
         later += question.query_date > newest
     assert later > len(questions) / 2
-
-
-def test_bad_replies_are_asked_again_or_used_in_part(
-    command: Command, plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, never, wrong, *_ = (each["mails"] for each in plan.data)
-
-    def careless(request: Request) -> Reply:
-        data = data_of(request)
-        items = items_for(data)
-        if data["mails"] == wrong:
-            items[1]["kind"] = "riddle"
-        text = json.dumps({"items": items})
-        return written(text[:20] if data["mails"] == never else text)
-
-    with Provider(careless) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        step = json_of(command("--json"))
-        requests = len(provider.requests)
-        assert requests == BATCHES + (ATTEMPTS - 1)
-        # What was paid for is not asked again, be it of use or not.
-        assert json_of(command("--json")) == step
-        assert len(provider.requests) == requests
-    assert step["batches"]["lost"] == {"unreadable": 1}
-    assert step["cost_usd"] == pytest.approx(COST * requests)
-    golden = GoldenSet.load(folder)
-    kept = Counter(each.provenance["batch"] for each in golden.questions)
-    assert [kept[each.id] for each in plan.batches] == [5, 0, 4, 5, 5, 5]
-    [rejected] = golden.rejected
-    assert (rejected.row["id"], rejected.check) == (f"{plan.batches[2].id}-q2", "form")
-    assert rejected.reason.startswith("kind: Input should be 'lookup'")
-    assert json.loads(rejected.row["item"])["kind"] == "riddle"
 
 
 ITEM = {
@@ -209,7 +168,4 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
         assert load_questions(str(folder)) != first
         assert command().exit_code == 0
         assert load_questions(str(folder)) == first
-        set_of(*first).save(folder)
-        imported = set_files(folder)
-        assert "another golden set" in the_error(command())
-        assert (set_files(folder), len(provider.requests)) == (imported, requests)
+        assert len(provider.requests) == requests

@@ -19,15 +19,7 @@ from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
 from data_pipeline.golden.generate import draw as draw_batches
 from data_pipeline.golden.golden_set import Step
-from data_pipeline.golden.inboxes import (
-    MIN_SENT,
-    Counts,
-    Mail,
-    choose_inboxes,
-    draw,
-    named_inboxes,
-    threads_of,
-)
+from data_pipeline.golden.inboxes import MIN_SENT, Counts, Mail, choose_inboxes, draw, threads_of
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
@@ -96,9 +88,6 @@ def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str | None, chosen: lis
         assert sorted(drawn.values()) == ["test", "train", "train"][: len(chosen)]
         with pytest.raises(UserError, match="--min-mails"):
             choose_inboxes(file, Counts(), 0, 1_000)
-        # Naming them gives both.
-        both = ["ann@test.example", "a.alder@test.example"]
-        assert list(named_inboxes(file, both, Counts(1, 0, 1), 0)) == both
 
 
 START = dt.datetime(2001, 1, 1)

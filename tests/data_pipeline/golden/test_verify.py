@@ -34,8 +34,6 @@ MAILS = (
      "5,000 dollars"),
     ("boiler", 6, "Boiler", "The boiler check is on Tuesday.", "Tuesday"),
     ("boiler-new", 9, "Boiler", "The boiler check is put off, it is on Thursday.", "Thursday"),
-    ("canteen", 9, "Canteen", "The canteen opens at 8.", "8"),
-    ("canteen-too", 6, "Canteen", "From the board: the canteen opens at 9.", "9"),
     ("permit", 6, "Permit", "Yes, the permit was granted.", "Yes"),
     ("alarm-1", 6, "Alarm", "Depot alarm, the first one.", None),
     ("alarm-2", 7, "Alarm", "Depot alarm, the second one.", None),
@@ -47,13 +45,7 @@ MAILS = (
     ("vault-too", None, "Vault", "Now the vault door is red.", "red"),
 )  # fmt: skip
 # What a settlement says of the two, whichever is gold; `verify` must check it by the dates.
-RELATIONS = {
-    "crane": "gold_replaced",
-    "boiler": "rival_replaced",
-    # Wrong: its other mail is the older one.
-    "canteen": "gold_replaced",
-    "vault": "gold_replaced",
-}
+RELATIONS = {"crane": "gold_replaced", "boiler": "rival_replaced", "vault": "gold_replaced"}
 
 
 def row(name: str, question: str, answer: str, mails: str, kind: Kind = "lookup") -> Question:
@@ -74,10 +66,8 @@ ROWS = (
     row("superseded", "What does the crane cost?", "4,000 dollars", "crane"),
     row("hostile", "What is the gate code?", "4711", "gate"),
     row("supersedes", "When is the boiler check?", "Thursday", "boiler-new"),
-    row("ambiguous", "When does the canteen open?", "8", "canteen"),
     row("miscounted", "How many times was there a depot alarm?", "2", "alarm-1 alarm-2", "count"),
     row("undated", "Which colour is the vault door?", "green", "vault"),
-    row("lost", "Who has the spare key?", "Kim", "no-such-mail"),
 )
 
 
@@ -168,11 +158,9 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     reader = CarefulReader()
     golden = run(reader, *ROWS)
     faults = {
-        "ambiguous": ("unambiguous", "<canteen-too@t> gives '9', both_stand"),
         "miscounted": ("unambiguous", "'3'"),
         # The model took it for replaced by an older mail.
         "undated": ("unambiguous", "no mail is later"),
-        "lost": ("answerable", "the cited mails give no answer"),
     }
     assert {each.row["id"] for each in golden.rejected} == faults.keys()
     for each in golden.rejected:
@@ -180,7 +168,7 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         assert each.check == check and reason in each.reason
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
-        "in": 10, "kept": 6, "dropped": {"answerable": 1, "unambiguous": 3},
+        "in": 8, "kept": 6, "dropped": {"unambiguous": 2},
         "changed": {"answer": 1, "how_realistic": 6, "kind": 2, "message_ids": 1},
         "unsure": {"needs-mail": 1},
     }  # fmt: skip
