@@ -9,7 +9,7 @@ import datetime as dt
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, Self
@@ -241,29 +241,21 @@ def make_plan(file: InboxFile, options: Options) -> Plan:
             "no inbox has mails of a usable length that no inbox of another split holds;"
             " name others with --inbox, or lower --min-mails"
         )
-    data = [
-        each
-        for address, drawn in groupby(batches, key=lambda each: each.inbox)
-        for each in _data(file, address, drawn, options.questions)
-    ]
+    data = []
+    for address, drawn in groupby(batches, key=lambda each: each.inbox):
+        row = file.execute(
+            "SELECT from_name FROM emails WHERE from_address = ? AND from_name <> ''"
+            " GROUP BY from_name ORDER BY count(*) DESC, from_name LIMIT 1",
+            [address],
+        ).fetchone()
+        owner = {"name": "" if row is None else str(row[0]), "address": address}
+        inbox = file.open_inbox(address)
+        for batch in drawn:
+            mails = mails_of(inbox, batch.message_ids)
+            assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
+            seen = {"mails": shown_mails(mails), "questions": options.questions}
+            data.append({"owner": owner, **seen})
     return Plan(options, splits, batches, data)
-
-
-def _data(
-    file: InboxFile, address: str, batches: Iterable[Batch], questions: int
-) -> Iterator[dict[str, Any]]:
-    """What the model sees of each batch of an inbox."""
-    row = file.execute(
-        "SELECT from_name FROM emails WHERE from_address = ? AND from_name <> ''"
-        " GROUP BY from_name ORDER BY count(*) DESC, from_name LIMIT 1",
-        [address],
-    ).fetchone()
-    owner = {"name": "" if row is None else str(row[0]), "address": address}
-    inbox = file.open_inbox(address)
-    for batch in batches:
-        mails = mails_of(inbox, batch.message_ids)
-        assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-        yield {"owner": owner, "mails": shown_mails(mails), "questions": questions}
 
 
 # ---- Asking.

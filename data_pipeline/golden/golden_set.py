@@ -204,8 +204,11 @@ class GoldenSet:
         folder.mkdir(parents=True, exist_ok=True)
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
-        rejected = [dataclasses.asdict(each) for each in self.rejected]
-        write_rows(folder / REJECTED, [{**each.pop("row"), "rejected": each} for each in rejected])
+        names = "step", "check", "reason"
+        dropped = [
+            (each.row, {name: getattr(each, name) for name in names}) for each in self.rejected
+        ]
+        write_rows(folder / REJECTED, ({**row, "rejected": why} for row, why in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
         later = [each for each in STEPS[place + 1 :] if (folder / STEP_FILES[each]).exists()]
