@@ -35,15 +35,18 @@ class AnswerRating(BaseModel):
     rated_at: str
 
 
-def rated(
+def rate(
     run: Run,
     trajectory: Trajectory,
     rating: Literal["good", "bad"],
     answer: str | None,
     sources: list[str],
 ) -> AnswerRating:
-    """The rating of a run's answer, with the right answer and its sources if they are known."""
-    return AnswerRating(
+    """Keep a rating of a run's answer, with the right answer and its sources if they are known.
+
+    It is safe on disk when this returns.
+    """
+    made = AnswerRating(
         episode_id=trajectory.episode_id,
         question=run.config["question"],
         inbox_address=trajectory.inbox_address,
@@ -57,6 +60,9 @@ def rated(
         talk=bool(run.config.get("talk")),
         rated_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
+    ratings_file().parent.mkdir(parents=True, exist_ok=True)
+    append_line(ratings_file(), made.model_dump_json())
+    return made
 
 
 def ratings_file() -> Path:
@@ -64,14 +70,7 @@ def ratings_file() -> Path:
     return home() / "ratings.jsonl"
 
 
-def add_rating(rating: AnswerRating) -> None:
-    """Add a rating; it is safe on disk when this returns."""
-    ratings_file().parent.mkdir(parents=True, exist_ok=True)
-    append_line(ratings_file(), rating.model_dump_json())
-
-
 def read_ratings() -> list[AnswerRating]:
     """The last rating of each answer, in order. Raises `UserError` for an invalid line."""
-    path = ratings_file()
-    rows = parsed_lines(AnswerRating, path, whole_lines(path))
+    rows = parsed_lines(AnswerRating, ratings_file(), whole_lines(ratings_file()))
     return list({each.episode_id: each for each in rows}.values())

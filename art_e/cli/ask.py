@@ -57,7 +57,8 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE
 from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
-from art_e.ratings import add_rating, rated, ratings_file
+from art_e.ratings import rate as keep_rating
+from art_e.ratings import ratings_file
 from art_e.runs import Run, find_run, runs_of
 from art_e.storage import home, runs_folder
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
@@ -399,8 +400,7 @@ def rate(
     if unknown := [each for each, stored in found.items() if stored is None]:
         raise UserError(f"no mail {unknown[0]} in the inbox of {trajectory.inbox_address}")
     sources = [each for each in found.values() if each is not None]
-    given = rated(run, trajectory, rating, answer, sources)
-    add_rating(given)
+    given = keep_rating(run, trajectory, rating, answer, sources)
     if as_json:
         print_json(given.model_dump())
     else:

@@ -24,7 +24,7 @@ from art_e.models.base import OFFLINE, Policy
 from art_e.models.fit import ReadMail, candidates
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
-from art_e.ratings import add_rating, rated
+from art_e.ratings import rate
 from art_e.runs import Run, start_run
 from art_e.storage import runs_folder
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
@@ -101,7 +101,7 @@ class Answered(NamedTuple):
 
     def rate(self, rating: Literal["good", "bad"], right: str) -> None:
         """Keep a rating of the answer; `right` may say what would be right."""
-        add_rating(rated(self.run, self.trajectory, rating, right or None, []))
+        rate(self.run, self.trajectory, rating, right or None, [])
 
     def to_json(self) -> dict[str, Any]:
         """The episode as `art-e ask --json` prints it.

@@ -73,7 +73,10 @@ def load_checkpoint(
         dtype = "float32"
     model = _load_model(folder, name, None if sharded else device, dtype, bits)
     if bits == 4 and device == "cpu":
-        _keep_differentiable(model)
+        # Else bitsandbytes packs weights on some CPUs, which stops gradients for good.
+        for module in model.modules():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
     generation_config = model.generation_config
     assert generation_config is not None
     if adapter is not None:
@@ -185,15 +188,6 @@ def _load_model(
             " save or download it again"
         ) from None
     return model
-
-
-def _keep_differentiable(model: PreTrainedModel) -> None:
-    """Keep bitsandbytes from packing weights on some CPUs, which stops gradients for good."""
-    from bitsandbytes.nn.modules import Linear4bit
-
-    for module in model.modules():
-        if isinstance(module, Linear4bit):
-            module.support_avx512bf16_for_cpu = False
 
 
 def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrainedModel:

@@ -14,7 +14,7 @@ import copy
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -84,7 +84,12 @@ class BatchedGenerator:
             request.answer.cancel()
 
     def _next_batch(self) -> None:
-        batch = self._take()
+        batch: list[_Request] = []
+        with self._lock:
+            while self._waiting and len(batch) < self._size:
+                request = self._waiting.popleft()
+                if not request.answer.cancelled():
+                    batch.append(request)
         if not batch:
             return
         try:
@@ -95,16 +100,6 @@ class BatchedGenerator:
             for request in batch:
                 with contextlib.suppress(InvalidStateError):
                     request.answer.set_exception(error)
-
-    def _take(self) -> list[_Request]:
-        """The next in line whose callers still wait."""
-        batch: list[_Request] = []
-        with self._lock:
-            while self._waiting and len(batch) < self._size:
-                request = self._waiting.popleft()
-                if not request.answer.cancelled():
-                    batch.append(request)
-        return batch
 
     def _run(self, batch: Sequence[_Request]) -> list[Generated]:
         checkpoint = self._checkpoint
@@ -118,32 +113,27 @@ class BatchedGenerator:
             mask[row, longest - len(each.ids) :] = 1
         config = copy.deepcopy(self._config)
         config.max_new_tokens = max(each.most for each in batch)
+
+        def all_gone(ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+            """Called after each token: it stops a generation after Ctrl-C."""
+            gone = all(each.answer.cancelled() for each in batch)
+            return torch.full((ids.shape[0],), gone, device=ids.device, dtype=torch.bool)
+
         with torch.inference_mode():
             model: Any = checkpoint.model
             output = model.generate(
                 input_ids=inputs.to(checkpoint.device),
                 attention_mask=mask.to(checkpoint.device),
                 generation_config=config,
-                stopping_criteria=[_unless_all_gone(batch)],
+                stopping_criteria=[all_gone],
             )
         seconds = time.perf_counter() - started
-        rows = output[:, longest:].tolist()
-        return [self._cut(row[: each.most], seconds) for row, each in zip(rows, batch, strict=True)]
-
-    def _cut(self, ids: list[int], seconds: float) -> Generated:
-        stops = self._checkpoint.stop_ids
-        end = next((place for place, each in enumerate(ids) if each in stops), len(ids))
-        return Generated(ids[:end], min(end + 1, len(ids)), seconds)
-
-
-def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., torch.Tensor]:
-    """A criterion, called after each token, that stops a generation after Ctrl-C."""
-
-    def ended(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
-        gone = all(each.answer.cancelled() for each in batch)
-        return torch.full((ids.shape[0],), gone, device=ids.device, dtype=torch.bool)
-
-    return ended
+        answers = []
+        for each, row in zip(batch, output[:, longest:].tolist(), strict=True):
+            ids, stops = row[: each.most], checkpoint.stop_ids
+            end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
+            answers.append(Generated(ids[:end], min(end + 1, len(ids)), seconds))
+        return answers
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:

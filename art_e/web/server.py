@@ -220,18 +220,17 @@ class Desk:
         answer, without = trajectory.final_answer or "", failure_reason(trajectory)
         if trajectory.error is not None:
             without = f"{without}: {redact(trajectory.error['message'])}"
-        sources = []
-        for email in answered.mails:
-            sentence = answered.quotes.get(email.message_id) or supporting_sentence(
-                email, question, answer
-            )
-            sources.append({**email.to_json(), "body": "", "sentence": sentence or ""})
+        quoted = answered.quotes.get
+        sources = [
+            (each, quoted(each.message_id) or supporting_sentence(each, question, answer))
+            for each in answered.mails
+        ]
         return {
             "run": answered.run.id,
             "kind": answered.kind,
             "answer": answer,
             "without": without,
-            "sources": sources,
+            "sources": [{**each.to_json(), "body": "", "sentence": q or ""} for each, q in sources],
             "took": answered.took,
             "talk": conversation.history,
         }
@@ -265,22 +264,18 @@ def _plain(error: Exception) -> dict[str, Any]:
 
 def make_app(desk: Desk) -> Starlette:
     """The page and what it asks for, as an app without any guard."""
-    methods: tuple[Callable[..., Any], ...]
-    methods = (desk.start, desk.inbox, desk.search, desk.mail, desk.rate)
+    methods: list[Callable[..., Any]] = [desk.start, desk.inbox, desk.search, desk.mail, desk.rate]
+    by_name = {f"/call/{each.__name__}": each for each in methods}
 
-    def file(name: str) -> Route:
-        path = Path(__file__).with_name(name)
-        return Route(f"/{name.removeprefix('page.html')}", lambda _: FileResponse(path))
+    def page(request: Request) -> Response:
+        return FileResponse(Path(__file__).with_name(request.url.path[1:] or "page.html"))
 
-    def call(method: Callable[..., Any]) -> Route:
-        async def answer(request: Request) -> Response:
-            try:
-                given = await request.json()
-                return JSONResponse(cleaned(await run_in_threadpool(method, **given)))
-            except Exception as error:  # noqa: BLE001 - a person reads it on the page
-                return JSONResponse(_plain(error))
-
-        return Route(f"/call/{method.__name__}", answer, methods=["POST"])
+    async def call(request: Request) -> Response:
+        try:
+            method = by_name[request.url.path]
+            return JSONResponse(cleaned(await run_in_threadpool(method, **await request.json())))
+        except Exception as error:  # noqa: BLE001 - a person reads it on the page
+            return JSONResponse(_plain(error))
 
     async def ask(request: Request) -> Response:
         return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
@@ -296,9 +291,10 @@ def make_app(desk: Desk) -> Starlette:
         kind = "application/octet-stream"
         return Response(found.data, headers={"Content-Disposition": named}, media_type=kind)
 
-    files = [file(name) for name in ("page.html", "page.css", "page.js")]
-    others = [Route("/ask", ask, methods=["POST"]), Route("/attached", attached)]
-    return Starlette(routes=[*files, *map(call, methods), *others])
+    routes = [Route(path, page) for path in ("/", "/page.css", "/page.js")]
+    routes += [Route(path, call, methods=["POST"]) for path in by_name]
+    routes += [Route("/ask", ask, methods=["POST"]), Route("/attached", attached)]
+    return Starlette(routes=routes)
 
 
 async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:

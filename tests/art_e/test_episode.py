@@ -1,7 +1,9 @@
 """An episode from its first message to its end: turns, calls, answers, facts."""
 
 import dataclasses
+import itertools
 import json
+import urllib.parse
 from datetime import date
 from typing import Any
 
@@ -242,13 +244,31 @@ def test_one_right_call_makes_a_message_right(start: Start) -> None:
     assert episode.rubric.unknown_tool_calls == episode.rubric.unparseable_calls == 4
 
 
-@pytest.mark.parametrize("missing", [episodes.FOREIGN, episodes.LATER, "m7", "<no@t>", "", "\0"])
-def test_reading_what_is_not_there_is_answered_and_counted(start: Start, missing: str) -> None:
-    episode = start()
-    for _ in range(3):
-        assert "not found in this inbox" in step(episode, read(missing))[0]["error"]
-    assert episode.rubric.invalid_reads == 3
+def spellings(message_id: str) -> list[str]:
+    """The id as one might write it to get around a check."""
+    bare = message_id.strip("<>")
+    wide = "".join(chr(ord(char) + 0xFEE0) for char in bare)
+    return [
+        message_id, bare, f" {message_id}\n", f"<{bare}", message_id.upper(), wide,
+        f"<\u200b{bare}>", f"\ufeff{bare}", f"{message_id}\0", f"{LEASE}\0{message_id}",
+        f"{LEASE},{message_id}", f"{LEASE}\n{message_id}", json.dumps([message_id]),
+        urllib.parse.quote(message_id), f"zoe@test.example:{message_id}", f"%{bare[:4]}%",
+        f"{LEASE}' UNION SELECT body FROM emails WHERE message_id = '{message_id}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("handles", [True, False])
+def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool) -> None:
+    hidden = [each for mail in (episodes.FOREIGN, episodes.LATER) for each in spellings(mail)]
+    # Handles that were never given out, and names of rows.
+    missing = [*hidden, "m0", "m7", "M1", "0", "-1", "*", "%", "", "null", "\0", "\ud800"]
+    episode = start(max_turns=len(missing) + 1, handles=handles)
+    for each in missing:
+        assert "not found in this inbox" in step(episode, read(each))[0]["error"]
+    assert episode.rubric.invalid_reads == len(missing)
     assert not episode.done
+    step(episode, answer("x", *missing))
+    assert episode.sources == ()
 
 
 # Gold and sources
@@ -424,21 +444,8 @@ def assert_answered(said: AssistantMessage, observations: list[ChatMessage]) -> 
         for line in each["content"].split("\n"):
             assert isinstance(json.loads(line), dict)
         # Only the bodies and subjects of mails that Bob must not see say these.
-        assert f"a {episodes.SECRET}" not in each["content"]
-        assert f"a {episodes.FUTURE}" not in each["content"]
-        assert episodes.SECRET not in json.dumps(found(each["content"]))
-        assert episodes.FUTURE not in json.dumps(found(each["content"]))
-
-
-def found(content: str) -> list[Any]:
-    """What an observation shows of mails, without the model's own words in it."""
-    observation = json.loads(content.partition("\n")[0])
-    if "body" in observation:
-        return [observation]
-    return [
-        {key: value for key, value in hit.items() if key != "missing"}
-        for hit in observation.get("hits", [])
-    ]
+        for before, word in itertools.product(("a", "Crane"), (episodes.SECRET, episodes.FUTURE)):
+            assert f"{before} {word}" not in each["content"]
 
 
 def assert_valid(messages: list[ChatMessage]) -> None:

@@ -114,13 +114,10 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
     # A tool of episodes, not of this server.
     ("return_final_answer", {"answer": "x"}, "no tool 'return_final_answer'; use search_emails, "),
     ("\x1b[31m" * 10_000, {}, "no tool '\\x1b[31m"),
-    ("search_emails", None, "keywords: Field required"),
     ("search_emails", {"keywords": ["x"], "inbox": "zoe@test.example"}, "inbox: Extra inputs"),
     ("search_emails", {"keywords": ["x"], "z" * 1_000_000: 1}, "zzz"),
     ("search_emails", {"keywords": ["x"], "sent_after": "May"}, "a date is written YYYY-MM-DD"),
-    ("read_email", {"message_id": 5}, "message_id: Input should be a valid string"),
     ("read_thread", {"message_id": LEASE, "page": 0}, "page: Input should be greater"),
-    ("read_email", {"message_id": LEASE, "page": 2}, "no page 2; the last one is 1"),
     ("read_thread", {"message_id": LEASE, "page": 2}, "no page 2; the last one is 1"),
 ]
 
@@ -152,10 +149,6 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
         raw("<1@t>", subject="Lease", body=first, sender=BOB, to=ANN, date=date_header(6)),
         raw("<2@t>", subject="Re: Lease", body=second, sender=ANN, to=BOB, date=date_header(7)),
         raw("<4@t>", subject="Re: Lease", body=quoted, sender=ANN, to=ANN, date=date_header(9)),
-        *(
-            raw(f"<m{n}@t>", subject="Re: Minutes", body=f"{n} " * 3_000, date=date_header(10 + n))
-            for n in range(5)
-        ),
     ]
     make_inbox(tmp_path / "i.duckdb", mails)
     with InboxFile(tmp_path / "i.duckdb") as file:
@@ -168,17 +161,27 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
             ("<3@t>", f"The one at the quay.\n{LEFT_OUT}\n{outside}"),
         ]
         assert (thread["mails_in_thread"], thread["pages"]) == (3, 1)
+
+
+def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: Path) -> None:
+    minutes = [
+        raw(
+            f"<m{n}@t>",
+            subject="Re: Minutes",
+            to=ANN,
+            body=f"{n} " * 3_000,
+            date=date_header(10 + n),
+        )
+        for n in range(5)
+    ]
+    make_inbox(tmp_path / "i.duckdb", [hostile_mail(), *minutes])
+    with InboxFile(tmp_path / "i.duckdb") as file:
+        inbox = file.open_inbox(ANN)
         pages = [call(inbox, "read_thread", message_id="<m0@t>", page=n) for n in (1, 2, 3)]
         assert {each["pages"] for each in pages} == {3}
         assert max(len(json.dumps(each)) for each in pages) < 1.1 * PAGE_CHARS
         read = [mail["message_id"] for each in pages for mail in each["mails"]]
         assert read == [f"<m{n}@t>" for n in range(5)]
-
-
-def test_no_control_character_of_a_mail_or_call_reaches_the_client(tmp_path: Path) -> None:
-    make_inbox(tmp_path / "i.duckdb", [hostile_mail()])
-    with InboxFile(tmp_path / "i.duckdb") as file:
-        inbox = file.open_inbox(ANN)
         for name, arguments in (
             ("search_emails", {"keywords": ["zebra", "\ud800"]}),
             ("read_email", {"message_id": HOSTILE_ID}),
@@ -224,21 +227,10 @@ def hear(server: "subprocess.Popen[str]") -> dict[str, Any]:
 def test_stdout_carries_the_protocol_and_nothing_else(server: "subprocess.Popen[str]") -> None:
     say(server, "", "garbage", "[]", "{}", "\udcff\udcfe", "[" * 100_000, '{"jsonrpc":"1.0"}')
     harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
-    requests: list[dict[str, Any]] = [
-        {"id": types.METHOD_NOT_FOUND, "method": "prompts/list"},
-        {"id": types.METHOD_NOT_FOUND - 100, "method": "no/such"},
-        {"id": types.INVALID_PARAMS, "method": "tools/call", "params": {"name": 5}},
-        {"id": types.INVALID_PARAMS - 100, "method": "tools/call"},
-        {"method": "notifications/cancelled", "params": {"requestId": 999}},
-        # Lone surrogates are not JSON to the library, which drops the line.
-        {"id": 6, "method": "tools/call", "params": {"name": "\ud800"}},
-        {"id": 5, "method": "tools/call", "params": harbor},
-    ]
-    say(server, *(json.dumps(each | RPC) for each in requests))
-    replies = {reply["id"]: reply for reply in (hear(server) for _ in range(5))}
-    hits = json.loads(replies.pop(5)["result"]["content"][0]["text"])["hits"]
-    assert hits and len(replies) == 4
-    assert all(reply["error"]["code"] - number in (0, 100) for number, reply in replies.items())
+    # Lone surrogates are not JSON to the library, which drops the line.
+    for made in ({"name": "\ud800"}, harbor):
+        say(server, json.dumps({"id": 5, "method": "tools/call", "params": made, **RPC}))
+    assert json.loads(hear(server)["result"]["content"][0]["text"])["hits"]
     stdout, stderr = server.communicate(timeout=WAIT_S)
     assert (server.returncode, stdout) == (0, "")
     assert stderr.startswith("serving ") and stderr.count("\n") == 1

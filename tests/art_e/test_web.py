@@ -154,8 +154,6 @@ def test_nothing_of_another_inbox_or_a_later_day(client: Client) -> None:
 def test_errors_are_one_line(client: Client) -> None:
     ask = {"Origin": client.home}
     errors = {
-        "there is no operator foo:": client.call("search", inbox=ANN, query="lease foo:bar"),
-        "no inbox 'nobody@x.example'": client.call("inbox", inbox="nobody@x.example"),
         "no letter or digit": client.call("search", inbox=ANN, query="..."),
         "reload it": client.call("search", inbox=ANN),
         "an earlier art-e web": client.call("rate", run="none", rating="good", right=""),
@@ -275,50 +273,6 @@ def test_a_conversation(
     assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
 
 
-def test_by_keyboard_alone(browser: Browser, owned_db: Path, home: Path) -> None:
-    with visiting(browser, owned_db, home) as page:
-        keys, mail = page.keyboard, page.get_by_role("complementary")
-        expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
-        keys.type(f"{QUESTION}\n")
-        expect(page.locator("article .label")).to_contain_text("Best passages")
-        expect(page.locator("article .answer")).to_contain_text("lease ends on")
-        keys.press("Escape")
-        keys.type("1")
-        expect(mail.locator("mark")).to_contain_text("lease ends on")
-        first = mail.locator("h2").inner_text()
-        keys.type("j")
-        expect(mail.locator("h2")).not_to_have_text(first)
-        keys.press("Escape")
-        expect(mail).to_be_hidden()
-        expect(page.locator(".card:focus")).to_have_count(1)
-        keys.type("/lease foo:bar\n")
-        expect(page.get_by_role("alert")).to_contain_text("there is no operator foo:")
-        keys.press("Escape")
-        keys.type("/landlord from:bob\n")
-        card = page.locator("#found .card")
-        for part in ("2001-06-01", "Bob Berg", "Warehouse lease, again", "landlord"):
-            expect(card).to_contain_text(part)
-        expect(page.get_by_role("alert")).to_be_empty()
-        keys.press("Escape")
-        keys.type("1")
-        expect(mail.locator("mark")).to_have_text("landlord")
-        keys.press("Escape")
-        keys.type("?")
-        expect(page.get_by_role("dialog")).to_contain_text("older_than:")
-        keys.press("Escape")
-        expect(page.get_by_role("dialog")).to_be_hidden()
-        box = page.get_by_role("combobox", name="Inbox")
-        assert page.locator("#addresses option").first.get_attribute("value") == ANN
-        box.fill("nobody@x.example")
-        box.press("Tab")
-        expect(page.get_by_role("alert")).to_contain_text("no inbox 'nobody@x.example'")
-        expect(box).to_have_value(ANN)
-        box.fill(BOB)
-        box.press("Tab")
-        expect(page.locator("#about")).to_contain_text(BOB)
-        expect(page.locator("article")).to_have_count(0)
-
-
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True)])
 def test_it_fits_and_can_be_read(
     browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool
@@ -339,7 +293,9 @@ def test_it_fits_and_can_be_read(
             assert pale_texts(page) == []
 
         check()
+        expect(page.locator("#notice")).to_contain_text("nothing leaves this machine")
         ask(page, "When does the zebra lease end?")
+        expect(page.locator("article .label")).to_contain_text("Best passages")
         expect(page.locator("article .answer")).to_contain_text("May 3")
         check()
         page.keyboard.press("Escape")
@@ -360,4 +316,18 @@ def test_it_fits_and_can_be_read(
         ask(page, "zebra foo:bar", "Search")
         expect(page.get_by_role("alert")).not_to_be_empty()
         check()
+        page.keyboard.press("Escape")
+        page.keyboard.type("?")
+        expect(page.get_by_role("dialog")).to_contain_text("older_than:")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        box = page.get_by_role("combobox", name="Inbox")
+        box.fill("nobody@x.example")
+        box.press("Tab")
+        expect(page.get_by_role("alert")).to_contain_text("no inbox 'nobody@x.example'")
+        expect(box).to_have_value(ANN)
+        box.fill(BOB)
+        box.press("Tab")
+        expect(page.locator("#about")).to_contain_text(BOB)
+        expect(page.locator("article")).to_have_count(0)
         assert page.evaluate("() => [window.pwned ?? 0, document.images.length]") == [0, 0]

@@ -37,31 +37,27 @@ from tests.provider import (
 # What a model can do, known without asking it.
 
 
-# Native tools, the choice of tools, temperature, effort, and whether it thinks; `...` is either.
+# Whether it has native tools, and the choice of tools.
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("openai/gpt-4.1", (True, "required", True, False, False)),
-        ("gemini/gemini-2.5-pro", (True, "required", True, True, True)),
-        # When it thinks, it takes neither a temperature nor a forced call.
-        ("anthropic/claude-sonnet-4-5", (True, "required", True, False, ...)),
+        ("gemini/gemini-2.5-pro", (True, "required")),
+        ("anthropic/claude-sonnet-4-5", (True, "required")),
         # Servers of the user: calls in the form that the model was taught.
-        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", (True, "auto", True, True, False)),
+        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", (True, "auto")),
         # A request with a choice of tools hangs.
-        ("ollama_chat/qwen2.5:14b", (True, None, True, True, ...)),
-        ("ollama/qwen2.5:14b", (False, None, True, ..., ...)),
-        ("deepseek/deepseek-reasoner", (False, None, True, ..., ...)),
+        ("ollama_chat/qwen2.5:14b", (True, None)),
+        ("ollama/qwen2.5:14b", (False, None)),
+        ("deepseek/deepseek-reasoner", (False, None)),
     ],
 )
 def test_capabilities(
     model: str, expected: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for provider in ("OPENAI", "GEMINI", "ANTHROPIC", "DEEPSEEK"):
+    for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
         monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
     takes = capabilities_of(model)
-    found = takes.native_tools, takes.tool_choice, takes.temperature, takes.reasoning_effort
-    for value, wanted in zip((*found, takes.reasons), expected, strict=True):
-        assert wanted is ... or value == wanted
+    assert (takes.native_tools, takes.tool_choice) == expected
 
 
 @pytest.mark.parametrize(
@@ -167,13 +163,6 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     assert o3.pop("tool_choice") == gpt.pop("tool_choice") == "required"
     assert o3 == {"model": "o3", "max_completion_tokens": 900, "reasoning_effort": "low"}
     assert gpt == {"model": "gpt-4.1", "max_tokens": 800, "temperature": 0.0}
-    assert policy.settings == {
-        "temperature": None,
-        "reasoning_effort": "low",
-        "max_output_tokens": 900,
-        "tool_calls": "native",
-        "tool_choice": "required",
-    }
 
 
 @pytest.mark.parametrize(
@@ -326,13 +315,10 @@ def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
         assert 0.8 * most < max(waits) <= most
     assert all(7.0 <= retries.wait_s(1, 7.0) <= 8.0 for _ in range(100))
     assert 60.0 <= retries.wait_s(1, 86_400.0) <= 61.0
-
-
-def test_retry_after_is_a_number_or_a_date() -> None:
     given = {" 0.25 ": 0.25, "-3": 0.0, "nan": None, "Sat, 32 Foo 2026 00:00:00 GMT": None}
     assert {each: retry_after_s({"retry-after": each}) for each in given} == given
-    later = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
-    assert 3_000 < (retry_after_s({"retry-after": later}) or 0) <= 3_600
+    date = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+    assert 3_000 < (retry_after_s({"retry-after": date}) or 0) <= 3_600
 
 
 OFFLINE = """

@@ -15,8 +15,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy
-from art_e.models.fit import MAX_CHARS, MAX_SENTENCE_CHARS, split_sentences
-from art_e.models.offline import NOTHING, OfflinePolicy, best_candidate
+from art_e.models.offline import NOTHING, OfflinePolicy
 from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
@@ -137,24 +136,6 @@ def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: Inb
         assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
-def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> None:
-    question = "Who pays for the ketch?"
-    done = run(inbox_file, question)
-    assert done.rubric["abstained"]
-    best = best_candidate(done.messages)
-    assert best is not None
-    for below, shown in ((best.score, best.text), (best.score + 1e-9, NOTHING)):
-        answered = run(inbox_file, question, OfflinePolicy(abstain_below=below))
-        assert (answered.final_answer, answered.policy["abstain_below"]) == (shown, below)
-
-
-def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> None:
-    done = run(inbox_file, "When does the zeppelin fly?")
-    assert called(done) == [["search_emails"], ["read_email"], ANSWER]
-    # It may quote the mail, but must know whose text it is.
-    assert done.sources in ([], ["<hostile@t>"])
-
-
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
 def test_no_body_crashes_it(body: str) -> None:
     """Nor makes it read what is not a hit, or cite another mail."""
@@ -169,28 +150,3 @@ def test_no_body_crashes_it(body: str) -> None:
     [call] = act(messages, OfflinePolicy(abstain_below=float("-inf"))).tool_calls
     assert call.name == "return_final_answer"
     assert json.loads(call.arguments)["sources"] in ([], ["m1"])
-
-
-# Reading
-
-
-LINES = st.lists(
-    st.tuples(
-        st.sampled_from(["", ">", "> ", "> > ", "- ", "From: ", "-----Original Message-----"]),
-        st.text(alphabet="aB3 .?!\"'()\t\x0b\u00a0é", max_size=60),
-    ).map("".join),
-    max_size=12,
-).map("\n".join)
-HUGE = st.sampled_from(["x", ". ((", "a\n", "\x00\x85\u2028\ud800"]).map(lambda unit: unit * 50_000)
-
-
-@given(LINES | HUGE)
-def test_sentences_are_pieces_of_the_body_in_order(body: str) -> None:
-    bare = "".join(body.replace(">", " ").split())
-    at = 0
-    sentences = split_sentences(body)
-    for sentence in sentences:
-        assert sentence.text == " ".join(sentence.text.split()) != ""
-        assert len(sentence.text) <= MAX_SENTENCE_CHARS
-        at = bare.index("".join(sentence.text.split()), at)
-    assert sum(len(each.text) for each in sentences) <= MAX_CHARS

@@ -12,7 +12,6 @@ from art_e.models.prices import Budget, Price, price_of
 from art_e.models.providers import load_litellm
 from tests.builders import the_error
 
-MILLION = 1_000_000
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 
 
@@ -29,20 +28,6 @@ def known(model: str) -> Price:
     return price
 
 
-# USD per million tokens, as the providers publish them: prompt, cached prompt, completion.
-PUBLISHED = {
-    "o3": (2.00, 0.50, 8.00),
-    "gemini/gemini-2.5-pro": (1.25, 0.125, 10.00),
-    "anthropic/claude-sonnet-4-6": (3.00, 0.30, 15.00),
-}
-
-
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_list_prices(model: str) -> None:
-    usages = Usage(MILLION), Usage(MILLION, MILLION), Usage(0, 0, MILLION)
-    assert tuple(map(known(model).cost, usages)) == pytest.approx(PUBLISHED[model])
-
-
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     listed = load_litellm().model_cost.items()
     prices = {each: price_of(each) for each, entry in listed if entry.get("mode") == "chat"}
@@ -51,24 +36,6 @@ def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     for model, price in found.items():
         cost = price.cost(Usage(1_000, 300, 1_000, 700))
         assert 0 < cost <= price.most(1_000, 1_000) * (1 + 1e-9), model
-
-
-# A dollar a prompt token and ten a completion token: sums that one sees.
-PRICE = Price(1.0, 0.5, 10.0)
-
-
-def test_a_call_that_could_pass_the_limit_is_refused() -> None:
-    budget = Budget(100.0, PRICE, "m")
-    assert budget.reserve(50, 5) == 100.0
-    with pytest.raises(PolicyError, match=r"\$100\.0000 under way.*--max-cost") as refused:
-        budget.reserve(1, 0)
-    assert refused.value.kind == "budget"
-    budget.settle(100.0, 60.0)
-    assert budget.spent == 60.0
-    # What was not used is free again, to the last cent and no further.
-    with pytest.raises(PolicyError, match=r"\$60\.0000 spent"):
-        budget.reserve(41, 0)
-    assert budget.reserve(40, 0) == 40.0
 
 
 dollars = st.floats(0, 50, allow_nan=False, width=32)
@@ -113,7 +80,6 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
         ("[models\n", "no TOML"),
         (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
         (ENTRY + GPU + "usd_per_million_prompt = 2\n", "usd_per_million_prompt: Extra inputs"),
-        (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour: Input should be a valid number"),
         (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second: Input should be greater"),
     ],
 )

@@ -13,7 +13,6 @@ from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.tool_formats import (
     answer_so_far,
-    as_text,
     as_written,
     call_form,
     parse_reply,
@@ -72,28 +71,6 @@ def test_what_is_written_is_read(before: str, name: str, arguments: dict[str, st
     before = before.replace("[", "(").replace("{", "(")
     text = f"{before}\n{compact_json({'name': name, 'arguments': arguments})}"
     assert parsed(text) == [{"name": name, "arguments": arguments}]
-
-
-def test_a_conversation_becomes_text() -> None:
-    calls = (ToolCall("a", "read_email", '{"message_id":"m1"}'), ToolCall("b", "x", "no JSON"))
-    conversation = [
-        {"role": "system", "content": "You answer.\n"},
-        {"role": "user", "content": "When?"},
-        AssistantMessage("I read.", calls).to_chat(),
-        {"role": "tool", "tool_call_id": "a", "content": '{"body":"May 3"}'},
-        {"role": "tool", "tool_call_id": "b", "content": '{"error":"no tool"}'},
-        AssistantMessage("May 3.").to_chat(),
-    ]
-    system, *rest = as_text(conversation, schemas())
-    assert system["content"].startswith("You answer.\n\nCall a tool by writing")
-    assert all(compact_json(each["function"]) in system["content"] for each in schemas())
-    called = 'I read.\n{"name":"read_email","arguments":{"message_id":"m1"}}'
-    assert [(each["role"], each["content"]) for each in rest] == [
-        ("user", "When?"),
-        ("assistant", f'{called}\n{{"name":"x","arguments":"no JSON"}}'),
-        ("user", 'read_email answered: {"body":"May 3"}\nx answered: {"error":"no tool"}'),
-        ("assistant", "May 3."),
-    ]
 
 
 @given(st.text(), st.lists(st.text(), max_size=2))
