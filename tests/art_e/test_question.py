@@ -126,7 +126,7 @@ _questions = st.builds(
     how_realistic=st.none() | st.floats(0, 1),
     answerable=st.booleans(),
     provenance=st.dictionaries(st.text(), st.text() | st.integers(), max_size=2),
-    **dict.fromkeys(INFERRED, ...),  # type: ignore[arg-type]
+    **dict.fromkeys(INFERRED, ...),
 )
 
 
