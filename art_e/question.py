@@ -66,9 +66,10 @@ class Question:
 
     @staticmethod
     def from_row(row: Any) -> "Question":
-        """The inverse of `to_row`.
+        """The inverse of `to_row`, also for rows of other sources.
 
-        Raises `ValueError`, in one line that begins with the field, if the row is no question.
+        A missing `answerable` follows from the answer. Raises `ValueError`, in one line that
+        begins with the field, if the row is no question.
         """
         from pydantic import ValidationError
 
@@ -81,6 +82,11 @@ class Question:
             raise ValueError("a text has a lone surrogate") from None
         except (TypeError, RecursionError):
             raise ValueError("provenance: it is not JSON") from None
+        if question.answerable is None and question.kind == "unanswerable":
+            return dataclasses.replace(question, answerable=False)
+        if question.answerable is None and question.answer is not None:
+            # A gold answer may abstain ("I don't know").
+            return dataclasses.replace(question, answerable=not is_abstention(question.answer))
         return question
 
 
@@ -103,7 +109,7 @@ def load_questions(source: str, split: Split | None = None) -> list[Question]:
         if row.error is not None:
             raise UserError(f"{row.place} {row.error}")
         try:
-            questions.append(as_question(row.value))
+            questions.append(Question.from_row(row.value))
         except ValueError as error:
             raise UserError(f"{row.place}: {error}") from None
     chosen = [each for each in questions if split is None or each.split == split]
@@ -132,20 +138,6 @@ def read_rows(source: str) -> Iterator[RawRow]:
         raise UserError(
             f"no questions at {source}: give a Parquet or JSONL file, a folder or a hub id"
         )
-
-
-def as_question(row: Any) -> Question:
-    """The question of a row of any source; a missing `answerable` follows from the answer.
-
-    Raises `ValueError` as `Question.from_row` does.
-    """
-    question = Question.from_row(row)
-    if question.answerable is None and question.kind == "unanswerable":
-        return dataclasses.replace(question, answerable=False)
-    if question.answerable is None and question.answer is not None:
-        # A gold answer may abstain ("I don't know").
-        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
-    return question
 
 
 @cache

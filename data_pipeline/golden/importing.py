@@ -13,7 +13,7 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
-from art_e.question import Question, RawRow, as_question, read_rows
+from art_e.question import Question, RawRow, read_rows
 from art_e.ratings import AnswerRating
 from art_e.text import cut_line, encodable, is_seen
 from data_pipeline.golden.filtering import agreeing
@@ -88,7 +88,7 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
     try:
         if row.error is not None:
             raise ValueError(row.error)
-        question = as_question(row.value)
+        question = Question.from_row(row.value)
         check_bounds(question.question, question.answer, question.how_realistic)
         texts = f"{question.question}\n{question.answer or ''}"
         if not is_seen(texts) or without_markup(texts) != texts:

@@ -352,23 +352,18 @@ def test_loading_litellm_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path
     assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6
 
 
-# With a surrogate, which UTF-8 cannot hold.
-RESPONSE = Response("Zürich \ud800", Usage(4, 3, 2, 1))
-KEY = request_key({"model": "openai/o3", "messages": HELLO})
-
-
-@pytest.mark.parametrize("response", [RESPONSE, Response("", None)])
-def test_a_stored_response_is_found_again_unless_its_file_was_cut(
-    tmp_path: Path, response: Response
-) -> None:
-    Responses(tmp_path / "new" / "folder").put(KEY, response)
-    responses = Responses(tmp_path / "new" / "folder")
-    assert responses.get(KEY) == response
-    (file,) = tmp_path.rglob("*.json")
-    whole = file.read_bytes()
-    for length in range(len(whole)):
-        file.write_bytes(whole[:length])
-        assert responses.get(KEY) is None
+def test_a_stored_response_is_found_again_unless_its_file_was_cut(tmp_path: Path) -> None:
+    key = request_key({"model": "openai/o3", "messages": HELLO})
+    # A surrogate, which UTF-8 cannot hold, and no usage.
+    for response in (Response("Zürich \ud800", Usage(4, 3, 2, 1)), Response("", None)):
+        Responses(tmp_path / "new" / "folder").put(key, response)
+        responses = Responses(tmp_path / "new" / "folder")
+        assert responses.get(key) == response
+        (file,) = tmp_path.rglob("*.json")
+        whole = file.read_bytes()
+        for length in range(len(whole)):
+            file.write_bytes(whole[:length])
+            assert responses.get(key) is None
 
 
 # ---- Reasoning, which goes back to the provider that produced it.
