@@ -338,12 +338,6 @@ def _host_of(address: str, model: str) -> str:
     return shown if port is None else f"{shown}:{port}"
 
 
-# litellm drops `tool_choice` for these, because requests with it hang.
-_OLLAMA_NAMES = frozenset({"ollama", "ollama_chat"})
-# Hosted providers that document "auto" and no "required".
-_AUTO_ONLY = frozenset({"dashscope"})
-
-
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a model accepts.
@@ -421,8 +415,9 @@ def takes_response_format(model: str) -> bool:
 def _tool_choice(
     provider: str, taken: list[str], listed: bool | None
 ) -> Literal["required", "auto"] | None:
-    if "tool_choice" not in taken or provider in _OLLAMA_NAMES or listed is False:
+    # litellm drops it for Ollama's models, because requests with it hang.
+    if "tool_choice" not in taken or provider.startswith("ollama") or listed is False:
         return None
     # A self-hosted server may enforce "required" with a grammar other than the form that the
-    # model was trained to write.
-    return "required" if listed and provider not in _AUTO_ONLY else "auto"
+    # model was trained to write; dashscope documents "auto" alone.
+    return "required" if listed and provider != "dashscope" else "auto"

@@ -5,12 +5,10 @@ SHA-256 of the whole request. It holds the reply's text and usage, but not the r
 contain keys.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
 import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +21,7 @@ from art_e.message import compact_json, observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, receiving_host, takes_response_format
+from art_e.storage import write_whole
 from art_e.text import cut_line, encodable
 
 TIMEOUT_S = 120.0
@@ -218,16 +217,11 @@ class Responses:
         """Keep a response. If the disk refuses, only the cache misses it."""
         usage = None if response.usage is None else asdict(response.usage)
         row = {"schema": _SCHEMA, "message": {"content": response.text}, "usage": usage}
-        path = self._path(key)
-        line = compact_json(row).encode("utf-8", "backslashreplace")  # lone surrogates
-        torn = path.with_name(f"{uuid.uuid4().hex}.tmp")
         try:
-            path.parent.mkdir(exist_ok=True)
-            torn.write_bytes(line)
-            torn.replace(path)
+            self._path(key).parent.mkdir(exist_ok=True)
+            # A lone surrogate becomes its escape.
+            write_whole(self._path(key), compact_json(row), errors="backslashreplace")
         except OSError as error:
-            with contextlib.suppress(OSError):
-                torn.unlink()
             _log.warning("response %s can't be kept: %s", key, error)
 
     def usages(self) -> list[Usage | None]:
