@@ -1,11 +1,9 @@
 """`art-e web`: who may enter, what is served, and the page in a real browser."""
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from art_e.web.server import HEADERS
 from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, assert_safe
+from tests.processes import start
 from tests.provider import NEVER_S, Provider, rate_limited, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
@@ -31,9 +30,8 @@ expect.set_options(timeout=1000 * WAIT_S)
 @contextmanager
 def served(db: Path, home: Path, *options: str) -> Iterator[str]:
     """Runs `art-e web`; the address that it printed."""
-    command = [sys.executable, "-m", "art_e", "web", "--db", str(db), *options]
-    environment = {**os.environ, "ART_E_HOME": str(home)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    own = {"ART_E_HOME": str(home)}
+    with start(["web", "--db", db, *options], own, stderr=None) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

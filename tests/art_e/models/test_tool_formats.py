@@ -65,14 +65,6 @@ def test_what_is_no_call_stays_text(text: str) -> None:
     assert parse_text(text, 0) == AssistantMessage(text or None)
 
 
-@given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
-def test_what_is_written_is_read(before: str, name: str, arguments: dict[str, str]) -> None:
-    # A bracket before may make another JSON value of it.
-    before = before.replace("[", "(").replace("{", "(")
-    text = f"{before}\n{compact_json({'name': name, 'arguments': arguments})}"
-    assert parsed(text) == [{"name": name, "arguments": arguments}]
-
-
 @given(st.text(), st.lists(st.text(), max_size=2))
 def test_an_answer_can_be_followed_while_it_is_written(said: str, keywords: list[str]) -> None:
     """Whatever it says, it only grows, and nothing but an answer is taken for one."""
