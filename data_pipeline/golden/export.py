@@ -19,8 +19,7 @@ from huggingface_hub import DatasetCardData
 from art_e.errors import UserError
 from art_e.publish import Own, template
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
-from art_e.storage import home, locked, partial_of
-from art_e.text import digest
+from art_e.storage import partial_of
 from data_pipeline.golden.golden_set import STEPS, GoldenSet, write_manifest, write_rows
 
 # What `datasets.load_dataset` calls the part that holds all rows.
@@ -85,22 +84,17 @@ def export(golden: GoldenSet, to: Path) -> dict[str, int]:
         raise UserError("the set has no row to export; art-e golden stats shows what dropped them")
     target = to.resolve()
     parts, partial = _parts(golden.questions), partial_of(target)
-    # Beside the target, where users publish from, it would lie about.
-    lock = home() / "locks" / f"{digest(str(target))}.lock"
+    if target.exists():
+        raise UserError(f"{to} exists already; delete it, or name another --to")
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with locked(lock):
-            if target.exists():
-                raise UserError(f"{to} exists already; delete it, or name another --to")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            for name, questions in parts.items():
-                _write(partial, name, questions)
-            (partial / "README.md").write_text(card(golden), "utf-8")
-            write_manifest(partial, golden.manifest)
-            # Whole or not at all.
-            partial.rename(target)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, questions in parts.items():
+            _write(partial, name, questions)
+        (partial / "README.md").write_text(card(golden), "utf-8")
+        write_manifest(partial, golden.manifest)
+        # Whole or not at all.
+        partial.rename(target)
     except OSError as error:
         raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
