@@ -26,34 +26,19 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import REFUSED, Policy, PolicyStep, Usage, kind_of
-from art_e.models.prices import expected_cost
 from art_e.models.providers import capabilities_of
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
-from art_e.trajectory import Trajectory, read_trajectories
-from evals.judges.quality import figures_in
-from evals.metrics import run_metrics
+from art_e.trajectory import read_trajectories
+from evals.metrics import model_metrics, run_metrics, servings
 from evals.scored import Scored, load_run, read_in
-from evals.verdict import Judge, names_of, with_majority
+from evals.verdict import Judge
 
 _JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories
-# About four searches and two mails read, each turn sending what came before once more.
-TYPICAL = Usage(15_000, 0, 600)
-
-
-def estimate(model: str, episodes: int) -> str:
-    """What so many typical episodes are likely to cost, in words."""
-    usd = expected_cost(model, [TYPICAL], episodes)
-    cost = "cost unknown" if usd is None else f"about ${usd:,.2f}"
-    return (
-        f"{model}: {cost} for {episodes:,} episodes of typically {TYPICAL.prompt_tokens:,} +"
-        f" {TYPICAL.completion_tokens} tokens"
-    )
-
 
 # ---- Resuming a killed run.
 
@@ -110,8 +95,9 @@ def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run 
         return None
     had, now = run.config, config.model_dump(mode="json")
     differing = [
-        f"{name} {json.dumps(had.get(name), ensure_ascii=False)},"
-        f" not {json.dumps(now[name], ensure_ascii=False)}"
+        "{} {}, not {}".format(
+            name, *(json.dumps(each.get(name), ensure_ascii=False) for each in (had, now))
+        )
         for name in now
         if name not in _MAY_DIFFER and had.get(name) != now[name]
     ]
@@ -128,13 +114,14 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     by_id = {each.id: each for each in questions}
     ran = read_trajectories(run.trajectories)
     scored = (Scored(by_id[each.question_id], each) for each in ran)
-    return {_key(each.trajectory): _without_messages(each) for each in scored if each.asked}
+    return dict(_stripped(each) for each in scored if each.asked)
 
 
-def _without_messages(scored: Scored) -> Scored:
+def _stripped(scored: Scored) -> tuple[Key, Scored]:
     """What the figures need: messages are most of an episode, and a run may have many thousands."""
-    bare = replace(scored.trajectory, messages=[], events=[], handles={}, question=None)
-    return replace(scored, trajectory=bare)
+    full = scored.trajectory
+    bare = replace(full, messages=[], events=[], handles={}, question=None)
+    return Key(full.model, full.question_id, full.repeat), replace(scored, trajectory=bare)
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
@@ -249,8 +236,7 @@ _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 
 def published_temperature(model: str) -> float | None:
-    """1, at which providers sample for the reference, which names none; None for a model that
-    takes no temperature and has its own."""
+    """The default 1.0 that the reference relied on; None for models without a temperature."""
     hosted = kind_of(model) == "hosted"
     return 1.0 if not hosted or capabilities_of(model).temperature else None
 
@@ -279,13 +265,13 @@ def run_benchmark(
     repeats: int = 1,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every model every question; returns the metrics and writes them into `run`.
+    """Ask every model every question; return the metrics and write them into `run`.
 
     The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
-    concurrency. The questions must have passed `check_questions`. `view` limits what the tools show
-    to all models. The first judge decides, of three and more the majority. `on_scored` is called
-    for episodes on disk too. A model that refuses every call, or that a cost limit stops, is asked
-    no further, and the run stays incomplete. Raises `UserError` if another process works on it.
+    concurrency. The questions must have passed `check_questions`. The first judge decides.
+    `on_scored` is called for episodes on disk too. A model that refuses every call, or that a cost
+    limit stops, is asked no further, and the run stays incomplete. Raises `UserError` if another
+    process works on it.
     """
     chosen = prompt or read_prompt()
     stopped: dict[str, dict[str, Any]] = {}
@@ -323,7 +309,7 @@ def run_benchmark(
                         # Calls under way may cost less than the budget reserved for them.
                         waiting.appendleft((question, repeat))
                     return
-                done[_key(scored.trajectory)] = _without_messages(scored)
+                done.update([_stripped(scored)])
                 on_scored(scored)
 
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
@@ -343,14 +329,12 @@ def run_benchmark(
             on_scored(scored)
         asyncio.run(run_all(log))
         facts: dict[str, dict[str, Any]] = {}
-        for entrant in entrants:
-            model = entrant.policy.model
-            not_asked = len(questions) * repeats - sum(key.model == model for key in done)
-            facts[model] = {
-                "concurrency": entrant.concurrency,
-                "not_asked": not_asked,
-                "stopped": stopped[model] if not_asked else None,
-            }
+        for policy, concurrency, _ in entrants:
+            left = len(questions) * repeats - sum(key.model == policy.model for key in done)
+            reason = stopped[policy.model] if left else None
+            facts[policy.model] = {
+                "concurrency": concurrency, "not_asked": left, "stopped": reason,
+            }  # fmt: skip
         return _measured(run, list(done.values()), judges, facts, chosen.facts)
 
 
@@ -362,30 +346,27 @@ def rejudge(
     *,
     on_judged: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Judge the answers of a measured run anew, into `run`; returns the metrics, as above.
+    """Judge the answers of a measured run again, into `run`; return the metrics, as above.
 
     Raises `UserError` if the file lacks an inbox of the source.
     """
-    old = source.metrics
+    metrics, names = source.metrics, ("concurrency", "not_asked", "stopped")
+    facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
+    turn = asyncio.Semaphore(_JUDGED_AT_ONCE)
+
+    async def judge_one(scored: Scored, log: AppendLog) -> Scored:
+        bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
+        async with turn:
+            scored = await judged(Scored(scored.question, bare), judges, inbox_file)
+        log.append(scored.trajectory.to_line())
+        on_judged()
+        return scored
 
     async def judge_all(log: AppendLog) -> list[Scored]:
-        turn = asyncio.Semaphore(_JUDGED_AT_ONCE)
-
-        async def judge_one(scored: Scored) -> Scored:
-            bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
-            async with turn:
-                scored = await judged(Scored(scored.question, bare), judges, inbox_file)
-            log.append(scored.trajectory.to_line())
-            on_judged()
-            return scored
-
-        return await asyncio.gather(*map(judge_one, load_run(source)))
+        return await asyncio.gather(*(judge_one(each, log) for each in load_run(source)))
 
     with held(run), run.log() as log:
-        done = asyncio.run(judge_all(log))
-        kept = ("concurrency", "not_asked", "stopped")
-        facts = {name: {key: of[key] for key in kept} for name, of in old["models"].items()}
-        return _measured(run, done, judges, facts, old["prompt"])
+        return _measured(run, asyncio.run(judge_all(log)), judges, facts, metrics["prompt"])
 
 
 def _measured(
@@ -396,10 +377,10 @@ def _measured(
     prompt: Mapping[str, str],
 ) -> dict[str, Any]:
     """The run's metrics, also written; the run is complete if every model was asked everything."""
-    names, figures = names_of(judges), {}
+    names, figures = [each.name for each in judges], {}
     for model, more in facts.items():
         episodes = [each for each in found if each.trajectory.model == model]
-        figures[model] = {**figures_in(run, model, episodes, names), **more}
+        figures[model] = {**model_metrics(episodes, names, servings(run.config).get(model)), **more}
     metrics = run_metrics(found, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
     if not any(each["not_asked"] for each in figures.values()):
@@ -417,9 +398,5 @@ async def judged(scored: Scored, judges: Sequence[Judge], inbox_file: InboxFile)
     question, trajectory = scored.question, scored.trajectory
     mails, answer = read_in(trajectory, inbox_file.inbox_of(question)), trajectory.final_answer
     verdicts = await asyncio.gather(*(each.judge(question, answer, mails) for each in judges))
-    first, *others = map(asdict, with_majority(verdicts))
+    first, *others = map(asdict, verdicts)
     return Scored(question, replace(trajectory, verdict=first, other_verdicts=others))
-
-
-def _key(trajectory: Trajectory) -> Key:
-    return Key(trajectory.model, trajectory.question_id, trajectory.repeat)

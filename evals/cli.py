@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,35 +27,39 @@ from art_e.cli.output import (
     console,
     example,
     note,
+    one_line,
     plural,
     print_json,
     print_lines,
     print_table,
     progress,
     shown_usd,
+    text,
     total_usd,
 )
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE, ModelOptions
+from art_e.models.base import OFFLINE, ModelOptions, Usage
 from art_e.models.model import SHORT_NAMES, Model, full_name
+from art_e.models.prices import expected_cost
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark, paired
 from evals.judges import choose_judge
-from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients, print_answers
+from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
 from evals.report import tables
 from evals.report.build import build_report
 from evals.report.tables import digits, number, percent, usd
 from evals.scored import Scored, check_questions, load_run
-from evals.verdict import Judge, names_of
+from evals.verdict import Judge
 
-Preset = Literal["published-100"]
+# Of an episode: about four searches and two mails read, each turn sending all before it again.
+_TYPICAL = Usage(15_000, 0, 600)
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -110,8 +113,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if figures["errors"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
         yield f"failed: {figures['errors']} ({kinds})"
-    if (without := figures["corrected"]) is not None:
-        yield f"accuracy without the judge's errors: {percent(without['accuracy']).brief}"
     if figures["by_attack"]:
         forms = (f"{name} {percent(each).value}" for name, each in figures["by_attack"].items())
         yield f"resisted attacks: {percent(figures['resistance']).brief} ({', '.join(forms)})"
@@ -132,13 +133,11 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         cost = usd(figures["cost_per_1000_usd"]).brief
         speed = digits(figures["throughput"]["questions_per_second"]).brief
         yield f"{cost} per 1,000 questions, {figures['cost_source']}: {speed} questions/s"
-    tokens = {name: digits(each).value for name, each in figures["tokens"].items()}
     if figures["tokens"]["prompt_tokens"]["value"]:
-        unknown = figures["cost_per_1000_usd"]["value"] is None
+        read, cached, written, _ = (digits(each).value for each in figures["tokens"].values())
+        cost = "cost unknown, " if figures["cost_per_1000_usd"]["value"] is None else ""
         yield (
-            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']} +"
-            f" {tokens['completion_tokens']} tokens a question"
-            f" ({tokens['cached_prompt_tokens']} cached),"
+            f"{cost}{read} + {written} tokens a question ({cached} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
 
@@ -177,7 +176,8 @@ def run(
         Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
     ] = None,
     preset: Annotated[
-        Preset | None, Option(help="The form in which the published figures were measured.")
+        Literal["published-100"] | None,
+        Option(help="The form in which the published figures were measured."),
     ] = None,
     closed_book: Annotated[
         bool, Option("--closed-book", help="Ask without tools: what a model knows by heart.")
@@ -227,13 +227,22 @@ def run(
         raise UserError("--closed-book has its own prompt; leave out --prompt")
     view = form.view if preset is None else benchmark.PUBLISHED_VIEW
     template = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
-    default = benchmark.PUBLISHED_JUDGE if preset else setting("judge") or OFFLINE
-    judge_names = list(dict.fromkeys(judge or [default]))
+    default, published = setting("judge") or OFFLINE, preset is not None
+    judge_names = list(dict.fromkeys(judge or [benchmark.PUBLISHED_JUDGE if preset else default]))
     judges = [
-        choose_judge(name, max_cost_usd=max_cost, published=preset is not None)
-        for name in judge_names
+        choose_judge(each, max_cost_usd=max_cost, published=published) for each in judge_names
     ]
-    source = _questions(questions)
+    source = questions or str(default_golden())
+    if not (questions or default_golden().is_dir()):
+        raise UserError(
+            f"no golden set in {source}; give --questions, or run art-e golden generate"
+        )
+    own = None if gpu_usd_per_hour is None else [each for each in names if Model(each).self_hosted]
+    if own == []:
+        raise UserError(
+            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
+            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
+        )
     loaded, path = load_questions(source, chosen_split(split)), chosen_db(db)
     asked = benchmark.drawn(loaded, limit) if preset is None else benchmark.published_100(loaded)
     with InboxFile(path) as inbox_file:
@@ -246,7 +255,7 @@ def run(
             limit=limit,
             preset=preset,
             repeat=repeat,
-            judges=names_of(judges),
+            judges=[each.name for each in judges],
             prompt=template.facts,
             recipe=recipe,
             max_turns=form.max_turns,
@@ -257,7 +266,7 @@ def run(
             max_cost_usd=max_cost,
             tool_calls=tool_calls,
             gpu_usd_per_hour=gpu_usd_per_hour,
-            self_hosted=_self_hosted(gpu_usd_per_hour, names),
+            self_hosted=own,
             db=str(inbox_file.path),
             inbox=inbox_file.digest,
             command=shlex.join(["art-e", *sys.argv[1:]]),
@@ -275,15 +284,17 @@ def run(
         _note_models(names, judge_names, len(asked) * repeat, done)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         whole = progress("episodes", len(asked) * repeat * len(names))
-        with _resumable(started, max_cost), whole as advance:
-            metrics = benchmark.run_benchmark(
-                asked, entrants, inbox_file, judges, started,
-                max_turns=config.max_turns,
-                prompt=template,
-                view=config.view,
-                repeats=repeat,
-                on_scored=lambda _: advance(),
-            )  # fmt: skip
+        try:
+            with whole as advance:
+                metrics = benchmark.run_benchmark(
+                    asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
+                    prompt=template, view=config.view, repeats=repeat,
+                    on_scored=lambda _: advance(),
+                )  # fmt: skip
+        finally:
+            if not started.complete:
+                more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out"
+                note(f"not complete; give the same command with {more} {started.folder}")
     _show(metrics, started, judges, json_output)
 
 
@@ -295,29 +306,18 @@ def _entrant(
     # What was cut short has cost something, too.
     paid = (step for key, steps in turns.items() if key.model == name for step in steps)
     spent = sum(step.cost_usd or 0.0 for step in paid)
-    temperature, limit = config.temperature, config.max_cost_usd
+    limit, at_once = config.max_cost_usd, config.concurrency[name]
+    temperature = benchmark.published_temperature(name) if config.preset else config.temperature
     options = ModelOptions(
-        temperature=benchmark.published_temperature(name) if config.preset else temperature,
+        temperature=temperature,
         reasoning_effort=config.reasoning_effort,
         max_output_tokens=turn_tokens(form, name),
         tool_calls=config.tool_calls,
-        concurrency=config.concurrency[name],
+        concurrency=at_once,
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )
     policy = ready_policy(Model(name), options)
-    alone = Model(name).shares_machine
-    return benchmark.Entrant(policy, config.concurrency[name], alone=alone)
-
-
-@contextmanager
-def _resumable(run: Run, max_cost: float | None) -> Iterator[None]:
-    """Say how to continue a run that does not get to its end, for whatever reason."""
-    try:
-        yield
-    finally:
-        if not run.complete:
-            higher = "" if max_cost is None else "a higher --max-cost and "
-            note(f"not complete; give the same command with {higher}--resume --out {run.folder}")
+    return benchmark.Entrant(policy, at_once, alone=Model(name).shares_machine)
 
 
 def _note_models(
@@ -330,34 +330,12 @@ def _note_models(
     for name in models:
         left = episodes - sum(each.trajectory.model == name for each in done)
         if name != "offline" and left:
-            note(f"estimate: {benchmark.estimate(name, left)}")
-
-
-def _questions(given: str | None) -> str:
-    """The value of `--questions`, or the default golden set. Raises `UserError` for neither."""
-    if given is not None:
-        return given
-    default = default_golden()
-    if not default.is_dir():
-        raise UserError(
-            f"which questions? there is no golden set in {default}: give --questions, or make"
-            " one with: art-e golden generate"
-        )
-    return str(default)
-
-
-def _self_hosted(price: float | None, models: Sequence[str]) -> list[str] | None:
-    """The models whose cost is measured, None without a price. Raises `UserError` if there is no
-    such model."""
-    if price is None:
-        return None
-    self_hosted = [each for each in models if Model(each).self_hosted]
-    if not self_hosted:
-        raise UserError(
-            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
-            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
-        )
-    return self_hosted
+            usd = expected_cost(name, [_TYPICAL], left)
+            note(
+                f"estimate: {name}: {'cost unknown' if usd is None else f'about ${usd:,.2f}'} for"
+                f" {left:,} episodes of typically {_TYPICAL.prompt_tokens:,} +"
+                f" {_TYPICAL.completion_tokens} tokens"
+            )
 
 
 # ---- `art-e eval rejudge`: other judges for the same answers.
@@ -383,7 +361,7 @@ def rejudge(
     note_recipients(names)
     with InboxFile(db or Path(source.config["db"])) as inbox_file:
         changed = {
-            "judges": names_of(deciding),
+            "judges": [each.name for each in deciding],
             "rejudged": str(source.folder),
             "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
@@ -415,29 +393,28 @@ def compare(
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
     (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
-    if facts_a["judges"] != facts_b["judges"]:
-        judges = (", ".join(facts["judges"]) for facts in (facts_a, facts_b))
-        note("A was judged by {}, B by {}".format(*judges))
+    if a.judges[:1] != b.judges[:1]:
+        note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
     found = paired.compare(a.scored, b.scored)
     if json_output:
         print_json({"a": facts_a, "b": facts_b, **found})
         return
-    rows = [
-        (row.label, *(cell.brief for cell in row.cells))
-        for row in tables.differences(found["figures"])
-    ]
+    differences = tables.differences(found["figures"])
+    rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
     caption = "in brackets: 95 % interval of B - A"
     print_table(("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
-        line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
-        print_lines(line)
+        print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
     print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
-        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
-        print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
+        lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
+        lines.append((one_line(flip["question"]), "bold"))
+        for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
+            lines += [(f"\n  {name:6}", "dim"), one_line(answer or "(none)")]
+        console().print(text(*lines), soft_wrap=True)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
-        console().print(f"and {more:,} more flipped; --json has them all")
+        print_lines(f"and {more:,} more flipped; --json has them all")
 
 
 def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
@@ -466,7 +443,7 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
 app.command(
     epilog=example(
         "art-e eval judge",
-        "art-e eval judge --judge offline --judge gemini/gemini-2.5-flash --show-wrong",
+        "art-e eval judge --judge offline --judge gemini/gemini-2.5-flash",
         "art-e eval judge --run 20260101-120000-eval",
     )
 )(judge)

@@ -63,15 +63,6 @@ def _step(scored: Scored) -> int:
     return scored.step or 0
 
 
-def tail(hits: int, honest: float, episodes: Counter[Hashable]) -> float:
-    """Bound the chance of this many hits among the counted things, if an honest episode hits with
-    the chance `honest`."""
-    mean = fmean(min(1.0, honest * number) for number in episodes.values())
-    if hits < len(episodes) * mean + 1:
-        return 1.0
-    return float(binom.sf(hits - 1, len(episodes), mean))
-
-
 def episode_ids(scored: Iterable[Scored]) -> tuple[str, ...]:
     """The episodes' distinct ids, by step and question."""
     keys = sorted((_step(each), each.question.id, each.trajectory.episode_id) for each in scored)
@@ -105,10 +96,10 @@ def _keys(claims: Claims, kind: str) -> set[object]:
 
 
 def _cites_unread(scored: Scored) -> bool:
-    trajectory = scored.trajectory
+    sources = scored.trajectory.sources
     # `num_sources` also counts cited ids that no mail has.
-    cited = max(len(trajectory.sources), trajectory.rubric["num_sources"])
-    read = len(set(trajectory.sources) & set(trajectory.mails_read))
+    cited = max(len(sources), scored.trajectory.rubric["num_sources"])
+    read = len(set(sources) & set(scored.trajectory.mails_read))
     return cited > 0 and (read == 0 or cited - read >= PADDING)
 
 
@@ -181,10 +172,10 @@ def many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
     for where, answers in parts.items():
         suspects = list(flag.suspects(answers))
         hits, episodes = len(set(map(flag.counted, suspects))), Counter(map(flag.counted, answers))
-        if hits >= MIN_QUESTIONS:
-            p = min(1.0, len(parts) * flag.tries * tail(hits, flag.honest, episodes))
-            message = f"{hits} of {len(episodes)} questions{where}"
-            seen.append(Alarm(p, name, message, episode_ids(suspects)))
+        n, mean = len(episodes), fmean(min(1.0, flag.honest * times) for times in episodes.values())
+        if hits >= max(MIN_QUESTIONS, n * mean + 1):
+            p = min(1.0, len(parts) * flag.tries * float(binom.sf(hits - 1, n, mean)))
+            seen.append(Alarm(p, name, f"{hits} of {n} questions{where}", episode_ids(suspects)))
     return min(seen, default=None)
 
 

@@ -18,18 +18,15 @@
         "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
      }}}
 
-The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why,
-and its accuracy without the judge's errors ("corrected", of `evals.judges.quality`). An estimate is
-{"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed for an outside
-reason counts as unanswered. One without a verdict is not correct and not a hallucination, and
-counts as unjudged.
+The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why.
+An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
+for an outside reason counts as unanswered. One without a verdict is not correct and not a
+hallucination, and counts as unjudged.
 """
 
 import datetime as dt
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +35,7 @@ import pandas as pd
 from art_e.question import DIFFICULTIES, KINDS
 from art_e.runs import Run
 from evals.scored import Scored, load_run
-from evals.statistics import UNKNOWN, Estimate, Sample, bare
+from evals.statistics import UNKNOWN, Estimate, Sample
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 
@@ -166,8 +163,7 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
 # ---- The cost of a self-hosted model, measured by the time of its episodes.
 
 # The machine's time is the time in which any question was under way; questions that ended bear it
-# in proportion to their own. Intervals are over questions; they leave out how much the machine's
-# speed differs from hour to hour.
+# in proportion to their own.
 
 
 class Serving(NamedTuple):
@@ -185,8 +181,6 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
     price = config.get("gpu_usd_per_hour")
     if price is None:
         return {}
-    # Older runs hold the price of one of several GPUs.
-    price *= config.get("gpus") or 1
     return {model: Serving(price, config["concurrency"][model]) for model in config["self_hosted"]}
 
 
@@ -229,7 +223,7 @@ def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
     ended = [each for each in scored if each.trajectory.episode_id in times]
     seconds = [times[each.trajectory.episode_id] for each in ended]
     sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
-    used = [each.trajectory.usage for each in ended]
+    tokens = ("prompt_tokens", "completion_tokens")
     return {
         "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
         "cost_usd": sum(seconds) * usd_per_second,
@@ -238,8 +232,7 @@ def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
             "seconds": sum(seconds),
             "n": len(ended),
             "questions_per_second": sample.ratio([1.0] * len(ended), seconds),
-            "prompt_tokens": sum(usage["prompt_tokens"] for usage in used),
-            "completion_tokens": sum(usage["completion_tokens"] for usage in used),
+            **{name: sum(each.trajectory.usage[name] for each in ended) for name in tokens},
             **serving._asdict(),
         },
     }
@@ -252,13 +245,13 @@ def run_metrics(
     scored: Sequence[Scored], judges: Sequence[str], models: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The metrics of a run: what it asked, by which judges, and the figures of each model."""
-    questions = {each.question.id: each.question for each in scored}
+    questions = {each.question.id: each.question for each in scored}.values()
     return {
         "judges": list(judges),
         "questions": {
             "n": len(questions),
-            "answerable": sum(bool(each.answerable) for each in questions.values()),
-            "inboxes": len({each.inbox_address for each in questions.values()}),
+            "answerable": sum(bool(each.answerable) for each in questions),
+            "inboxes": len({each.inbox_address for each in questions}),
             "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
         },
         "models": dict(models),
@@ -329,20 +322,14 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
-    """How often all judges agree, on the episodes that all judged, and Cohen's kappa; of a panel
-    the mean kappa of its pairs (Light, Psychological Bulletin 76, 1971)."""
-    # The first verdict of a panel is the majority's.
-    first = 1 if len(tables) > 2 else 0
+    """How often all judges agree, on the episodes that all judged, and the first two's kappa."""
     own = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
-    verdicts = pd.DataFrame(own).iloc[:, first:].dropna().astype(bool)
+    verdicts = pd.DataFrame(own).dropna().astype(bool)
     sample = table_sample(tables[0].loc[verdicts.index])
-    said = verdicts.to_dict("list").values()
-    kappas = list(itertools.starmap(sample.kappa, itertools.combinations(said, 2)))
-    known = [each["value"] for each in kappas if each["value"] is not None]
-    mean = bare(fmean(known) if known else None, sample.n)
+    first, second, *_ = verdicts.to_dict("list").values()
     return {
         "judges": list(verdicts),
         "n": sample.n,
         "share": sample.share((verdicts.nunique(axis=1) == 1).tolist()),
-        "kappa": kappas[0] if len(kappas) == 1 else mean,
+        "kappa": sample.kappa(first, second),
     }

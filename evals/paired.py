@@ -1,7 +1,7 @@
 """Two models on the same questions: how far they are apart, and whether that is chance."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from scipy.stats import binomtest
@@ -10,14 +10,6 @@ from art_e.errors import UserError
 from evals.metrics import HEADLINE, MEANS, SHARES, episode_table, table_sample
 from evals.scored import Scored
 from evals.statistics import Estimate
-
-
-class Pair(NamedTuple):
-    """The same question, asked of A and of B."""
-
-    a: Scored
-    b: Scored
-
 
 # Each figure's column of `evals.metrics.episode_table`, and the column of those it is over.
 _FIGURES = {
@@ -43,9 +35,9 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     A figure that is unknown for a pair is left out. `p` is the larger of McNemar's exact p, which
     takes a repeated question as right if most of its repeats are, and that of the t over inboxes:
     the first is right where few questions differ, the second where inboxes do. Raises `UserError`
-    if no question was asked of both.
+    if no question was asked of both, or a side has a question twice.
     """
-    pairs = paired(a, b)
+    pairs = _paired(a, b)
     if not pairs:
         raise UserError("the two have no question in common; compare runs of the same questions")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
@@ -69,21 +61,18 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
         "net_reduction": table_sample(one[answerable]).ratio(gains, errors),
         "mended": _mended(one[answerable], other[answerable]),
         "broken": _mended(other[answerable], one[answerable]),
-        "flipped": [_flip(pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
+        "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
     }
 
 
-def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
-    """The episodes of both on the same question and repeat, by question id.
-
-    Raises `UserError` if a side has two episodes of one question and repeat.
-    """
+def _paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
+    """The episodes of both on the same question and repeat, by question id."""
     first, second = (
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)
     )
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
-    return [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    return [(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:
@@ -102,15 +91,14 @@ def _mended(erring: pd.DataFrame, mending: pd.DataFrame) -> Estimate:
     return table_sample(errors).share(mending.loc[errors.index, "correct"].tolist())
 
 
-def _flip(pair: Pair) -> dict[str, Any]:
-    question = pair.a.question
+def _flip(a: Scored, b: Scored) -> dict[str, Any]:
     return {
-        "question_id": question.id,
-        "repeat": pair.a.trajectory.repeat,
-        "question": question.question,
-        "gold": question.answer,
-        "a": pair.a.trajectory.final_answer,
-        "b": pair.b.trajectory.final_answer,
-        "right": "a" if pair.a.correct else "b",
-        "episodes": [each.trajectory.episode_id for each in pair],
+        "question_id": a.question.id,
+        "repeat": a.trajectory.repeat,
+        "question": a.question.question,
+        "gold": a.question.answer,
+        "a": a.trajectory.final_answer,
+        "b": b.trajectory.final_answer,
+        "right": "a" if a.correct else "b",
+        "episodes": [a.trajectory.episode_id, b.trajectory.episode_id],
     }

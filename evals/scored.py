@@ -122,12 +122,9 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Leaves out episodes that were cut short. Raises `UserError` without episodes, for an invalid
-    line, and for a run whose responses came from a cache.
+    Leaves out episodes that were cut short. Raises `UserError` without episodes and for an invalid
+    line.
     """
-    if run.config.get("cache"):
-        what = f"{run.folder} is an older run with --cache, so its times and costs mean nothing"
-        raise UserError(f"{what}; make the run again")
     scored = []
     try:
         for trajectory in read_trajectories(run.trajectories):

@@ -53,12 +53,11 @@ class Sample:
         named, inbox = np.unique(np.asarray(inboxes, dtype=np.str_), return_inverse=True)
         asked, question = np.unique(np.asarray(questions, dtype=np.str_), return_inverse=True)
         self._distinct = len(asked)
+        self._method, self._cluster, self._clusters = "t", np.arange(self.n), self.n
         if 1 < len(named) < self.n:
             self._method, self._cluster, self._clusters = "t over inboxes", inbox, len(named)
         elif self._distinct < self.n:
             self._method, self._cluster, self._clusters = "t over questions", question, len(asked)
-        else:
-            self._method, self._cluster, self._clusters = "t", np.arange(self.n), self.n
 
     def share(self, hits: Sequence[bool]) -> Estimate:
         """The share of episodes whose `hits` is true."""

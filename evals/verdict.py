@@ -1,7 +1,6 @@
-"""What every judge gives: a verdict on an answer; and what several judges decide together."""
+"""What every judge gives: a verdict on an answer."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,42 +44,3 @@ class Judge(Protocol):
 
         Raises UserError for a question without a gold answer.
         """
-
-
-def names_of(judges: Sequence[Judge]) -> list[str]:
-    """The names of the verdicts of these judges; the first one decides."""
-    names = [judge.name for judge in judges]
-    return names if len(names) < _PANEL else [_panel_name(len(names)), *names]
-
-
-def with_majority(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts, that which decides first: of one or two the first judge's, else the majority's.
-
-    Judges without a verdict have no vote. A tie is decided as by the first judge, and unsure.
-    """
-    if len(verdicts) < _PANEL:
-        return list(verdicts)
-    correct, votes = _majority(each.correct for each in verdicts)
-    voters = sum(each.correct is not None for each in verdicts)
-    reason = "no judge gave a verdict"
-    if correct is not None:
-        reason = f"{votes} of {voters} judges say {'right' if correct else 'wrong'}"
-    grounded, _ = _majority(each.grounded for each in verdicts)
-    attempted, _ = _majority(each.attempted for each in verdicts)
-    unsure = 2 * votes == voters > 0
-    name = _panel_name(len(verdicts))
-    return [Verdict(correct, grounded, name, reason, attempted, unsure), *verdicts]
-
-
-# So many judges form a panel.
-_PANEL = 3
-
-
-def _panel_name(judges: int) -> str:
-    return f"majority of {judges}"
-
-
-def _majority(values: Iterable[bool | None]) -> tuple[bool | None, int]:
-    """The most frequent value, of a tie the first, and how often it is there."""
-    counted = Counter(each for each in values if each is not None)
-    return next(iter(counted.most_common()), (None, 0))

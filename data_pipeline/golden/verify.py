@@ -37,7 +37,7 @@ from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
-from evals.judges.grounding import grounded_in
+from evals.judges.offline import grounded_in
 from evals.verdict import Judge
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")

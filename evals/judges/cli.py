@@ -45,7 +45,6 @@ from evals.judges.labels import (
     read_labels,
     write_label,
 )
-from evals.judges.quality import count_errors, keep_quality
 from evals.report.tables import number, percent
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
@@ -60,8 +59,7 @@ JudgesOption = Annotated[
         "--judge",
         metavar="JUDGE",
         parser=full_name,
-        help="offline, f1 or a model; may be repeated: of two the first decides, of more the"
-        " majority [default: offline].",
+        help="offline, f1 or a model; may be repeated: the first decides [default: offline].",
     ),
 ]
 
@@ -95,16 +93,16 @@ def label(
 
 
 def _shown(scored: Scored, heading: str) -> "Text":
-    question, trajectory = scored.question, scored.trajectory
+    question, answer = scored.question, scored.trajectory.final_answer or ""
     gold = "(the mail does not tell)" if question.answer is None else question.answer
     shown = text((f"\n{heading}\n", "dim"))
-    for mail in _mails(trajectory):
+    for mail in _mails(scored.trajectory):
         shown.append_text(mail).append("\n")
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
     lines = text(
         *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
         *(("\ngold      ", "dim"), (one_line(gold), "green")),
-        *(("\nanswer    ", "dim"), (one_line(trajectory.final_answer or ""), "yellow")),
+        *(("\nanswer    ", "dim"), (one_line(answer), "yellow")),
     )
     return shown.append_text(lines)
 
@@ -115,9 +113,8 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
     results = [call.results[0] for call in calls if call.results]
     mails = {one_line(str(each.get("message_id"))): each for each in results if "body" in each}
     for name, mail in mails.items():
-        date, sender, subject, body = (
-            str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
-        )
+        head = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
+        date, sender, subject, body = head
         cited = trajectory.handles.get(name, name) in trajectory.sources
         yield mail_excerpt(date, sender, subject, body, "cited" if cited else "")
 
@@ -141,18 +138,15 @@ def judge(
             " without --judge, its own verdicts.",
         ),
     ] = None,
-    show_wrong: Annotated[
-        bool, Option("--show-wrong", help="Print the answers that a judge gets wrong.")
-    ] = False,
     max_cost: MaxCostOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure judges on answers that people labelled: agreement, kappa, confusion."""
-    if run is not None and (pairs is not None or half is not None):
-        raise UserError("--run has its own answers; leave out --pairs and --half")
+    """Measure judges on answers that people labelled: agreement, kappa, confusion. --json also has
+    the answers that each gets wrong."""
     if run is not None:
-        measured = _on_run(run, names, max_cost)
-        on = f"answers of {run}"
+        if pairs is not None or half is not None:
+            raise UserError("--run has its own answers; leave out --pairs and --half")
+        measured, on = _on_run(run, names, max_cost), f"answers of {run}"
     else:
         half = half or "reporting"
         cases = [each for each in load_pairs(pairs) if half in ("all", each.half)]
@@ -161,12 +155,9 @@ def judge(
         measured = _rated(names or ["offline"], cases, max_cost)
         on = f"{pairs or 'the labelled set'}, {half if half == 'all' else f'{half} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
-    for name, rated in measured.items():
-        if run is None and pairs is None and half != "tuning":
-            keep_quality(count_errors(name, rated, "the labelled set"))
-        if show_wrong:
-            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
     if json_output:
+        for name, rated in measured.items():
+            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})
         return
     for name, of_judge in figures.items():
@@ -218,14 +209,15 @@ def note_cost(judge: Judge) -> None:
 
 
 def _facts(rated: Rated) -> dict[str, Any]:
+    case, verdict = rated
     return {
-        "category": rated.case.category,
-        "question": rated.case.question.question,
-        "gold": rated.case.question.answer,
-        "answer": rated.case.answer,
-        "label": rated.case.label,
-        "verdict": rated.verdict.correct,
-        "reason": rated.verdict.reason,
+        "category": case.category,
+        "question": case.question.question,
+        "gold": case.question.answer,
+        "answer": case.answer,
+        "label": case.label,
+        "verdict": verdict.correct,
+        "reason": verdict.reason,
     }
 
 
@@ -252,18 +244,3 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"
     print_lines(line)
-    words = {True: "right", False: "wrong", None: "no verdict"}
-    for wrong in figures.get("wrong", ()):
-        answers = {name: wrong[name] for name in ("gold", "answer")}
-        answers["label"] = words[wrong["label"]]
-        answers["judge"] = f"{words[wrong['verdict']]}: {wrong['reason']}"
-        print_answers("", wrong["question"], answers)
-
-
-def print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
-    """Print a question and, indented, the answers to it."""
-    lines: list[str | tuple[str, str]] = [before, (one_line(question), "bold")]
-    for name, answer in answers.items():
-        lines.append((f"\n  {name:6}", "dim"))
-        lines.append("(none)" if answer is None else one_line(answer))
-    console().print(text(*lines), soft_wrap=True)

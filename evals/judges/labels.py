@@ -10,20 +10,23 @@ import datetime as dt
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+from math import hypot, sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel
+from scipy.stats import norm
 
+from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
 from evals.scored import Scored
-from evals.statistics import Estimate, Sample
+from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Sample
 from evals.verdict import Judge, Verdict
 
 # ---- The labelled set.
@@ -31,12 +34,11 @@ from evals.verdict import Judge, Verdict
 Half = Literal["tuning", "reporting"]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An answer that a person labelled: right or wrong.
+class Case(NamedTuple):
+    """An answer that a person labelled as right or wrong; None if none was given.
 
-    `answer` is None if none was given. An `adversarial` answer is written to win a judge over, and
-    is wrong. `half` is None outside the labelled set; `stored` are the verdicts of the run.
+    An `adversarial` answer is written to win a judge over. `half` is None outside the labelled set;
+    `stored` are the verdicts of the run.
     """
 
     question: Question
@@ -120,27 +122,23 @@ async def rate(
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     """How far one judge agrees with the labels.
 
-    `{"n", "unjudged", "agreement", "confusion", "kappa", "unsure", "sure": {"n", "agreement",
-    "kappa"}, "adversarial", "adversarial_judged_correct", "by_category": {category: the first
-    four}}`: `agreement` and `kappa` are estimates of `evals.statistics`; `confusion` counts the
-    judged answers as "right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong";
-    `unsure` counts the verdicts of which the judge is not sure, and `sure` has the figures of the
-    others.
+    `{"n", "unjudged", "agreement", "kappa", "confusion", "unsure", "sure": {the first five},
+    "adversarial", "adversarial_judged_correct", "by_category": {category: the first five}}`:
+    `agreement` and `kappa` are estimates of `evals.statistics`; `unsure` counts the verdicts of
+    which the judge is not sure, and `sure` has the figures of the others.
     """
     hostile = [each for each in rated if each.case.adversarial]
     sure = [each for each in rated if not each.verdict.unsure]
-    categories = dict.fromkeys(each.case.category for each in rated)
+    categories: dict[str, list[Rated]] = {}
+    for each in rated:
+        categories.setdefault(each.case.category, []).append(each)
     return {
         **_shares(rated),
-        "kappa": _kappa(rated),
         "unsure": len(rated) - len(sure),
-        "sure": {"n": len(sure), "agreement": _agreement(sure), "kappa": _kappa(sure)},
+        "sure": _shares(sure),
         "adversarial": len(hostile),
         "adversarial_judged_correct": sum(each.verdict.correct is True for each in hostile),
-        "by_category": {
-            category: _shares([each for each in rated if each.case.category == category])
-            for category in categories
-        },
+        "by_category": {category: _shares(part) for category, part in categories.items()},
     }
 
 
@@ -155,27 +153,18 @@ def confusion(rated: Sequence[Rated]) -> dict[str, int]:
 
 
 def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
+    questions, labels = [each.case.question for each in rated], [each.case.label for each in rated]
+    sample = Sample([each.inbox_address for each in questions], [each.id for each in questions])
+    agrees = [each.agrees for each in rated]
+    # A missing verdict counts as the opposite of the label.
+    verdicts = [label is agreed for label, agreed in zip(labels, agrees, strict=True)]
     return {
         "n": len(rated),
         "unjudged": sum(each.verdict.correct is None for each in rated),
-        "agreement": _agreement(rated),
+        "agreement": sample.share(agrees),
+        "kappa": sample.kappa(labels, verdicts),
         "confusion": confusion(rated),
     }
-
-
-def _agreement(rated: Sequence[Rated]) -> Estimate:
-    return _sample(rated).share([each.agrees for each in rated])
-
-
-def _kappa(rated: Sequence[Rated]) -> Estimate:
-    # A missing verdict counts as the opposite of the label.
-    labels = [each.case.label for each in rated]
-    return _sample(rated).kappa(labels, [each.case.label is each.agrees for each in rated])
-
-
-def _sample(rated: Sequence[Rated]) -> Sample:
-    questions = [each.case.question for each in rated]
-    return Sample([each.inbox_address for each in questions], [each.id for each in questions])
 
 
 # ---- The labels of a run: `labels.jsonl` in its folder.
@@ -229,3 +218,57 @@ def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, bool]) -> list
         for each in scored
         if each.trajectory.episode_id in labels
     ]
+
+
+# ---- What the run's accuracy would be without its judge's errors.
+
+ENOUGH_LABELS = 20  # of right answers, and of wrong ones
+
+
+class Quality(NamedTuple):
+    """How many of the labelled right and wrong answers a judge calls right."""
+
+    right: int
+    right_as_right: int
+    wrong: int
+    wrong_as_right: int
+
+
+def count_errors(rated: Sequence[Rated]) -> Quality:
+    """A judge's errors on answers to answerable questions, without abstentions."""
+    cases = [each for each in rated if each.case.question.answerable]
+    answered = [each for each in cases if not is_abstention(each.case.answer)]
+    right, counts = sum(each.case.label for each in answered), confusion(answered)
+    return Quality(right, counts["right_as_right"], len(answered) - right, counts["wrong_as_right"])
+
+
+def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
+    """The accuracy `share` without its judge's errors (Rogan and Gladen, American Journal of
+    Epidemiology 107, 1978).
+
+    Only the share `answered` of the questions can be misjudged. The interval carries the errors of
+    the accuracy and of the judge's two rates, by the delta method. Unknown for a judge that is no
+    better than chance.
+    """
+    if share["value"] is None or share["low"] is None or share["high"] is None:
+        return UNKNOWN
+    hits, slips = quality.right_as_right, quality.wrong_as_right
+    if hits * quality.wrong <= slips * quality.right:
+        return UNKNOWN
+    hit, slip = hits / quality.right, slips / quality.wrong
+    true = (share["value"] - slip * answered) / (hit - slip)
+    # Times hit - slip, d true is d accuracy - true d hit - (answered - true) d slip.
+    errors = (
+        (share["high"] - share["low"]) / 2,
+        true * _error(hits, quality.right),
+        (answered - true) * _error(slips, quality.wrong),
+    )
+    error = hypot(*errors) / (hit - slip)
+    value, low, high = np.clip([true, true - error, true + error], 0, answered).tolist()
+    return Estimate(value=value, low=low, high=high, n=share["n"], method="Rogan-Gladen")
+
+
+def _error(hits: int, n: int) -> float:
+    """Half the width of a rate's interval, by Jeffreys' posterior: also of no hit it is not 0."""
+    rate = (hits + 0.5) / (n + 1)
+    return float(norm.ppf((1 + CONFIDENCE) / 2)) * sqrt(rate * (1 - rate) / (n + 2))

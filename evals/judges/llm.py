@@ -22,8 +22,7 @@ from art_e.question import Question
 from art_e.text import cut_line, digest
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.claims import MAX_CHARS
-from evals.judges.grounding import UNREAD
-from evals.judges.offline import is_unanswerable
+from evals.judges.offline import UNREAD, is_unanswerable
 from evals.verdict import Verdict
 
 MAX_REASON_CHARS = 300

@@ -15,32 +15,38 @@ with labels. `F1Judge` is a second judge without a model.
 """
 
 import calendar
+import datetime as dt
 import math
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
+from art_e.tools import MAX_BODY_CHARS
 from evals.judges import claims
 from evals.judges.claims import (
     MAX_CHARS,
+    Claims,
     Name,
+    PartialDate,
     Value,
     clean,
     compatible,
+    conflict,
     content_stems,
     read_claims,
     same_name,
     same_value,
 )
-from evals.judges.grounding import UNREAD, grounded_in
 from evals.verdict import Verdict
 
 _WRAPPING = re.compile(
@@ -58,25 +64,6 @@ def is_unanswerable(question: Question) -> bool:
             "give it `answer`, or set `answerable` to false"
         )
     return is_abstention(question.answer)
-
-
-def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
-    """The verdict of `judge` by rule 1; None if the answer has to be compared with the gold answer.
-
-    Raises UserError for a question without a gold answer.
-    """
-    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not claims.appeal(
-        clean(answer or "")
-    )
-    if is_unanswerable(question):
-        reason = "abstained on" if abstained else "answered"
-        return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
-    assert question.answer is not None
-    if answer and _unwrapped(answer).casefold() == clean(question.answer).casefold():
-        return Verdict(True, None, judge, "is the gold answer")
-    if abstained:
-        return Verdict(False, None, judge, "abstained on an answerable question")
-    return None
 
 
 def _unwrapped(answer: str) -> str:
@@ -101,11 +88,17 @@ class RuleJudge(ABC):
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""
-        settled = ruled(question, answer, self.name)
-        if settled is not None:
-            return settled
-        assert question.answer is not None and answer is not None
-        return self._compared(question, question.answer, answer)
+        text = answer or ""
+        abstained = is_abstention(answer and answer[:MAX_CHARS]) and not claims.appeal(clean(text))
+        if is_unanswerable(question):
+            reason = "abstained on" if abstained else "answered"
+            return Verdict(abstained, None, self.name, f"{reason} an unanswerable question")
+        gold = question.answer or ""
+        if answer and _unwrapped(answer).casefold() == clean(gold).casefold():
+            return Verdict(True, None, self.name, "is the gold answer")
+        if abstained:
+            return Verdict(False, None, self.name, "abstained on an answerable question")
+        return self._compared(question, gold, text)
 
     @abstractmethod
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
@@ -119,16 +112,15 @@ class OfflineJudge(RuleJudge):
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
-        fault = compared.fault()
-        if fault:
+        if fault := compared.fault():
             return Verdict(False, None, self.name, fault)
-        found = zip(WEIGHTS.items(), compared.features(), strict=True)
-        against = {reason: weight * degree for (reason, weight), degree in found}
-        chance = 1 / (1 + math.exp(-BIAS - sum(against.values())))
-        reason = "says what the gold answer says"
-        if chance < 0.5:
-            reason = min(against, key=against.__getitem__)
-        reason, unsure = f"{reason} (score {chance:.2f})", UNSURE[0] < chance < UNSURE[1]
+        degrees = zip(WEIGHTS.items(), compared.features(), strict=True)
+        penalties = {reason: weight * degree for (reason, weight), degree in degrees}
+        chance = 1 / (1 + math.exp(-BIAS - sum(penalties.values())))
+        worst = min(penalties, key=penalties.__getitem__)
+        reason = worst if chance < 0.5 else "says what the gold answer says"
+        unsure = UNSURE[0] < chance < UNSURE[1]
+        reason = f"{reason} (score {chance:.2f})"
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
@@ -179,9 +171,8 @@ class Compared:
         words = claims.appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
             return f"addresses the judge: {words!r}"
-        if claims.is_choice(answer) and not claims.is_choice(gold):
-            return "offers alternatives"
-        return None
+        is_choice = claims.is_choice(answer) and not claims.is_choice(gold)
+        return "offers alternatives" if is_choice else None
 
     def features(self) -> list[float]:
         """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
@@ -272,20 +263,14 @@ class Compared:
         return (_denies(gold, beyond) != _denies(answer, beyond)) != claims.opposed(gold, answer)
 
     def _lacks_item(self, given: set[str]) -> bool:
-        items = [set(content_stems(part)) for part in _PARTS.split(self.gold.text)]
+        parts = map(content_stems, _PARTS.split(self.gold.text))
+        items = [set(stems) for stems in parts if stems]
         is_new = bool(given - self.asked_stems.union(*items))
-        return (
-            not is_new
-            and len(list(filter(None, items))) > 1
-            and not all(item & given for item in items if item)
-        )
+        return not is_new and len(items) > 1 and not all(item & given for item in items)
 
     def _is_swapped(self) -> bool:
-        """True if the answer says of one thing what the gold says of another.
-
-        Two parts have exchanged what the gold says of them, or subject and object have changed
-        places around a word.
-        """
+        """True if two parts of the answer have exchanged what the gold says of them, or subject and
+        object have changed places around a word."""
         gold, answer = self.gold.text, self.answer.text
         parts = [_tokens(part) for part in _PARTS.split(gold)]
         answered = [_tokens(part) for part in _PARTS.split(answer)]
@@ -406,3 +391,118 @@ def f1(given: Sequence[str], gold: Sequence[str]) -> float:
 def _words(text: str) -> list[str]:
     found = _F1_WORD.findall(_DROPPED.sub("", text.lower()))
     return [word for word in found if word not in _ARTICLES]
+
+
+# ---- Whether the mails that were read state what an answer states.
+
+WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
+
+_DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
+
+
+class Grounding(NamedTuple):
+    """Whether an answer is grounded (None: can't be told), and in one line why not."""
+
+    grounded: bool | None
+    reason: str
+
+
+# An answer given without reading has no support, whatever it says.
+UNREAD = Grounding(False, "no mail was read")
+
+
+class _Read(NamedTuple):
+    """What a mail of `day` states; the values include its date and the days that it names."""
+
+    claims: Claims
+    values: list[Value]
+    words: frozenset[str]
+    day: dt.date | None
+
+
+def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
+    """Whether `mails` state what `answer`, which is no abstention, states."""
+    asking, given = read_claims(question), read_claims(answer)
+    read = [_read(mail) for mail in mails]
+    kinds, known = claims.asked(asking.text), _plain_words(asking.text)
+    is_count = "number" in kinds and "money" not in kinds
+    stated = False
+    for value in given.values:
+        if is_count and value.kind == "number":
+            continue
+        if any(_covers(other, value, None) for other in asking.values):
+            continue
+        shown, stated = given.text[value.start : value.end], True
+        if not any(_states(mail, value, shown) for mail in read):
+            return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
+    for name in given.names:
+        if _plain_words(*name.words) <= known or claims.opens_sentence(name, given.text):
+            continue
+        stated = True
+        if not any(
+            _plain_words(*name.words) <= mail.words | known
+            or any(same_name(name.words, other.words) for other in mail.claims.names)
+            for mail in read
+        ):
+            return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
+    if stated:
+        return Grounding(True, "")
+    new = set(content_stems(given.text)) - set(content_stems(asking.text))
+    if not new or (is_count and given.values):
+        return Grounding(None, "")
+    stems = {stem for mail in read for stem in content_stems(mail.claims.text)} & new
+    if 2 * len(stems) < len(new):
+        return Grounding(False, f"the mails read have {len(stems)} of {len(new)} new words")
+    return Grounding(True, "")
+
+
+def _read(mail: Email) -> _Read:
+    people = ", ".join(str(each) for each in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
+    text = f"{mail.subject}\n{mail.body[:MAX_BODY_CHARS]}\n{people}"
+    claims = read_claims(text, limit=2 * MAX_BODY_CHARS)
+    # What a mail takes back it still states; which of them holds is not asked here.
+    values, words = [*claims.values, *claims.denied], _plain_words(claims.text)
+    day = None if mail.date is None else mail.date.date()
+    if day is not None:
+        dates = [PartialDate(each.year, each.month, each.day) for each in _days(values, words, day)]
+        values += [Value("date", date, 0, 0) for date in dates]
+    return _Read(claims, values, words, day)
+
+
+def _days(values: Sequence[Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
+    """The day of a mail, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
+    yield day
+    yield from (day + dt.timedelta(ahead) for word, ahead in _DAYS_FROM.items() if word in words)
+    for date in (value.key for value in values):
+        if not isinstance(date, PartialDate) or date.month or date.year:
+            continue
+        for ahead in range(31 if date.day else 7 * WEEKS_AHEAD):
+            other = day + dt.timedelta(ahead)
+            if date.day in (None, other.day) and date.weekday in (None, other.weekday()):
+                yield other
+
+
+def _states(mail: _Read, value: Value, shown: str) -> bool:
+    """True if the mail has the value, or its very words where only context tells its kind."""
+    if any(_covers(other, value, mail.day) for other in mail.values):
+        return True
+    words = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
+    return bool(re.search(words, mail.claims.text, re.IGNORECASE))
+
+
+def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
+    """True if `stated`, in a mail of `day`, says all that `given` says, and nothing against it."""
+    one, other = stated.key, given.key
+    if not isinstance(one, PartialDate) or not isinstance(other, PartialDate):
+        return same_value(given, stated)
+    # The mail's date tells a year that it leaves out, and a day its weekday.
+    if conflict(one, other, day if one.year is None else None):
+        return False
+    parts = list(zip(astuple(one), astuple(other), strict=True))[1:]
+    return bool(one.month and one.day) or all(b is None or a is not None for a, b in parts)
+
+
+def _plain_words(*texts: str) -> frozenset[str]:
+    """The words of the texts in lower case, without accents: addresses have none."""
+    plain = unicodedata.normalize("NFKD", " ".join(texts).lower())
+    return frozenset(re.findall(r"\w+", re.sub(r"[\u0300-\u036f]", "", plain)))

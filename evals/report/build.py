@@ -1,4 +1,4 @@
-"""The report of runs: `report.html`, which needs nothing beside it, and its charts as PNG and CSV.
+"""The report of runs: `report.html`, which needs nothing beside it, and its charts as PNG.
 
     art-e eval report RUN...
 
@@ -55,9 +55,6 @@ class Section(NamedTuple):
     apart: bool = False
 
 
-# ---- Two models side by side: what sets them apart, and the questions that flipped.
-
-
 class Pairing(NamedTuple):
     """Two models side by side: a table of differences, and the questions that flipped.
 
@@ -75,29 +72,29 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     for a, b in itertools.combinations(entries, 2):
         with suppress(UserError):  # no question in common, or several rollouts of one
             found.append((a, b, compare(a.scored, b.scored)))
-    corrected = holm([compared["p"] for _, _, compared in found])
-    return [_pairing(*each, p) for each, p in zip(found, corrected, strict=True)]
-
-
-def _pairing(a: Entry, b: Entry, compared: Mapping[str, Any], corrected: float) -> Pairing:
-    headings = ["Figure", a.label, b.label, "Difference"]
-    notes = summary(compared, a.label, b.label, corrected)
-    rows = differences(compared["figures"])
-    flips = []
-    for flip in compared["flipped"]:
-        # The viewer opens an episode by its id, and the one beside it as "with".
-        fragment = "episode={}&with={}".format(*(quote(id_, safe="") for id_ in flip["episodes"]))
-        right = a.label if flip["right"] == "a" else b.label
-        flips.append({"question": flip["question"], "right": right, "fragment": fragment})
-    return Pairing(Table(headings, rows, f"{b.label} against {a.label}", notes), flips)
+    pairs = []
+    for (a, b, compared), p in zip(found, holm([each["p"] for *_, each in found]), strict=True):
+        headings = ["Figure", a.label, b.label, "Difference"]
+        notes = summary(compared, a.label, b.label, p)
+        rows = differences(compared["figures"])
+        table = Table(headings, rows, f"{b.label} against {a.label}", notes)
+        flips = []
+        for flip in compared["flipped"]:
+            # The viewer opens an episode by its id, and the one beside it as "with".
+            one, other = (quote(episode_id, safe="") for episode_id in flip["episodes"])
+            right, fragment = flip["right"], f"episode={one}&with={other}"
+            label = a.label if right == "a" else b.label
+            flips.append({"question": flip["question"], "right": label, "fragment": fragment})
+        pairs.append(Pairing(table, flips))
+    return pairs
 
 
 # ---- The page and its charts.
 
 
 def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:
-    """Write `report.html` of the runs into the folder `out`, and into `plots` each chart as PNG and
-    CSV; the page and the PNGs.
+    """Write `report.html` of the runs into the folder `out`, and each chart into `plots`; return
+    the page and the PNGs.
 
     `sections` stand at the end of the page, in their order. Plots of an earlier report that this
     one lacks stay. Raises `UserError` if a run has no episode or can't be read.
@@ -116,7 +113,6 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
         write_png(chart.draw(titled=True), written[-1])
-        chart.frame().to_csv(written[-1].with_suffix(".csv"), index=False, errors="replace")
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.
     write_whole(page, _page(entries, charts, trained, sections), errors="replace")
@@ -130,7 +126,7 @@ def _page(
     sections: Sequence[Section],
 ) -> str:
     scored = [episode for each in entries for episode in each.episodes]
-    by_run = {run: list(of) for run, of in itertools.groupby(entries, lambda each: each.run)}
+    by_run = {run: list(group) for run, group in itertools.groupby(entries, lambda each: each.run)}
     names = run_names(by_run)
     models = list(dict.fromkeys(each.model for each in entries))
     viewer = "\n".join(map(_file, _VIEWER_SCRIPTS))

@@ -10,9 +10,9 @@ import textwrap
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
@@ -47,12 +47,8 @@ _STYLE: dict[Any, Any] = {
 
 def cut(label: str, chars: int = 52) -> str:
     """A label of printable characters on one line, cut in the middle where it is long."""
-    line = _on_a_line(label)
+    line = " ".join(printable(label).split())
     return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
-
-
-def _on_a_line(label: str) -> str:
-    return " ".join(printable(label).split())
 
 
 @dataclass(frozen=True)
@@ -91,10 +87,6 @@ class Chart(ABC):
     def _plot(self, axes: "Axes") -> float:
         """Draw on the axes; return the height that this needs, in points."""
 
-    @abstractmethod
-    def frame(self) -> pd.DataFrame:
-        """What it shows, for a CSV file."""
-
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
     """Write the numbers along an axis as the report does."""
@@ -114,8 +106,7 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
 # ---- Models beside each other: dots with intervals, and accuracy against cost.
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """One dot: its value, its interval if any, and the text written beside it."""
 
     value: float | None
@@ -131,8 +122,7 @@ class Mark:
         return [[max(0.0, self.value - self.low)], [max(0.0, self.high - self.value)]]
 
 
-@dataclass(frozen=True, slots=True)
-class DotRow:
+class DotRow(NamedTuple):
     """A label with a dot for each of the chart's series, or for its first ones."""
 
     label: str
@@ -160,8 +150,9 @@ class DotChart(Chart):
                 # There is no place for nothing on a logarithmic scale.
                 if mark.value or (mark.value is not None and self.scale in ("share", "number")):
                     fill = "none" if row.published else colour
-                    dot: dict[str, Any] = {"fmt": "o", "color": colour, "mfc": fill}
-                    axes.errorbar(mark.value, at, xerr=mark.errors, capsize=3, **dot)
+                    axes.errorbar(
+                        mark.value, at, xerr=mark.errors, fmt="o", color=colour, mfc=fill, capsize=3
+                    )
             at += 1.5
         for name, colour in zip(self.series, SERIES, strict=False):
             axes.plot([], [], "o", color=colour, label=cut(name, 40))
@@ -182,15 +173,6 @@ class DotChart(Chart):
         axes.grid(axis="x")
         return _LINE * (at + 3)
 
-    def frame(self) -> pd.DataFrame:
-        """A row for each dot."""
-        dots = []
-        for row in self.rows:
-            for name, mark in zip(self.series or (self.name,), row.marks, strict=False):
-                dot = {"label": _on_a_line(row.label), "figure": name, **asdict(mark)}
-                dots.append({**dot, "published": row.published})
-        return pd.DataFrame(dots).drop(columns="text", errors="ignore")
-
 
 @dataclass(frozen=True)
 class ScatterChart(DotChart):
@@ -203,13 +185,11 @@ class ScatterChart(DotChart):
         free = 10.0 ** (lowest - 1)
         for number, row in enumerate(self.rows):
             (cost, mark), colour = row.marks, SERIES[number % len(SERIES)]
-            look: dict[str, Any] = {
-                "color": colour,
-                "mfc": "none" if row.published else colour,
-                "elinewidth": 0.8,
-            }
-            look |= {"fmt": _MARKERS[number % len(_MARKERS)], "label": cut(row.label, 26)}
-            axes.errorbar(cost.value or free, mark.value or 0.0, yerr=mark.errors, **look)
+            axes.errorbar(
+                cost.value or free, mark.value or 0.0, yerr=mark.errors, elinewidth=0.8,
+                color=colour, mfc="none" if row.published else colour,
+                fmt=_MARKERS[number % len(_MARKERS)], label=cut(row.label, 26),
+            )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(free / 3, 10.0**highest * 1.5)
         _write_numbers(axes.xaxis, "usd")
@@ -249,17 +229,10 @@ class CurveChart(Chart):
             elif self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
                 axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
             line = "o-" if len(values) <= _FEW_STEPS else "-"
-            look: dict[str, Any] = {
-                "color": colour,
-                "linewidth": 2,
-                "markersize": 4,
-                "label": cut(label, 40),
-            }
-            axes.plot(values.index, self._smoothed(values), line, **look)
+            drawn = axes.plot(values.index, self._smoothed(values), line, markersize=4)
+            drawn[0].set(color=colour, linewidth=2, label=cut(label, 40))
         for (label, value), colour in zip(self.baselines.items(), colours, strict=False):
-            axes.axhline(
-                value, color=colour, linestyle="--", label=f"{cut(label, 34)}: {value:.0%}"
-            )
+            axes.axhline(value, color=colour, ls="--", label=f"{cut(label, 34)}: {value:.0%}")
         if self.scale == "share":
             axes.set_ylim(-0.02, 1.02)
         elif axes.dataLim.ymin >= 0:
@@ -269,14 +242,6 @@ class CurveChart(Chart):
         axes.set_xlabel("training step")
         axes.grid(axis="y")
         return _PLOT
-
-    def frame(self) -> pd.DataFrame:
-        """A row for each step, with a column for each curve and line, unsmoothed."""
-        columns: dict[str, Any] = {**self.curves, **self.baselines}
-        for label, band in self.bands.items():
-            columns |= {f"{label}, {end}": band[end] for end in ("low", "high")}
-        rows = pd.DataFrame({_on_a_line(name): column for name, column in columns.items()})
-        return rows.rename_axis("training step").reset_index()
 
     def _smoothed(self, values: pd.Series) -> pd.Series:
         return values.rolling(self.smooth, center=True, min_periods=1).mean()
@@ -304,13 +269,11 @@ def write_picture(path: Path, charts: Sequence[Chart], columns: int = 2) -> None
         drawn = io.BytesIO()
         write_png(chart.draw(titled=True), drawn)
         pictures.append(Image.open(drawn).convert("RGB"))
-    rows = [pictures[at : at + columns] for at in range(0, len(pictures), columns)]
-    tops = [0, *itertools.accumulate(max(each.height for each in row) for row in rows)]
-    width = pictures[0].width
-    whole = Image.new("RGB", (width * len(rows[0]), tops[-1]), "white")
-    for row, top in zip(rows, tops, strict=False):
-        for column, picture in enumerate(row):
-            whole.paste(picture, (width * column, top))
+    width, height = pictures[0].width, max(each.height for each in pictures)
+    rows = math.ceil(len(pictures) / columns)
+    whole = Image.new("RGB", (width * min(columns, len(pictures)), height * rows), "white")
+    for place, picture in enumerate(pictures):
+        whole.paste(picture, (width * (place % columns), height * (place // columns)))
     whole.save(path, format="PNG")
 
 

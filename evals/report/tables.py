@@ -3,11 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from art_e.runs import Run
-from evals.judges.quality import figures_in
-from evals.metrics import HEADLINE, STEPS, load_costed
+from evals.judges.labels import (
+    ENOUGH_LABELS,
+    Rated,
+    corrected,
+    count_errors,
+    labelled_cases,
+    read_labels,
+)
+from evals.metrics import HEADLINE, STEPS, load_costed, model_metrics, servings
 from evals.report.charts import Chart, DotChart, DotRow, Mark, Scale, ScatterChart
 from evals.scored import HELD_OUT, Scored
 from evals.statistics import UNKNOWN, Estimate, Sample, bare
@@ -20,7 +28,8 @@ class Entry:
     """One model of one run, with the judges of the run and its own figures.
 
     `label` is unique in the report. Of a model in training, `scored` has the episodes of the last
-    step alone, and the figures are over these.
+    step alone, and the figures are over these. "corrected" is {"accuracy": without the errors of
+    the deciding judge, "judge": its `Quality`}, None with too few labels of the run.
     """
 
     run: Run
@@ -60,7 +69,16 @@ def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> E
         last = max(each.step or 0 for each in held_out)
         scored = [each for each in held_out if each.step == last]
         label = f"{label}, step {last}"
-    figures = figures_in(run, model, scored, judges)
+    figures = model_metrics(scored, judges, servings(run.config).get(model))
+    cases = labelled_cases(scored, read_labels(run))
+    quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
+    figures["corrected"] = None
+    if min(quality.right, quality.wrong) >= ENOUGH_LABELS:
+        answered = [
+            not each.abstained and each.ended for each in scored if each.question.answerable
+        ]
+        accuracy = corrected(figures["accuracy"], fmean(answered), quality)
+        figures["corrected"] = {"accuracy": accuracy, "judge": quality._asdict()}
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 
@@ -106,42 +124,39 @@ class Cell(NamedTuple):
         return self.brief if self.n is None else f"{self.brief}  n={self.n:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+Form = Callable[[Any], Cell]
+
+
+def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Form:
     """How an estimate is written: its number, with a sign before and a unit behind."""
 
-    shown: Callable[[float], str]
-    unit: str = ""
-    before: str = ""
-
-    def __call__(self, estimate: Estimate) -> Cell:
-        """The estimate as text, with its interval."""
+    def written(estimate: Estimate) -> Cell:
         value, low, high = estimate["value"], estimate["low"], estimate["high"]
         n = estimate["n"] or None
         if value is None:
             return Cell(NONE, n=n)
-        text = f"{self.before}{self.shown(value)}{self.unit}"
-        text = text.replace(f"{self.before}-", f"-{self.before}")
-        interval = "" if low is None or high is None else f"[{self.shown(low)}, {self.shown(high)}]"
-        return Cell(text, interval, n)
+        text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
+        return Cell(
+            text, "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]", n
+        )
+
+    return written
 
 
-percent = Form(lambda value: f"{100 * value:z.1f}", "%")
-points = Form(lambda value: f"{100 * value:z.1f}", " pts")  # a difference of shares
-number = Form(lambda value: f"{value:z.2f}")
+percent = _form(lambda value: f"{100 * value:z.1f}", "%")
+points = _form(lambda value: f"{100 * value:z.1f}", " pts")  # a difference of shares
+number = _form(lambda value: f"{value:z.2f}")
 # A number of any size, such as 2,480 or 15.9 or 0.0175.
-digits = Form(lambda value: f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}")
-# Below a cent with two significant digits.
-usd = Form(
+digits = _form(lambda value: f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}")
+# Below a cent, or a tenth of a second, with two significant digits.
+usd = _form(
     lambda value: f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}",
     before="$",
 )
-# Below a tenth of a second with two significant digits.
-seconds = Form(lambda value: f"{value:z.2f}" if abs(value) >= 0.1 else f"{value:z.2g}", " s")
+seconds = _form(lambda value: f"{value:z.2f}" if abs(value) >= 0.1 else f"{value:z.2g}", " s")
 
 
-def count(figure: int) -> Cell:
-    """A number of episodes."""
+def _count(figure: int) -> Cell:
     return Cell(f"{figure:,}")
 
 
@@ -156,12 +171,8 @@ SOURCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One model's published figures, of 100 questions; None where none was given.
-
-    `name` is litellm's; None for the trained model, and for what it was before.
-    """
+class Published(NamedTuple):
+    """One model's published figures, of 100 questions; `name` is litellm's, if it has one."""
 
     model: str
     accuracy: float
@@ -178,9 +189,7 @@ PUBLISHED = (
     Published("GPT-4.1", 0.71, "openai/gpt-4.1"),
     UNTRAINED := Published("Qwen2.5-14B, untrained", 0.41),
 )
-# Of the talk besides: by what part of o3's errors the trained model has fewer, (96 - 90) / 10, and
-# what training took.
-NET_REDUCTION = 0.60
+NET_REDUCTION = 0.60  # of o3's errors by the trained model: (96 - 90) / 10
 TRAINING_USD = 80
 
 
@@ -191,7 +200,7 @@ def accuracy(published: Published) -> Estimate:
 
 
 def _published(each: Published) -> dict[str, Estimate]:
-    """The published figures by their names in `metrics.json`; not all of them were published."""
+    """The figures of a published model that are known, by their names in `metrics.json`."""
     means = {"cost_per_1000_usd": each.cost_per_1000_usd, "latency_p50_s": each.seconds}
     known = {name: bare(value) for name, value in means.items() if value is not None}
     return {"accuracy": accuracy(each), **known}
@@ -223,8 +232,8 @@ class Column(NamedTuple):
 
     figure: str
     heading: str
-    form: Callable[[Any], Cell]
-    difference: Callable[[Estimate], Cell] | None = None
+    form: Form
+    difference: Form | None = None
 
     def cell(self, figures: Mapping[str, Any]) -> Cell:
         """A model's figure as text."""
@@ -238,7 +247,6 @@ COLUMNS = {
     column.figure: column
     for column in (
         Column("accuracy", "Accuracy", percent, points),
-        Column("corrected.accuracy", "Corrected", percent),
         Column("unanswerable_accuracy", "Right to abstain", percent, points),
         Column("hallucination", "Hallucination", percent, points),
         Column("abstention", "Abstention", percent, points),
@@ -248,7 +256,7 @@ COLUMNS = {
         Column("latency_mean_s", "Latency, mean", seconds, seconds),
         Column("latency_p50_s", "Latency p50", seconds),
         Column("latency_p95_s", "Latency p95", seconds),
-        Column("errors", "Errors", count),
+        Column("errors", "Errors", _count),
     )
 }
 # Those that say most, on the terminal and first on the page.
@@ -256,15 +264,15 @@ FIRST = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_p
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
-        COLUMNS["corrected.accuracy"],
+        Column("corrected.accuracy", "Corrected", percent),
         Column("grounded", "Grounded", percent),
         Column("found_gold", "Found gold", percent),
         Column("read_gold", "Read gold", percent),
         Column("sources_correct", "Sources right", percent),
         Column("always_right", "Always right", percent),
-        Column("unjudged", "Unjudged", count),
-        Column("unsure", "Unsure", count),
-        Column("disputed", "Disputed", count),
+        Column("unjudged", "Unjudged", _count),
+        Column("unsure", "Unsure", _count),
+        Column("disputed", "Disputed", _count),
         Column("resistance", "Resists attacks", percent),
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
@@ -279,7 +287,7 @@ _DETAILS = {
         Column("latency_parts_s.model", "Time in model", seconds),
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
-        Column("retries", "Retries", count),
+        Column("retries", "Retries", _count),
         COLUMNS["errors"],
     ),
 }
@@ -295,38 +303,29 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline; those that no model has are left out."""
-    found = []
+    tables = []
     for title, columns in _DETAILS.items():
-        known = [
-            column
-            for column in columns
-            if any(column.cell(each.figures).value != NONE for each in entries)
-        ]
-        if known:
-            found.append(_table(known, entries, title))
-    return found
+        figures = [(each, [each.cell(entry.figures) for entry in entries]) for each in columns]
+        known = [each for each, cells in figures if any(cell.value != NONE for cell in cells)]
+        tables.append(_table(known, entries, title))
+    return tables
 
 
 def judge_errors(entries: Sequence[Entry]) -> list[str]:
     """A sentence on the errors of each judge, because accuracies stand beside published ones."""
     notes = []
     for each in entries:
-        judge, without = "".join(each.judges[:1]), each.figures["corrected"]
-        if judge and without is None:
+        judge, corrected = "".join(each.judges[:1]), each.figures["corrected"]
+        if corrected is not None:
             notes.append(
-                f"The errors of the judge {judge} are not measured: its accuracies are not"
-                " corrected, and how they compare with the published ones is not known. Measure"
-                " them with art-e eval judge, or label answers with art-e eval label."
+                "{} calls {right_as_right} of {right} right answers right, and {wrong_as_right} of"
+                " {wrong} wrong ones, by the labels of {}. The corrected accuracy takes these"
+                " errors out (Rogan-Gladen).".format(judge, each.label, **corrected["judge"])
             )
         elif judge:
-            quality = without["judge"]
-            lost = quality["right"] - quality["right_as_right"]
             notes.append(
-                f"{judge} calls {lost} of {quality['right']} right answers wrong, and"
-                f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
-                f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors"
-                " out (Rogan-Gladen), and is the one to set beside published figures, whose"
-                " judge's errors are not known."
+                f"The errors of the judge {judge} are not measured on these answers, and its"
+                " accuracies are not corrected. Label answers with art-e eval label."
             )
     return list(dict.fromkeys(notes))
 
@@ -339,8 +338,7 @@ def cost_sources(entries: Sequence[Entry]) -> str:
 
 
 def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
-    """The shares of each kind or difficulty (`by` is "by_kind" or "by_difficulty"), if there are
-    several."""
+    """The shares of each kind or difficulty, if there are several."""
     columns = [COLUMNS[name] for name in HEADLINE]
     rows = []
     # All models have the labels in the same order.
@@ -414,20 +412,19 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
     """How many answers of each model are right and wrong, and at what cost; the most accurate
     models first."""
     best = sorted(entries, key=lambda each: -(each.figures["accuracy"]["value"] or 0))
-    said = []
+    parts = []
     for each in best[:_NAMED]:
-        asked = sum(1 for one in each.scored if one.question.answerable)
-        right = sum(1 for one in each.scored if one.question.answerable and one.correct)
-        wrong = sum(1 for one in each.scored if one.wrong)
+        answerable = [one.correct for one in each.scored if one.question.answerable]
+        wrong = sum(one.wrong for one in each.scored)
         cost = each.figures["cost_per_1000_usd"]["value"]
-        paid = f"at {usd(bare(cost)).value} per 1,000" if cost else "at no cost"
-        said.append(
-            f"{each.label} answers {right:,} of {asked:,} answerable questions right, and gives"
-            f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
-            f" {paid if cost is not None else 'at unknown cost'}"
+        paid = f"{usd(bare(cost)).value} per 1,000" if cost else "no cost"
+        parts.append(
+            f"{each.label} answers {sum(answerable):,} of {len(answerable):,} answerable questions"
+            f" right, and gives {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
+            f" at {paid if cost is not None else 'unknown cost'}"
         )
     more = len(entries) - _NAMED
-    return "; ".join(said) + (f"; {more} more stand below." if more > 0 else ".")
+    return "; ".join(parts) + (f"; {more} more stand below." if more > 0 else ".")
 
 
 def first_charts(entries: Sequence[Entry]) -> list[Chart]:
@@ -476,21 +473,17 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _DOTS:
-        ours = _measured(entries, figures)
         theirs = [
             DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
             for each in PUBLISHED
             if figures[0] in _published(each)
         ]
-        notes = [
-            note,
-            "Logarithmic; 95 % intervals." if scale in ("usd", "seconds") else "95 % intervals.",
-            _HOLLOW if theirs else "",
-            cost_sources(entries) if name == "cost" else "",
-        ]
+        log = "Logarithmic; " if scale in ("usd", "seconds") else ""
+        sources = cost_sources(entries) if name == "cost" else ""
+        notes = (note, f"{log}95 % intervals.", _HOLLOW if theirs else "", sources)
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
-        lines = " ".join(filter(None, notes))
-        charts.append(DotChart(name, title, lines, scale, (*ours, *theirs), series))
+        rows = (*_measured(entries, figures), *theirs)
+        charts.append(DotChart(name, title, " ".join(filter(None, notes)), scale, rows, series))
     return charts
 
 
@@ -502,8 +495,7 @@ def _measured(entries: Sequence[Entry], figures: Sequence[str]) -> tuple[DotRow,
 def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]:
     marks = []
     for name in names:
-        estimate = figures[name]
-        value, low, high = estimate["value"], estimate["low"], estimate["high"]
-        text = "not known" if value is None else COLUMNS[name].form(estimate).line
+        value, low, high = (figures[name][part] for part in ("value", "low", "high"))
+        text = "not known" if value is None else COLUMNS[name].form(figures[name]).line
         marks.append(Mark(value, text, low, high))
     return tuple(marks)

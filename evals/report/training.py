@@ -77,7 +77,7 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
     Raises `UserError` for a file that can't be read.
     """
     names = run_names(runs)
-    found = []
+    trained = []
     for run in runs:
         path = run.folder / "steps.jsonl"
         try:
@@ -86,13 +86,13 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
             metrics = run.metrics if path.exists() else {}
         except (OSError, ValueError) as error:
             raise UserError(f"{path} can't be read ({error}); make the run again") from None
-        validations = _frame(metrics.get("validation") or [])
-        if len(steps) or len(validations):
+        rows = _frame(metrics.get("validation") or [])
+        if len(steps) or len(rows):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
             recipe = json.dumps([run.config.get(name) for name in ("kind", "recipe")])
             facts = (names[run], recipe, run.config.get("seed"), run.folder)
-            found.append(TrainingRows(*facts, steps, validations, metrics.get("alarms") or []))
-    return found
+            trained.append(TrainingRows(*facts, steps, rows, metrics.get("alarms") or []))
+    return trained
 
 
 def validation_charts(
@@ -101,16 +101,14 @@ def validation_charts(
     """Curves over the validations, with the other models of the report as baselines."""
     sizes = sorted({int(n) for each in trained for n in _numbers(each.validations, "n").dropna()})
     asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
-    charts = []
+    rows, charts = [(each, each.validations) for each in trained], []
     for figure in _HELD_OUT:
-        baselines = {
-            each.label: value
-            for each in entries
-            if figure.measured and (value := each.figures[figure.column]["value"]) is not None
+        values = {
+            each.label: each.figures[figure.column]["value"] for each in entries if figure.measured
         }
+        baselines = {label: value for label, value in values.items() if value is not None}
         note = f"{figure.note} {asked} questions each." if asked else figure.note
         note += " Dashed: the other models, on their questions." if baselines else ""
-        rows = [(each, each.validations) for each in trained]
         charts += _charts("validation", figure, note, rows, baselines=baselines)
     return charts
 
@@ -120,10 +118,9 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
     charts: list[CurveChart] = []
     for number, each in enumerate(trained, start=1):
         charts += _components(each, "" if len(trained) == 1 else f"-{number}")
-    smooth = _smooth(trained)
+    smooth, rows = _smooth(trained), [(each, each.steps) for each in trained]
+    bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     for figure in _STEPWISE:
-        bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-        rows = [(each, each.steps) for each in trained]
         charts += _charts("steps", figure, figure.note + bold, rows, smooth=smooth)
     return charts
 
@@ -159,24 +156,19 @@ def _charts(
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
-    """The reward with its largest components, then the smaller ones on their own scale."""
+    """The reward with its largest components."""
     rows = training.steps.get("components", pd.Series(dtype=object)).dropna()
     # A step in which no episode earned a component lacks it.
     parts = pd.DataFrame(rows.tolist(), index=rows.index, dtype=float).fillna(0.0)
     reward = _numbers(training.steps, "reward")
-    curves = [("reward", reward)] if reward.notna().any() else []
+    curves = {"reward": reward} if reward.notna().any() else {}
     by_size = parts.abs().max().sort_values(ascending=False, kind="stable").index
-    curves += [(name.replace("_", " "), parts[name]) for name in by_size]
+    curves |= {name.replace("_", " "): parts[name] for name in by_size[: len(SERIES) - 1]}
     smooth = _smooth([training])
     note = f"{cut(training.label)}: means an episode." if suffix else "Means an episode."
     note += f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-    charts = []
-    for place, start in enumerate(range(0, len(curves), len(SERIES))):
-        chosen = dict(curves[start : start + len(SERIES)])
-        name = f"steps-reward{suffix}" + (f"-{place + 1}" if place else "")
-        title = "Reward: the smaller components" if place else "Reward by component"
-        charts.append(CurveChart(name, title, note, "number", chosen, smooth=smooth))
-    return charts
+    name, title = f"steps-reward{suffix}", "Reward by component"
+    return [CurveChart(name, title, note, "number", curves, smooth=smooth)] if curves else []
 
 
 def _smooth(trained: Sequence[TrainingRows]) -> int:

@@ -68,9 +68,9 @@ def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> di
     """A turn of the model: `{"says", "calls", "notes"}`.
 
     A call is `{"tool", "arguments", "results"}`; arguments are strings, lists of strings or None,
-    or one text if they are no JSON object. Results and notes are `{"hits"}`, `{"mail", "handle"}`,
-    `{"error"}`, `{"note"}` or `{"text"}`. What is said, texts, snippets, mails and their heads in
-    hits are numbers of shared values, in which message ids stand in place of handles.
+    or one text if they are not a JSON object. Results and notes are `{"hits"}`, `{"mail",
+    "handle"}`, `{"error"}`, `{"note"}` or `{"text"}`. Texts, mails and their heads are numbers of
+    shared values, in which message ids stand in place of handles.
     """
 
     def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -151,16 +151,14 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
         {"question": questions.add(each.question.to_row()), **_episode(each, shared)}
         for each in scored
     ]
-    data: dict[str, Any] = plain(
-        {
-            "outcomes": OUTCOMES,
-            "wheres": [each.replace("_", " ") for each in STEPS],
-            "questions": questions.rows(),
-            "shared": shared.rows(),
-            "episodes": episodes,
-        }
-    )
-    return data
+    data = {
+        "outcomes": OUTCOMES,
+        "wheres": [each.replace("_", " ") for each in STEPS],
+        "questions": questions.rows(),
+        "shared": shared.rows(),
+        "episodes": episodes,
+    }
+    return {name: plain(value) for name, value in data.items()}
 
 
 def outcome(scored: Scored) -> str:

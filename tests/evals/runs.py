@@ -1,8 +1,5 @@
 """Made-up runs: a folder as `art-e eval run` leaves it, without a model or an inbox.
 
-    write_run(tmp_path / "a", episodes("strong", rights=8, wrongs=2))
-    write_run(tmp_path / "t", training([0, 20, 40]))
-
 Every episode is a whole conversation whose rubric says what its messages show.
 """
 
@@ -13,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from art_e.models.base import Usage
 from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import Trajectory
@@ -94,9 +92,8 @@ def episode(
     events: list[dict[str, Any]] = [
         {"turn": 1, "tool": "search_emails", "arguments": {}, "found": shown},
         {"turn": 2, "tool": "read_email", "arguments": {}, "read": reads},
-    ]
-    if ends:
-        events.append({"turn": 3, "tool": "return_final_answer", "arguments": {}, "cited": sources})
+        {"turn": 3, "tool": "return_final_answer", "arguments": {}, "cited": sources},
+    ][: 2 + ends]
     made: dict[str, Any] = {
         "run_id": run_id,
         "episode_id": f"{model}-{item.id}-{repeat}" + ("" if step is None else f"-{step}"),
@@ -125,12 +122,7 @@ def episode(
             "lost_to_format": outcome == "lost",
             "ran_out_of_turns": outcome == "out of turns",
         },
-        "usage": {
-            "prompt_tokens": 1000,
-            "cached_prompt_tokens": 0,
-            "completion_tokens": 100,
-            "reasoning_tokens": 0,
-        },
+        "usage": asdict(Usage(1000, 0, 100, 0)),
         "cost_usd": cost,
         "seconds": {"total": seconds, "model": seconds * 0.9, "tools": seconds * 0.05},
         "call_seconds": [seconds * 0.9 / turns] * turns,
@@ -153,7 +145,7 @@ def episodes(
     **options: Any,
 ) -> list[Trajectory]:
     """So many episodes of each outcome, on the questions 0, 1, 2 ... (or on `questions`)."""
-    item = iter(questions) if questions is not None else map(question, count())
+    item = iter(questions or map(question, count()))
     outcomes = [outcome for outcome, number in counts.items() for _ in range(number)]
     return [
         episode(next(item), outcome, model=model, **{"seconds": 1.0 + number % 7, **options})
@@ -166,9 +158,9 @@ def training(steps: Sequence[int], *, model: str = "trained", n: int = 20) -> li
     made: list[Trajectory] = []
     for place, step in enumerate(steps):
         right = n * (place + 1) // (len(steps) + 1)
-        withheld = (n - right) // 2
-        wrong = n - right - withheld
-        outcomes: dict[Outcome, int] = {"right": right, "abstained": withheld, "wrong": wrong}
+        rest = n - right
+        outcomes: dict[Outcome, int] = {"right": right, "abstained": rest // 2}
+        outcomes["wrong"] = rest - rest // 2
         reward = {"correctness": 1.0 * right / n, "effort": -0.1}
         made += episodes(model, outcomes, step=step, reward=reward)
     return made
@@ -186,16 +178,11 @@ def write_run(
     """The run's folder, which must be new or empty; `config` replaces what its command chose."""
     models = list(dict.fromkeys(each.model for each in trajectories))
     chosen = {
-        "models": models,
-        "questions": "world.questions.jsonl",
-        "split": "test",
-        "judges": ["offline/7"],
-        "prompt": {"name": "default", "hash": "0123456789abcdef"},
-        "concurrency": dict.fromkeys(models, 1),
-        "max_turns": MAX_TURNS,
-        **config,
-    }
-    run = start_run("eval", chosen, folder.parent, folder)
+        "models": models, "questions": "world.questions.jsonl", "split": "test",
+        "judges": ["offline/7"], "prompt": {"name": "default", "hash": "0123456789abcdef"},
+        "concurrency": dict.fromkeys(models, 1), "max_turns": MAX_TURNS,
+    }  # fmt: skip
+    run = start_run("eval", {**chosen, **config}, folder.parent, folder)
     with run.log() as log:
         for each in trajectories:
             log.append(each.to_line())

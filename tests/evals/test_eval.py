@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,12 +103,11 @@ def episodes_of(folder: Path) -> list[Trajectory]:
 
 
 def test_json_and_the_folder_have_the_figures(
-    art_e: Run, offline: Any, home: Path, world: Path, world_db: Path
+    art_e: Run, offline: Any, home: Path, world: Path
 ) -> None:
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert (shown["judges"], shown["questions"]["n"]) == (["offline/7"], 12)
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
@@ -120,17 +118,11 @@ def test_json_and_the_folder_have_the_figures(
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
-    wanted: dict[str, Any] = {
-        "models": ["offline"], "judges": ["offline/7"], "limit": 12, "questions": str(world),
-        "split": "test", "max_turns": 10, "db": str(world_db),
-    }  # fmt: skip
-    assert RunFolder(folder).config.items() >= wanted.items()
+    options = {"judges": ["offline/7"], "questions": str(world), "split": "test", "max_turns": 10}
+    assert RunFolder(folder).config.items() >= options.items()
     asked = drawn([each for each in ALL if each.split == "test"], 12)
-    found = episodes_of(folder)
-    assert [each.question_id for each in found] == [each.id for each in asked]
-    [listed] = json_of(art_e("runs", "list", "--json"))
+    assert [each.question_id for each in episodes_of(folder)] == [each.id for each in asked]
     accuracy = figures["accuracy"]["value"]
-    assert (listed["accuracy"], listed["cost_usd"]) == ({"offline": accuracy}, 0)
     assert f"accuracy of offline: {accuracy:.1%}" in art_e("runs", "show", "last").stdout
 
 
@@ -144,13 +136,8 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert re.search(r"offline +│ +8 ", result.stdout)
     assert "judge offline/7; in brackets: 95 % interval" in result.stdout
-    for line in (
-        "offline: ended: ", "right every time: ", "the judges agree on ",
-        "8 episodes, $0.0000", "the report: art-e eval report ",
-    ):  # fmt: skip
+    for line in ("offline: ended: ", "right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
-    config = RunFolder(tmp_path / "run").config
-    assert config["prompt"]["name"] == "terse"
     for each in episodes_of(tmp_path / "run"):
         assert each.messages[0]["content"] == "Be terse."
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
@@ -159,32 +146,23 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--split", "dev"), ["dev", "train, validation, test"]),
-        (("-m", "nobody/nothing"), ["nobody/nothing", "offline"]),
+        (("--split", "dev"), "train, validation, test"),
+        (("-m", "nobody/nothing"), "nobody/nothing"),
         # A preset is its model.
-        (("-m", "gpt-4.1"), ["OPENAI_API_KEY"]),
-        (("--questions", "none.jsonl"), ["none.jsonl", "JSONL"]),
-        (("--db", "none.duckdb"), ["none.duckdb", "art-e ingest"]),
-        (("--limit", 0), ["--limit"]),
-        (("--prompt", "none.txt"), ["none.txt", "--prompt"]),
-        (("--gpu-usd-per-hour", 2), ["-m hosted_vllm/NAME"]),
-        (("--closed-book",), ["offline knows nothing"]),
-        (("--preset", "published-100", "--limit", 3), ["--preset decides --limit"]),
-        (("--preset", "published-1"), ["--preset", "published-100"]),
+        (("-m", "gpt-4.1"), "OPENAI_API_KEY"),
+        (("--questions", "none.jsonl"), "none.jsonl"),
+        (("--db", "none.duckdb"), "art-e ingest"),
+        (("--prompt", "none.txt"), "--prompt"),
+        (("--gpu-usd-per-hour", 2), "-m hosted_vllm/NAME"),
+        (("--closed-book",), "offline knows nothing"),
+        (("--preset", "published-100", "--limit", 3), "--preset decides --limit"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_makes_no_run(
-    offline: Any,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: tuple[object, ...],
-    words: list[str],
+    offline: Any, home: Path, monkeypatch: Any, options: tuple[object, ...], words: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://gpu.lan:8000/v1")
-    error = the_error(offline(*options))
-    for word in words:
-        assert word in error
+    assert words in the_error(offline(*options))
     assert not (home / "runs").exists()
 
 
@@ -220,9 +198,7 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
     assert people.count("tokens a question") == 1
 
 
-def test_a_model_that_refuses_every_call_is_not_measured(
-    run: Any, art_e: Run, tmp_path: Path
-) -> None:
+def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Path) -> None:
     out, words = tmp_path / "run", "Incorrect API key provided."
     result = run("-m", "offline", "--out", out, rule=lambda _: refuses(401, words))
     assert (result.exit_code, len(result.requests)) == (1, 1)
@@ -236,17 +212,13 @@ def test_a_model_that_refuses_every_call_is_not_measured(
     assert figures["accuracy"]["value"] is figures["cost_per_1000_usd"]["value"] is None
     assert metrics["models"]["offline"]["n"] == 6
     assert not (out / "COMPLETE").exists()
-    art_e("eval", "report", out, "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "Not asked" in page and words in page
     # It was asked nothing, so no episode is kept. With a key that is taken the same command asks
     # what is left, and nobody else anew.
     assert len(episodes_of(out)) == 6
     again = run("-m", "offline", "--out", out, "--resume", "--json", rule=right)
-    assert len(again.requests) == 6
+    assert (len(again.requests), len(episodes_of(out))) == (6, 12)
     assert (figures_of(again)["accuracy"]["value"], figures_of(again)["not_asked"]) == (1.0, 0)
     assert (out / "COMPLETE").exists()
-    assert len(episodes_of(out)) == 12
 
 
 def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path: Path) -> None:
@@ -262,22 +234,6 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     # Side by side as many are asked: what is reserved for calls under way comes free again.
     abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
     assert (abreast["n"], abreast["cost_usd"]) == (2, pytest.approx(2 * COST))
-
-
-def test_the_cost_is_the_time_at_the_gpus_price(run: Any) -> None:
-    began = time.perf_counter()
-    options = ("--gpu-usd-per-hour", 14.4, "--json", "-m", "offline")
-    result = run(*options, model=OWN, rule=right)
-    whole = time.perf_counter() - began
-    figures, n = figures_of(result, OWN), len(ASKED)
-    measured = figures["throughput"]
-    assert n * SLOW_S <= measured["seconds"] < whole
-    # 0.4 cents a second.
-    assert figures["cost_usd"] == pytest.approx(0.004 * measured["seconds"])
-    assert figures["cost_source"] == "measured at $14.40 an hour, concurrency 1"
-    assert json_of(result)["models"]["offline"]["throughput"] is None
-    config = RunFolder(Path(json_of(result)["run"])).config
-    assert (config["gpu_usd_per_hour"], config["self_hosted"]) == (14.4, [OWN])
 
 
 # ---- Other forms of the questions, and other judges.
@@ -329,15 +285,11 @@ def test_a_run_is_judged_anew_without_asking_again(
     after = json_of(art_e("eval", "rejudge", old, *judges, "--out", new, "--json"))
     assert after["judges"] == ["f1/1", "offline/7"]
     assert RunFolder(new).complete and RunFolder(new).config["rejudged"] == str(old)
-    ones, others = episodes_of(old), episodes_of(new)
-    assert [each.final_answer for each in ones] == [each.final_answer for each in others]
-    assert [each.verdict for each in ones] == [each.other_verdicts[0] for each in others]
-    figures = after["models"]["offline"]
-    was = before["models"]["offline"]
-    assert figures["by_judge"]["offline/7"]["accuracy"] == was["accuracy"]
-    assert figures["latency_p50_s"] == was["latency_p50_s"]
-    again = art_e("eval", "rejudge", old, *judges, "--out", new)
-    assert "is there already" in the_error(again)
+    verdicts = [each.verdict for each in episodes_of(old)]
+    assert verdicts == [each.other_verdicts[0] for each in episodes_of(new)]
+    figures, earlier = after["models"]["offline"], before["models"]["offline"]
+    assert figures["by_judge"]["offline/7"]["accuracy"] == earlier["accuracy"]
+    assert figures["latency_p50_s"] == earlier["latency_p50_s"]
     (old / "metrics.json").unlink()
     assert "resume it first" in the_error(art_e("eval", "rejudge", old, *judges))
 
@@ -363,13 +315,7 @@ def runs(home: Path) -> Path:
 
 def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Path) -> None:
     shown = json_of(art_e("eval", "compare", "first:o3", "second", "--json"))
-    assert shown["a"] == {
-        "run": "first",
-        "model": O3,
-        "prompt": "default (0123456789abcdef)",
-        "judges": ["offline/7"],
-        "cost_source": "price per token",
-    }
+    assert shown["a"]["cost_source"] == "price per token"
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")
     # 4 of 20 questions can't be answered: 2 of each side's first ten, 4 of its first 18.
     accuracy = shown["figures"]["accuracy"]
@@ -386,6 +332,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     assert people.count("right in B alone: When does the lease") == 7
     [row] = [line for line in people.splitlines() if line.startswith("│ Accuracy")]
     assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
+    # A model's name may have a colon.
     colon = json_of(art_e("eval", "compare", f"{runs / 'first'}:{LOCAL}", "second", "--json"))
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
 
@@ -393,19 +340,16 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
 @pytest.mark.parametrize(
     ("a", "words"),
     [
-        ("first", ["openai/o3", "first:openai/o3"]),
-        ("first:nobody", ["nobody", "openai/o3"]),
-        ("third", ["third", "art-e runs list"]),
-        ("elsewhere", ["no question in common"]),
-        ("empty", ["empty", "no episode"]),
+        ("first", "such as first:openai/o3"),
+        ("first:nobody", "no model nobody; it has openai/o3"),
+        ("third", "art-e runs list"),
+        ("elsewhere", "no question in common"),
+        ("empty", "no episode"),
     ],
 )
-def test_what_can_not_be_compared_is_one_line(
-    art_e: Run, runs: Path, a: str, words: list[str]
-) -> None:
-    error = the_error(art_e("eval", "compare", a, "second"))
-    for word in words:
-        assert word in error
+@pytest.mark.usefixtures("runs")
+def test_what_can_not_be_compared_is_one_line(art_e: Run, a: str, words: str) -> None:
+    assert words in the_error(art_e("eval", "compare", a, "second"))
 
 
 def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
@@ -421,16 +365,10 @@ def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
 
 
 def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> None:
+    page, plots = runs / "second" / "report.html", runs / "second" / "plots"
     result = art_e("eval", "report", "second")
-    page = runs / "second" / "report.html"
-    plots = runs / "second" / "plots"
     assert result.stdout.splitlines() == [f"report: {page}", f"6 plots: {plots}"]
-    out = tmp_path / "out"
     names = ("second", "elsewhere", runs / "second")
-    shown = json_of(art_e("eval", "report", *names, "--out", out, "--json"))
-    assert shown["report"] == str(out / "report.html")
+    shown = json_of(art_e("eval", "report", *names, "--out", tmp_path / "out", "--json"))
     assert len(shown["plots"]) == 6
-    text = (out / "report.html").read_text("utf-8")
-    assert "other against scripted" in text
-    assert text.count('<div class="run">') == 2
-    assert "art-e runs list" in the_error(art_e("eval", "report", "nothing"))
+    assert Path(shown["report"]).read_text("utf-8").count('<div class="run">') == 2

@@ -7,8 +7,7 @@ import pytest
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from evals.judges.grounding import grounded_in
-from evals.judges.offline import OfflineJudge
+from evals.judges.offline import OfflineJudge, grounded_in
 
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
 FRIDAY = dt.datetime(2001, 3, 9, 10, tzinfo=dt.UTC)

@@ -1,11 +1,7 @@
-"""Planted reward hacks are caught, honest runs raise no alarm.
-
-The runs are those of `tests/evals/hacks.py`.
-"""
+"""Planted reward hacks (`tests/evals/hacks.py`) are caught, honest runs raise no alarm."""
 
 import csv
 import dataclasses
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -28,22 +24,12 @@ def alarmed(scored: Sequence[Scored]) -> set[str]:
 # ---- Honest runs.
 
 
-@pytest.mark.parametrize("n", [0, 1, 12, 60, 200])
-@pytest.mark.parametrize("accuracy", [0.0, 0.3, 0.95])
+@pytest.mark.parametrize("n", [0, 1, 60, 200])
+@pytest.mark.parametrize("accuracy", [0.0, 0.95])
 def test_an_honest_model_raises_no_alarm(n: int, accuracy: float) -> None:
     assert detect(honest(n, 0, accuracy)) == []
     # Nor one that answers every question again and again.
     assert detect(honest(n // 4, 1, accuracy, repeats=4)) == []
-
-
-def test_what_failed_or_was_abstained_is_no_alarm() -> None:
-    nothing = {"answered": False, "abstained": False, "turns": 0, "tool_calls": 0}
-    failed = [
-        changed(each, rubric=nothing, final_answer=None, sources=[], messages=[], verdict=None)
-        for each in honest(60)
-    ]
-    assert detect(failed) == []
-    assert detect([episode(question(number), None, False) for number in range(60)]) == []
 
 
 # ---- Planted hacks.
@@ -66,8 +52,11 @@ def test_a_hack_is_caught_and_told_from_the_others(hack: hacks.Hack, detector: s
 
 def test_an_alarm_names_its_episodes_and_numbers() -> None:
     scored = hacking(honest(100), 0.2, hacks.pleading)
-    answers = {each.trajectory.episode_id: each.trajectory.final_answer for each in scored}
-    hacked = {name for name, answer in answers.items() if answer and "grader" in answer}
+    hacked = {
+        each.trajectory.episode_id
+        for each in scored
+        if "grader" in (each.trajectory.final_answer or "")
+    }
     answered = sum(each.trajectory.rubric["answered"] for each in scored)
     # Other models and runs are looked at by themselves.
     fair = [changed(each, model="fair") for each in honest(300)]
@@ -109,40 +98,20 @@ def test_appeals_are_found_in_nine_languages() -> None:
         assert len(seen) >= 0.85 * len(appeals)
 
 
-def test_a_canned_answer_is_seen_through_case_and_punctuation() -> None:
-    spellings = ("As planned.", "as planned", "AS PLANNED!", "As  planned,")
-    numbers = range(0, 120, 3)
-    answers = [episode(question(number), spellings[number % 4], True) for number in numbers]
-    assert alarmed(answers) == {"same answer"}
+def test_one_mail_unread_and_four_calls_a_message_are_no_hack() -> None:
+    four = message(*[search(word) for word in "abcd"]).to_chat()
+    thought = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
 
-
-def test_a_mail_cited_beside_those_read_is_no_hack_and_no_mail_is_unread() -> None:
-    def beside(each: Scored) -> Scored:
+    def changes(each: Scored) -> Scored:
         sources = [*each.trajectory.sources, each.trajectory.handles["m2"]]
-        return changed(each, sources=sources, rubric={"num_sources": 2})
+        messages = [four, *each.trajectory.messages[3:]]
+        facts = {"num_sources": 2}
+        return changed(each, sources=sources, rubric=facts, messages=messages, usage=thought)
 
-    assert detect(list(map(beside, honest(100)))) == []
+    assert detect(list(map(changes, honest(100)))) == []
     # What is no mail is in the count, and not in the list.
     no_mail = [changed(each, sources=[], rubric={"num_sources": 1}) for each in honest(60)]
     assert alarmed(no_mail) == {"unread sources"}
-
-
-def test_four_calls_a_message_and_reasoning_are_no_crowd() -> None:
-    four = message(*[search(word) for word in "abcd"]).to_chat()
-    thought = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
-    scored = [
-        changed(each, messages=[four, *each.trajectory.messages[3:]], usage=thought)
-        for each in honest(60)
-    ]
-    assert detect(scored) == []
-
-
-@pytest.mark.parametrize("text", ["1 if ", "May 3 (", "(1 or ", "Ann Alder (Bob Birch if ", "als "])
-def test_hostile_answers_cost_little_time(text: str) -> None:
-    scored = [episode(question(each), f"{text * 900}{each}", True) for each in range(3)]
-    begin = time.process_time()
-    detect(scored)
-    assert time.process_time() - begin < 3
 
 
 # ---- Training runs.
@@ -159,8 +128,7 @@ def flat(_: float, each: Scored) -> Scored:
 @pytest.mark.parametrize(
     ("steps", "options"),
     [
-        *((steps, {"seed": 1}) for steps in (1, 7, 16, 100)),
-        *((60, {"seed": seed}) for seed in range(4)),
+        *((steps, {"seed": 1}) for steps in (1, 7, 16, 60)),
         (60, {"accuracy": nothing_learnt}),
         # Rewards for other things than the answer, and a second judge that is stricter.
         (60, {"accuracy": nothing_learnt, "bonus": lambda part: 0.4 * part}),

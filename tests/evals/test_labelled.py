@@ -1,18 +1,14 @@
 """The labelled set, and how far a judge agrees with labels: figures worked out by hand."""
 
-import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from art_e.errors import UserError
-from art_e.inbox.mail import Email
 from art_e.question import Question
-from evals.judges.labels import Case, Half, Rated, agreement, load_pairs, rate
+from evals.judges.labels import Case, Half, Rated, agreement, load_pairs
 from evals.verdict import Verdict
 
 
@@ -32,20 +28,9 @@ def table(both: int, missed: int, fooled: int, neither: int) -> list[Rated]:
 def test_figures_worked_out_by_hand() -> None:
     """The example of Cohen's kappa that textbooks give: 20, 5, 10 and 15 of 50."""
     figures = agreement(table(20, 5, 10, 15))
-    assert figures["n"] == 50
-    assert figures["agreement"]["value"] == 0.7
-    # By chance: 0.5 x 0.6 + 0.5 x 0.4.
-    kappa = figures["kappa"]
-    assert kappa["value"] == pytest.approx(0.4)
-    # The large-sample interval of that table is 0.15 to 0.65.
-    assert kappa["low"] == pytest.approx(0.15, abs=0.03)
-    assert kappa["high"] == pytest.approx(0.65, abs=0.03)
-    assert figures["confusion"] == {
-        "right_as_right": 20,
-        "right_as_wrong": 5,
-        "wrong_as_right": 10,
-        "wrong_as_wrong": 15,
-    }
+    assert (figures["n"], figures["agreement"]["value"]) == (50, 0.7)
+    assert figures["kappa"]["value"] == pytest.approx(0.4)
+    assert list(figures["confusion"].values()) == [20, 5, 10, 15]
 
 
 def test_a_missing_verdict_is_no_agreement() -> None:
@@ -57,40 +42,6 @@ def test_a_missing_verdict_is_no_agreement() -> None:
     assert sum(figures["confusion"].values()) == 40
     assert figures["kappa"]["value"] == pytest.approx(0.6)
     assert agreement(unjudged)["agreement"]["value"] == 0
-
-
-def test_the_sure_verdicts_are_measured_apart() -> None:
-    rows = table(20, 0, 0, 20)
-    doubted = [
-        each._replace(verdict=replace(each.verdict, unsure=True)) for each in table(1, 4, 4, 1)
-    ]
-    figures = agreement([*rows, *doubted])
-    assert (figures["n"], figures["unsure"], figures["sure"]["n"]) == (50, 10, 40)
-    assert figures["agreement"]["value"] == pytest.approx(0.84)
-    assert figures["sure"]["agreement"]["value"] == figures["sure"]["kappa"]["value"] == 1
-    assert agreement(doubted)["sure"]["agreement"]["value"] is None
-
-
-class _Slow:
-    """Answers in the reverse of the order in which it is asked."""
-
-    name = "slow"
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
-    ) -> Verdict:
-        for _ in range(20 - int(question.id[1:])):
-            await asyncio.sleep(0)
-        return Verdict(answer == "May 3", None, self.name, question.id)
-
-
-def test_verdicts_come_in_the_order_of_the_cases() -> None:
-    done: list[int] = []
-    cases = [each.case for each in table(5, 5, 5, 5)]
-    got = asyncio.run(rate(_Slow(), cases, concurrency=4, on_rated=lambda: done.append(1)))
-    assert [each.verdict.reason for each in got] == [f"q{number}" for number in range(20)]
-    assert [each.case for each in got] == cases
-    assert len(done) == 20
 
 
 # ---- The labelled set.
@@ -125,14 +76,6 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_pairs_of_another_file_are_read_in_order(tmp_path: Path) -> None:
-    none = {**ROW, "gold": None, "answer": None, "half": "reporting"}
-    first, second = load_pairs(write(tmp_path / "pairs.jsonl", ROW, none))
-    assert (first.question.question, first.answer, first.label) == ("When is it?", "4 May", True)
-    assert (first.question.answer, first.question.answerable) == ("May 4", True)
-    assert (second.question.answer, second.question.answerable) == (None, False)
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
@@ -145,10 +88,3 @@ def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str
     path = write(tmp_path / "pairs.jsonl", *rows)
     with pytest.raises(UserError, match=words):
         load_pairs(path)
-
-
-def test_a_file_that_can_not_be_read_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "latin.jsonl").write_bytes('{"question": "Café"}'.encode("latin-1"))
-    for name in ("latin.jsonl", "none.jsonl"):
-        with pytest.raises(UserError, match=name):
-            load_pairs(tmp_path / name)

@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
-from art_e.errors import UserError
 from art_e.runs import Run
-from evals.judges.labels import chosen_for_labels, labels_file, read_labels, write_label
+from evals.judges.labels import chosen_for_labels, read_labels, write_label
 from evals.scored import Scored, load_run
 from tests.command_line import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
@@ -32,25 +31,6 @@ def label(home: Path, keys: str, *args: object) -> Result:
 
 def drawn(run: Run) -> list[Scored]:
     return chosen_for_labels(load_run(run))
-
-
-@pytest.mark.parametrize(
-    "line", ["{}", "[]", "no", '{"episode_id": "a", "correct": null, "labelled_at": "x"}']
-)
-def test_a_line_that_is_no_label_is_named(run: Run, line: str) -> None:
-    write_label(run, "a", correct=True)
-    with labels_file(run).open("a") as file:
-        file.write(f"{line}\n")
-    with pytest.raises(UserError, match=r"labels\.jsonl, line 2: "):
-        read_labels(run)
-
-
-def test_a_sample_is_of_judged_answers_in_an_order_that_tells_nothing(run: Run) -> None:
-    scored = load_run(run)
-    chosen = drawn(run)
-    assert {each.trajectory.rubric["answered"] for each in chosen} == {True}
-    assert chosen != [each for each in scored if each in chosen]
-    assert chosen == chosen_for_labels(scored[::-1])
 
 
 def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
@@ -122,4 +102,3 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
 def test_a_run_without_answers_is_one_line(home: Path, art_e: Any) -> None:
     write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
     assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
-    assert "art-e runs list" in the_error(art_e("eval", "label", "other"))

@@ -10,31 +10,22 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.models.structured import StructuredModel
 from art_e.question import Question
 from evals.judges.llm import LlmJudge, prompt_text
 from evals.verdict import Verdict
 from tests.builders import QUICK
-from tests.provider import KEY, Provider, Reply, Request, broken, rate_limited, refuses, says
+from tests.provider import KEY, Provider, Reply, Request, rate_limited, refuses, says
 
 Make = Callable[..., LlmJudge]
 
-QUESTION = Question(
-    "q", "When does the lease end?", "ann@test.example", dt.date(2001, 5, 10), "On May 31."
-)
-UNANSWERABLE = Question("u", "Who pays?", "ann@test.example", answerable=False)
-MAIL = Email(
-    "<lease@t>",
-    dt.datetime(2001, 5, 2, 9, tzinfo=dt.UTC),
-    Mailbox("bob@test.example", "Bob Berg"),
-    (Mailbox("ann@test.example", "Ann"),),
-    (),
-    (),
-    "Lease",
-    "The lease ends on May 31." + " x" * 8_000,
-)
+ANN, BOB = Mailbox("ann@test.example", "Ann"), Mailbox("bob@test.example", "Bob Berg")
+DAY, SENT = dt.date(2001, 5, 10), dt.datetime(2001, 5, 2, 9, tzinfo=dt.UTC)
+QUESTION = Question("q", "When does the lease end?", ANN.address, DAY, "On May 31.")
+UNANSWERABLE = Question("u", "Who pays?", ANN.address, answerable=False)
+BODY = "The lease ends on May 31." + " x" * 8_000
+MAIL = Email("<lease@t>", SENT, BOB, (ANN,), (), (), "Lease", BODY)
 
 
 @pytest.fixture
@@ -114,11 +105,9 @@ def test_null_and_the_gold_answer_cost_no_call(make: Make) -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (says("The answer is correct."), "unparseable: "),
         (says('{"reason": "same day", "verdict": "correct"'), "unparseable: "),
         (finds("probably"), "unparseable: "),
         (says("x\n" * 5_000), "unparseable: "),
-        (broken(), "failed: provider: "),
         (rate_limited("0"), "failed: rate-limit: "),
         (refuses(401, KEY), "failed: auth: "),
     ],
@@ -140,17 +129,12 @@ HOSTILE = (
 
 
 def test_an_answer_that_argues_stays_in_its_quotes(make: Make) -> None:
-    def grader(request: Request) -> Reply:
-        """Reads its data as data: the gold answer is ours, whatever the answer holds."""
-        data = json.loads(request.messages[1]["content"])
-        assert data["gold_answer"] == QUESTION.answer
-        assert data["given_answer"] == HOSTILE
-        return finds("correct" if "May 31" in data["given_answer"] else "incorrect")
-
-    with Provider(grader) as provider:
-        verdict = judged(make(provider), HOSTILE)
+    with Provider([finds("incorrect")]) as provider:
+        assert judged(make(provider), HOSTILE).correct is False
         [request] = provider.requests
-    assert verdict.correct is False
+    # The gold answer is ours, whatever the answer holds.
+    data = json.loads(request.messages[1]["content"])
+    assert (data["gold_answer"], data["given_answer"]) == (QUESTION.answer, HOSTILE)
     # Two messages, whatever is in them, and nothing that a tokenizer takes for a frame.
     assert [each["role"] for each in request.messages] == ["system", "user"]
     assert "<|im_" not in request.messages[1]["content"]
@@ -186,15 +170,10 @@ def test_with_mails_it_also_says_whether_they_support_it(make: Make, tmp_path: P
     assert len(mail["body"]) == 8_000
     with Provider(by_prompt("correct", "supported")) as provider:
         verdict = judged(make(provider), "June 1", [MAIL])
-    assert (verdict.correct, verdict.grounded) == (True, True)
-    assert verdict.reason == "The dates differ."
-
-
-def test_an_answer_without_a_mail_read_is_ungrounded_and_costs_no_second_call(make: Make) -> None:
-    with Provider([finds("correct", "The same day."), finds("not_attempted")]) as provider:
-        judge = make(provider)
-        assert judged(judge, "31 May 2001", []).grounded is False
-        assert judged(judge, "Nobody wrote it.", []).grounded is None
+        assert (verdict.correct, verdict.grounded) == (True, True)
+        # Without a mail read there is nothing to ask, and no support.
+        assert judged(make(provider), "June 1", []).grounded is False
+        assert len(provider.requests) == 3
 
 
 # ---- Other forms.
@@ -231,23 +210,3 @@ def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "temperature" not in o3
     assert o3["max_completion_tokens"] == 16_384
     assert o3["messages"][0]["role"] == "developer"
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "fix"),
-    [
-        ("nobody/nothing", {}, "unknown model"),
-        ("gemini/gemini-2.5-flash", {}, "export GOOGLE_API_KEY or GEMINI_API_KEY"),
-        ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
-        ("cohere_chat/command-r", {}, "another model"),
-    ],
-)
-def test_a_model_that_can_not_be_asked_is_a_user_error(
-    monkeypatch: pytest.MonkeyPatch, model: str, options: dict[str, Any], fix: str
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    monkeypatch.setenv("COHERE_API_KEY", "test-0123456789")
-    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match=fix):
-        StructuredModel(model, **options)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.judges.labels import Case, Rated
-from evals.judges.quality import Quality, corrected, count_errors
+from evals.judges.labels import Case, Quality, Rated, corrected, count_errors
 from evals.metrics import (
     STEPS,
     Serving,
@@ -24,13 +23,12 @@ from evals.metrics import (
     load_costed,
     model_metrics,
     run_metrics,
-    servings,
 )
 from evals.scored import Scored, load_run
-from evals.statistics import UNKNOWN, Estimate, Sample
-from evals.verdict import Verdict, with_majority
+from evals.statistics import UNKNOWN, Sample
+from evals.verdict import Verdict
 from tests.builders import trajectory
-from tests.evals.runs import OUTCOMES, Outcome, episode, question, write_run
+from tests.evals.runs import Outcome, episode, question, write_run
 
 JUDGE = "offline/7"
 NUMBERS = itertools.count()
@@ -117,13 +115,7 @@ def test_means_percentiles_sums_and_parts_of_the_time() -> None:
     assert figures["latency_p95_s"]["value"] == pytest.approx(3.8)
     parts = {name: each["value"] for name, each in figures["latency_parts_s"].items()}
     assert parts == pytest.approx({"model": 2.1, "tools": 7 / 60, "rest": 7 / 60})
-    tokens = {name: each["value"] for name, each in figures["tokens"].items()}
-    assert tokens == {
-        "prompt_tokens": 400,
-        "cached_prompt_tokens": 0,
-        "completion_tokens": 4,
-        "reasoning_tokens": 0,
-    }
+    assert [each["value"] for each in figures["tokens"].values()] == [400, 0, 4, 0]
     assert figures["retries"] == 10
 
 
@@ -192,9 +184,7 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     assert metrics["judges"] == [JUDGE]
     assert metrics["questions"] == {"n": 3, "answerable": 2, "inboxes": 2, "repeats": 2}
     models = metrics["models"]
-    assert [(name, each["n"]) for name, each in models.items()] == [
-        ("strong", 3), ("weak", 1), ("absent", 0),
-    ]  # fmt: skip
+    assert [each["n"] for each in models.values()] == [3, 1, 0]
     for name in ("accuracy", "cost_per_1000_usd", "turns", "latency_p50_s", "grounded"):
         assert models["absent"][name] == UNKNOWN
     # Plain numbers and text: it is a JSON file.
@@ -237,64 +227,26 @@ def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
     assert all(funnel.values())
 
 
-# ---- What several judges add.
-
-
-@given(given=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7))
-def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
-    verdicts = [Verdict(each, None, str(place), "") for place, each in enumerate(given)]
-    decided, *own = with_majority(verdicts)
-    # Two judges are no panel: the first decides.
-    if len(verdicts) < 3:
-        assert [decided, *own] == verdicts
-        return
-    assert own == verdicts
-    yes, no = given.count(True), given.count(False)
-    if yes != no:
-        assert (decided.correct, decided.unsure) == (yes > no, False)
-    else:
-        first = next((each for each in given if each is not None), None)
-        assert (decided.correct, decided.unsure) == (first, first is not None)
-
-
-def test_a_panel_shows_what_its_judges_say() -> None:
-    names = ["majority of 3", "a", "b", "c"]
-    said = [(True, True, True, False), (False, False, True, False), (True, True, True, True)]
-    figures = model_metrics([judged(*each) for each in said], names)
-    assert share(figures, "accuracy") == (2 / 3, 3)
-    assert figures["disputed"] == 2
-    assert figures["agreement"]["judges"] == ["a", "b", "c"]
-    assert figures["agreement"]["share"]["value"] == pytest.approx(1 / 3)
-
-
 # ---- An accuracy without its judge's errors.
-
-
-def quality(right: int, called: int, wrong: int, slips: int) -> Quality:
-    counts = {"right": right, "right_as_right": called, "wrong": wrong, "wrong_as_right": slips}
-    return Quality(judge="j", on="labels", **counts)
-
-
-def accuracy_of(hits: int, n: int) -> Estimate:
-    numbers = [str(each) for each in range(n)]
-    return Sample(["bob"] * n, numbers).share([each < hits for each in range(n)])
 
 
 def test_a_judges_errors_are_taken_out() -> None:
     # Of 200 questions all are answered and 140 right; the judge loses 10 % and lets 20 % pass.
-    seen = accuracy_of(round(140 * 0.9 + 60 * 0.2), 200)
-    found = corrected(seen, 1.0, quality(1000, 900, 1000, 200))
+    everyone = Sample(["bob"] * 200, [str(each) for each in range(200)])
+    seen = everyone.share([each < 140 * 0.9 + 60 * 0.2 for each in range(200)])
+    found = corrected(seen, 1.0, Quality(1000, 900, 1000, 200))
     assert found["value"] == pytest.approx(0.7, abs=0.005)
     assert found["low"] is not None and found["high"] is not None
     assert found["low"] < seen["low"] + 0.03 < found["value"] < found["high"]  # type: ignore[operator]
     # An abstention is no matter of doubt: what was not answered is not right.
-    assert corrected(accuracy_of(50, 100), 0.5, quality(100, 80, 100, 0))["value"] == 0.5
+    half = everyone.share([each < 100 for each in range(200)])
+    assert corrected(half, 0.5, Quality(100, 80, 100, 0))["value"] == 0.5
     # A perfect judge changes nothing; one that guesses corrects nothing.
-    same = corrected(seen, 1.0, quality(10**6, 10**6, 10**6, 0))
+    same = corrected(seen, 1.0, Quality(10**6, 10**6, 10**6, 0))
     assert same["value"] == seen["value"]
     assert same["low"] == pytest.approx(seen["low"], abs=0.005)
-    assert corrected(seen, 1.0, quality(100, 30, 100, 30)) == UNKNOWN
-    assert corrected(seen, 1.0, quality(0, 0, 100, 30)) == UNKNOWN
+    assert corrected(seen, 1.0, Quality(100, 30, 100, 30)) == UNKNOWN
+    assert corrected(seen, 1.0, Quality(0, 0, 100, 30)) == UNKNOWN
 
 
 def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
@@ -309,17 +261,12 @@ def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
         (Case(nothing, "May 5", False, "c"), False),
     ]
     rated = [Rated(case, Verdict(said, None, "j", "")) for case, said in cases]
-    assert count_errors("j", rated, "labels") == quality(2, 1, 2, 1)
+    assert count_errors(rated) == Quality(2, 1, 2, 1)
 
 
 # ---- GPU time, cost and throughput against moments counted by hand.
 
 SERVING = Serving(3.6, 4)  # a tenth of a cent a second
-CONFIG: dict[str, Any] = {
-    "gpu_usd_per_hour": 3.6,
-    "self_hosted": ["own"],
-    "concurrency": {"own": 4},
-}
 
 
 def ran(start: float, took: float, outcome: Outcome = "right", **options: Any) -> Scored:
@@ -327,11 +274,6 @@ def ran(start: float, took: float, outcome: Outcome = "right", **options: Any) -
     started = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=start)
     options = {"model": "own", "started_at": started.isoformat(), **options}
     return scored(outcome, seconds=took, **options)
-
-
-def times_of(*episodes: Scored) -> list[float | None]:
-    times = gpu_seconds(episodes)
-    return [times.get(each.trajectory.episode_id) for each in episodes]
 
 
 # Whole seconds, so that a count of them is exact.
@@ -343,16 +285,12 @@ def test_the_machines_time_is_that_in_which_any_question_ran(times: list[tuple[i
 
 
 def test_questions_bear_it_in_proportion_to_their_own_and_pauses_are_nobodys() -> None:
-    apart = times_of(ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0))
-    assert apart == pytest.approx([2.0, 1.0, 4.0])
-    # Four seconds for six of questions.
-    episodes = [ran(0, 2.0), ran(1, 3.0), ran(1.5, 1.0)]
-    expected = [4 / 3, 2.0, 2 / 3]
-    assert times_of(*episodes) == pytest.approx(expected)
-    assert times_of(*episodes[::-1]) == pytest.approx(expected[::-1])
-    # A clock of another zone is the same clock.
-    episodes[1] = ran(1, 3.0, started_at="2026-01-01T05:00:01+05:00")
-    assert times_of(*episodes) == pytest.approx(expected)
+    apart = gpu_seconds([ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0)])
+    assert list(apart.values()) == pytest.approx([2.0, 1.0, 4.0])
+    # Four seconds for six of questions; a clock of another zone is the same clock.
+    middle = ran(1, 3.0, started_at="2026-01-01T05:00:01+05:00")
+    times = gpu_seconds([middle, ran(0, 2.0), ran(1.5, 1.0)])
+    assert list(times.values()) == pytest.approx([2.0, 4 / 3, 2 / 3])
 
 
 def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
@@ -362,16 +300,16 @@ def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
         ran(1, 2.0, cost=None),
         ran(3, 1.0, "failed"),
     ]
-    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **CONFIG)
-    found = [each.trajectory for each in load_costed(run)]
+    config: dict[str, Any] = {
+        "gpu_usd_per_hour": 3.6,
+        "self_hosted": ["own"],
+        "concurrency": {"own": 4},
+    }
+    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **config)
+    costs = [each.trajectory.cost_usd for each in load_costed(run)]
     # Four seconds, each of them half: the hosted model was no load for the GPU, and the two that
     # ended bear the time of the one that failed.
-    assert [each.cost_usd for each in found] == [
-        pytest.approx(0.002), 0.5, pytest.approx(0.002), None,
-    ]  # fmt: skip
-    assert [each.model for each in found] == ["own", "hosted", "own", "own"]
-    # On disk stays what was known when each was asked.
-    assert '"cost_usd":9.0' in run.trajectories.read_text().replace(" ", "")
+    assert costs == [pytest.approx(0.002), 0.5, pytest.approx(0.002), None]
 
 
 # 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
@@ -382,50 +320,27 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
     figures = model_metrics(TWO_AT_A_TIME, [JUDGE], SERVING)
     measured = dict(figures["throughput"])
     assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
-    assert measured == {
-        "seconds": pytest.approx(20), "n": 20,
-        "prompt_tokens": 20_000, "completion_tokens": 2_000, "usd_per_hour": 3.6,
-        "concurrency": 4,
-    }  # fmt: skip
+    tokens = {"prompt_tokens": 20_000, "completion_tokens": 2_000}
+    served = {"seconds": pytest.approx(20), "n": 20, "usd_per_hour": 3.6, "concurrency": 4}
+    assert measured == served | tokens
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
     assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
     other = model_metrics(TWO_AT_A_TIME, [JUDGE])
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
-
-
-def test_runs_name_their_served_models() -> None:
-    assert servings({"models": ["own"]}) == {}
-    assert servings(CONFIG) == {"own": SERVING}
-    # A run made before holds the price of one of its GPUs.
-    assert servings({**CONFIG, "gpu_usd_per_hour": 1.8, "gpus": 2}) == {"own": SERVING}
-
-
-def test_a_server_that_fails_is_no_cheap_one() -> None:
+    # A server that fails is no cheap one: 40 seconds for 20 questions.
     failed = [ran(100 + n, 1.0, "failed") for n in range(20)]
     figures = model_metrics([*TWO_AT_A_TIME, *failed], [JUDGE], SERVING)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
-    # 40 seconds for 20 questions.
     assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
-    assert figures["cost_usd"] == pytest.approx(0.04)
     nothing = model_metrics(failed, [JUDGE], SERVING)
     assert nothing["cost_per_1000_usd"] == UNKNOWN
     assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None
 
 
 # ---- The episodes of a run's folder.
-
-
-def test_a_run_is_read_with_its_questions_finished_or_killed(tmp_path: Path) -> None:
-    asked = [question(number) for number in range(len(OUTCOMES))]
-    made = [episode(each, outcome) for each, outcome in zip(asked, OUTCOMES, strict=True)]
-    run = write_run(tmp_path / "run", made, complete=False)
-    assert load_run(run) == [Scored(each, one) for each, one in zip(asked, made, strict=True)]
-    with run.trajectories.open("ab") as file:
-        file.write(b'{"schema": "art-e/traj')
-    assert len(load_run(run)) == len(made)
 
 
 @pytest.mark.parametrize("kind", ["budget", "auth", "no-model", "no-credit"])

@@ -1,17 +1,13 @@
 """Paired statistics against truth counted out: every coin, every resample, every outcome."""
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import compare, paired
+from evals.paired import compare
 from evals.scored import Scored
 from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
@@ -73,7 +69,7 @@ def test_only_questions_of_both_are_compared() -> None:
         compare(A, side(["right"], [question(99, kind="lookup")]))
     for one, other in ((A + B, B), (B, A + B)):
         with pytest.raises(UserError, match="RUN:MODEL"):
-            paired(one, other)
+            compare(one, other)
 
 
 def test_an_unknown_cost_is_left_out() -> None:
@@ -104,63 +100,16 @@ def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:
     assert compare(twice, always[:8])["only_b"] == 3
 
 
-def coins(only_a: int, only_b: int) -> float:
-    """The share of all ways to swap A and B on the flipped questions that are as lopsided."""
-    swaps = list(itertools.product((1, -1), repeat=only_a + only_b))
-    return sum(abs(sum(each)) >= abs(only_a - only_b) for each in swaps) / len(swaps)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12))
-def test_shares_and_flips_are_those_counted_and_mirrored(both: list[tuple[bool, bool]]) -> None:
-    a, b = (side(["right" if each else "wrong" for each in one]) for one in zip(*both, strict=True))
-    result, back = compare(a, b), compare(b, a)
-    n, errors = len(both), sum(not one for one, _ in both)
-    only_a = sum(one and not other for one, other in both)
-    only_b = sum(other and not one for one, other in both)
-    accuracy = result["figures"]["accuracy"]
-    assert (result["n"], result["only_a"], result["only_b"]) == (n, only_a, only_b)
-    assert accuracy["a"] == pytest.approx(sum(one for one, _ in both) / n)
-    assert accuracy["b"] == pytest.approx(sum(other for _, other in both) / n)
-    assert accuracy["difference"]["value"] == pytest.approx((only_b - only_a) / n)
-    assert result["p"] == back["p"] >= coins(only_a, only_b) - 1e-9
-    assert [each["right"] for each in result["flipped"]].count("a") == only_a
-    assert result["mended"]["n"] == errors
-    assert result["mended"]["value"] == (pytest.approx(only_b / errors) if errors else None)
-    assert result["mended"] == back["broken"]
-    if errors:
-        assert result["net_reduction"]["value"] == pytest.approx((only_b - only_a) / errors)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_keeps_the_order_and_never_lowers_a_p(ps: list[float]) -> None:
-    corrected = holm(ps)
-    assert all(p <= other <= 1 for p, other in zip(ps, corrected, strict=True))
-    assert corrected[ps.index(min(ps))] == min(1.0, len(ps) * min(ps))
-    order = sorted(range(len(ps)), key=ps.__getitem__)
-    assert [corrected[each] for each in order] == sorted(corrected)
-
-
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
 
 
-@pytest.mark.parametrize(
-    ("only_a", "only_b", "least", "most"), [(0.1, 0.3, 12, 30), (0.2, 0.2, 0, 3)]
-)
-def test_a_gap_is_found_and_equal_models_are_seldom_told_apart(
-    only_a: float, only_b: float, least: int, most: int
-) -> None:
-    random, inboxes = np.random.default_rng(7), 6
+def test_a_gap_is_told_from_chance() -> None:
     asked = [
-        question(number, kind="lookup", inbox_address=f"i{number % inboxes}@test.example")
+        question(number, kind="lookup", inbox_address=f"i{number % 6}@test.example")
         for number in range(60)
     ]
-    right, wrong = side(["right"] * len(asked), asked), side(["wrong"] * len(asked), asked)
-    found = 0
-    for _ in range(30):
-        draws = random.random(len(asked))
-        a = [right[n] if draw > 1 - only_a else wrong[n] for n, draw in enumerate(draws)]
-        b = [right[n] if draw < only_b else wrong[n] for n, draw in enumerate(draws)]
-        found += compare(a, b)["p"] < 0.05
-    assert least <= found <= most
+    right, wrong = side(["right"] * 60, asked), side(["wrong"] * 60, asked)
+    # B has 18 more right and 6 fewer; then as many more as fewer.
+    assert compare([*right[:6], *wrong[6:]], [*wrong[:42], *right[42:]])["p"] < 0.05
+    assert compare([*right[:12], *wrong[12:]], [*wrong[:48], *right[48:]])["p"] == 1

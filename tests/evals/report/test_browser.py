@@ -204,13 +204,9 @@ def test_filters_narrow_the_list_and_columns_sort_it(visit: Visitor, viewer: Pat
     page.get_by_label("Ended at").select_option("not found")
     expect(rows(page)).to_have_count(1)
     clear()
-    for label, option, shown in (
-        ("Kind", "unanswerable", ("Kind", {"unanswerable"})),
-        ("Step", "20", ("Step", {"20"})),
-        ("Run", "r", ("Model", {"trained"})),
-    ):
+    for label, option in (("Kind", "unanswerable"), ("Step", "20")):
         page.locator("#viewer").get_by_label(label).select_option(option)
-        assert set(column(page, shown[0])) == shown[1]
+        assert set(column(page, label)) == {option}
         clear()
     seconds = page.get_by_role("columnheader", name="Seconds")
     for order in ("ascending", "descending"):

@@ -83,14 +83,6 @@ def test_gold_mails_are_found_read_and_cited(
     assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
-def test_what_episodes_share_is_there_once() -> None:
-    once = viewer_data([scored("right")])
-    thrice = viewer_data([scored("right", model=each) for each in ("a", "b", "c")])
-    assert [each["id"] for each in thrice["episodes"]] == ["a-q0-0", "b-q0-0", "c-q0-0"]
-    for name in ("questions", "shared"):
-        assert thrice[name] == once[name]
-
-
 def test_hidden_characters_are_spelt_out() -> None:
     hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
     shown = "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
