@@ -355,15 +355,15 @@ class Material(NamedTuple):
     days: list[dt.date]
 
 
-def material(file: InboxFile, inboxes: int = 40, words: int = 400) -> Material:
-    """The `inboxes` largest inboxes of a file, and words that occur in it."""
+def material(file: InboxFile) -> Material:
+    """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
-    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:inboxes]
+    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:40]
     rows = file.execute("SELECT word FROM terms ORDER BY word").fetchall()
     terms = [word for (word,) in rows]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
-    for address, names in named.fetchmany(inboxes):
+    for address, names in named.fetchmany(40):
         name = names.partition(" | ")[0]
         people += [address, name, name.title(), f"{name} <{address}>", address[:4]]
         people += [address.partition("@")[0].upper(), " ".join(reversed(name.split()))]
@@ -373,7 +373,7 @@ def material(file: InboxFile, inboxes: int = 40, words: int = 400) -> Material:
     extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
     return Material(
         addresses=[summary.address for summary in summaries],
-        words=[*rng.sample(terms, min(words, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
+        words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
         people=[*people, "", "nobody", "<>", "%", "@"],
         days=spread,
     )

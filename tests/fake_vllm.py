@@ -1,8 +1,8 @@
 """A stand-in for vLLM below TRL's own code: what TRL 1.16 calls of it, on a tiny Qwen2.
 
 It follows vLLM's interface: `LLM` with sleep and wake-up, which loses its weights in a sleep of
-level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens. It hides
-batches, the cache of prefixes, and rounding to 16 bits.
+level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens and
+adapters. It hides batches, the cache of prefixes, and rounding to 16 bits.
 """
 
 import copy
@@ -37,6 +37,13 @@ class LoRARequest(NamedTuple):
     load_inplace: bool = False
 
 
+class Logprob(NamedTuple):
+    """`vllm.logprobs.Logprob`."""
+
+    logprob: float
+    rank: int
+
+
 class LLM:
     """`vllm.LLM`, which records its calls in `did`."""
 
@@ -47,6 +54,7 @@ class LLM:
         assert 0 < options["gpu_memory_utilization"] < 1
         assert options["logprobs_mode"] == "processed_logprobs"
         assert options["quantization"] is None
+        self.share = options["gpu_memory_utilization"]
         self.sleeps = options["enable_sleep_mode"]
         self.did: list[str] = []
         self.awake = {"weights", "kv_cache"}
@@ -91,8 +99,7 @@ class LLM:
         name, ids, params = self._asked.pop()
         model = self._model if self._adapted is None else self._adapted
         written, values = sampled(model, ids, params.temperature, params.max_tokens, params.seed)
-        pairs = zip(written, values, strict=True)
-        logprobs = [{one: SimpleNamespace(logprob=of)} for one, of in pairs]
+        logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
         completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
         return [SimpleNamespace(request_id=name, outputs=[completion])]
 
@@ -224,15 +231,11 @@ class Server:
         return {"choices": choices}
 
 
-_INFO = {
-    "weight_transfer_config": {"backend": "nccl"},
-    "model_config": {"logprobs_mode": "processed_logprobs"},
-}
+_INFO = {"model_config": {"logprobs_mode": "processed_logprobs"}}
 _ROUTES: dict[str, Any] = {
     "/health": {},
     "/v1/models": {"data": [{"id": "tiny"}]},
     "/server_info?config_format=json": {"vllm_config": _INFO},
-    "/get_world_size": {"world_size": 1},
     "/reset_prefix_cache": {"success": True},
 }
 

@@ -1,9 +1,6 @@
 """Writes the same mails in every format of `art-e ingest`."""
 
 import csv
-import gzip
-import io
-import lzma
 import re
 import shutil
 import tarfile
@@ -35,21 +32,12 @@ def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
     return folder / "maildir"
 
 
-def archive_writer(name: str) -> Write:
-    """Packs an Enron tree into the archive `name`."""
-
-    def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
-        write_enron(folder, mails)
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as file:
-            file.add(folder / "maildir", "./maildir")
-        data = packed.getvalue()
-        compressed = {".gz": gzip.compress(data), ".xz": lzma.compress(data), ".tar": data}
-        archive = folder / name
-        archive.write_bytes(compressed[archive.suffix])
-        return archive
-
-    return write_archive
+def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
+    """An Enron tree, packed as the archive of the real one."""
+    write_enron(folder, mails)
+    with tarfile.open(folder / "mail.tar.xz", "w:xz") as file:
+        file.add(folder / "maildir", "./maildir")
+    return folder / "mail.tar.xz"
 
 
 def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
@@ -137,9 +125,7 @@ def write_parquet(folder: Path, mails: Sequence[bytes]) -> Path:
 
 WRITERS: dict[str, tuple[Format, Write]] = {
     "enron": ("enron", write_enron),
-    "tar": ("enron", archive_writer("mail.tar")),
-    "tar.gz": ("enron", archive_writer("mail.tar.gz")),
-    "tar.xz": ("enron", archive_writer("mail.tar.xz")),
+    "tar.xz": ("enron", write_archive),
     "mbox": ("mbox", write_mbox),
     "mbox.zip": ("mbox", packed(write_mbox, "zip")),
     "mbox.tgz": ("mbox", packed(write_mbox, "tgz")),

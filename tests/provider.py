@@ -10,7 +10,6 @@ Who asks for a stream gets one, a few characters at a time.
 """
 
 import dataclasses
-import itertools
 import json
 import random
 import socket
@@ -36,7 +35,6 @@ KEY = "sk-test-of-the-scripted-provider"
 class Request:
     """A client's request: `body` is {} for GET; header names are in lower case."""
 
-    number: int
     path: str
     headers: Mapping[str, str]
     body: dict[str, Any]
@@ -183,7 +181,6 @@ class Provider:
         self._records = records
         self._lock = threading.Lock()
         self.requests: list[Request] = []
-        self._count = itertools.count()
         self._errors: list[Exception] = []
         self._connections: set[socket.socket] = set()
         self.most_connections = 0
@@ -221,7 +218,7 @@ class Provider:
     def reply_to(self, _: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Choose a response, and record it."""
         with self._lock:
-            request = Request(next(self._count), path, headers, json.loads(body or b"{}"))
+            request = Request(path, headers, json.loads(body or b"{}"))
             if self._records:
                 self.requests.append(request)
             try:

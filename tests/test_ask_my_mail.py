@@ -10,32 +10,13 @@ from tests.command_line import Run, json_of, the_error
 from tests.mailbox import ANSWER, MAILS, ME, takeout
 
 
-@pytest.fixture(scope="module")
-def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return takeout(tmp_path_factory.mktemp("Downloads"))
-
-
 @pytest.fixture
-def ingested(download: Path, art_e: Run) -> dict[str, object]:
-    counts = json_of(art_e("ingest", download, "--json"))
-    assert isinstance(counts, dict)
-    return counts
+def ingested(art_e: Run, tmp_path: Path) -> None:
+    counts = json_of(art_e("ingest", takeout(tmp_path), "--json"))
+    assert (counts["read"], counts["stored"], counts["junk"]) == (12, 12, 3)
 
 
-@pytest.mark.usefixtures("ingested")
-def test_the_lease_ends_when_the_landlord_says(art_e: Run) -> None:
-    shown = art_e("ask", "When does the lease end?", "--trace")
-    assert ANSWER in shown.stdout and "February 5" not in shown.stdout
-    hits = json_of(art_e("search", "lease", "--json"))
-    assert {each["message_id"] for each in hits} == {
-        "<1@home.example>", "<2@home.example>", "<3@home.example>"
-    }  # fmt: skip
-
-
-def test_what_was_left_out_is_counted(ingested: dict[str, object]) -> None:
-    assert (ingested["read"], ingested["stored"], ingested["junk"]) == (12, 12, 3)
-
-
+LEASE = [f"<{number}@home.example>" for number in (1, 2, 3)]
 FOUND = {
     "deposit": 1, "filename:pdf": 1, "kitchen joinery": 5, "oak worktop": 5, "neighbour": 5,
     "has:attachment is:unread": 5, "filename:photo": 5, '"Kitchen visit"': 5,
@@ -46,16 +27,17 @@ FOUND = {
 
 
 @pytest.mark.usefixtures("ingested")
-@pytest.mark.parametrize("query", FOUND)
-def test_it_is_found(art_e: Run, query: str) -> None:
-    hits = json_of(art_e("search", query, "--json"))
-    assert hits[0]["message_id"] == f"<{FOUND[query]}@home.example>"
-
-
-@pytest.mark.usefixtures("ingested")
-def test_a_thread_has_its_replies_and_html_is_text(art_e: Run, home: Path) -> None:
-    thread = json_of(art_e("thread", "3@home.example", "--json"))
-    assert [each["message_id"] for each in thread] == [f"<{n}@home.example>" for n in (1, 2, 3)]
+def test_the_lease_ends_when_the_landlord_says_and_all_else_is_found(
+    art_e: Run, home: Path
+) -> None:
+    shown = art_e("ask", "When does the lease end?", "--trace")
+    assert ANSWER in shown.stdout and "February 5" not in shown.stdout
+    for query, number in FOUND.items():
+        hits = json_of(art_e("search", query, "--json"))
+        assert hits[0]["message_id"] == f"<{number}@home.example>", query
+    for command in (("search", "lease"), ("thread", "3@home.example")):
+        mails = json_of(art_e(*command, "--json"))
+        assert sorted(each["message_id"] for each in mails) == LEASE
     invoice = art_e("read", "9@home.example").stdout
     assert "64.20" in invoice
     assert "alert(1)" not in invoice and "track.example" not in invoice

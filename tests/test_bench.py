@@ -12,7 +12,6 @@ from bench.queries import unequal_inboxes
 from bench.reference import ReferenceInbox
 from bench.report import show, write_report
 from bench.worlds import World, copied_world, synthetic_archive
-from tests.conftest import RealInbox
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +52,3 @@ def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) ->
         show(result)
     with pytest.raises(RuntimeError, match="out of luck"):
         run_process(["python3", "-c", "import sys; sys.exit('out of luck')"])
-
-
-def test_all_agree_on_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
-    real = copied_world("real", real_inbox.db, tmp_path / "real.sqlite", 1.0)
-    with InboxFile(real.db) as inbox_file, ReferenceInbox(real.sqlite) as opened:
-        addresses = [inbox.address for inbox in unequal_inboxes(inbox_file)]
-        counts = search.compare(inbox_file, opened, addresses, 60)
-    assert counts["queries"] == 60 and counts["ours_hits"] >= counts["reference_hits"] > 60

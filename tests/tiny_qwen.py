@@ -62,12 +62,10 @@ class FourHeads(Scratch):
         return 4
 
 
-def make_model(
-    tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
-) -> Qwen2ForCausalLM:
+def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> Qwen2ForCausalLM:
     """New float32 weights for `tokenizer`, with the generation config of Qwen2.5-14B-Instruct."""
     form = FourHeads(layers=layers, hidden=hidden, init=hidden**-0.5)
-    model = scratch.make_model(tokenizer, form, seed)
+    model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     model.generation_config = GenerationConfig(
         bos_token_id=padding,

@@ -23,7 +23,7 @@ from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, Ra
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import plain_connection, raw, the_error
-from tests.formats import WRITERS, archive_writer, parsed, write_enron, write_maildir
+from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"
@@ -100,7 +100,7 @@ def sources(path: Path, format: Format) -> list[str]:  # noqa: A002
 
 
 def test_a_source_is_the_same_wherever_the_mail_lies(tmp_path: Path) -> None:
-    archive = archive_writer("mail.tar.xz")(tmp_path, MAILS)
+    archive = write_archive(tmp_path, MAILS)
     of_folder = sources(tmp_path / "maildir", "enron")
     assert of_folder[0] == "maildir/owner-0/inbox/0."
     assert sources(tmp_path, "enron") == sources(archive, "enron") == of_folder

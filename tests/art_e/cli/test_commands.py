@@ -122,11 +122,10 @@ def test_what_the_operating_system_refuses_is_mendable(art_e: Run, tmp_path: Pat
     assert "name another place" in error
 
 
-@pytest.mark.parametrize("as_json", [[], ["--json"]])
 def test_a_reader_that_goes_away_is_no_error(
-    process: Callable[..., "subprocess.Popen[str]"], db: Path, as_json: list[str]
+    process: Callable[..., "subprocess.Popen[str]"], db: Path
 ) -> None:
-    with process("search", "lease", *IN_ANN, "--db", db, *as_json) as started:
+    with process("search", "lease", *IN_ANN, "--db", db) as started:
         assert started.stdout is not None and started.stderr is not None
         started.stdout.close()
         assert started.stderr.read() == ""
@@ -194,31 +193,23 @@ def test_search_finds_the_best_first(art_e: Run, db: Path) -> None:
     shown = art_e(*search).stdout
     assert "2001-06-01  Bob Berg <bob@harbor.example>  Warehouse lease, again" in shown
     assert f"{LEASE_ID}   without: landlord" in shown
-    absent = ("search", "xylophone", *IN_ANN, "--db", db)
-    assert json_of(art_e(*absent, "--json")) == []
-    nothing = art_e(*absent)
+    for filters, found in {
+        "--to bob --after 2001-02-01 --limit 1": [LUNCH],
+        "--from bob --as-of 2001-05-31": [LEASE_ID],
+    }.items():
+        hits = json_of(art_e("search", *filters.split(), *IN_ANN, "--db", db, "--json"))
+        assert [hit["message_id"] for hit in hits] == found
+    nothing = art_e("search", "xylophone", *IN_ANN, "--db", db)
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "no mail of 4 mails matches" in nothing.stderr
 
 
-def test_a_filter_alone_gives_the_newest_first(art_e: Run, db: Path) -> None:
-    for filters, found in {
-        "--to bob": [LUNCH],
-        "--after 2001-03-06": [LEASE_2, LUNCH],
-        "--from bob --as-of 2001-05-31": [LEASE_ID],
-        "--after 2001-02-01 --limit 1": [LEASE_2],
-    }.items():
-        hits = json_of(art_e("search", *filters.split(), *IN_ANN, "--db", db, "--json"))
-        assert [hit["message_id"] for hit in hits] == found
-
-
-@pytest.mark.parametrize("shown_id", [LEASE_ID, LEASE_ID.strip("<>")])
-def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path, shown_id: str) -> None:
+def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path) -> None:
     """A file with one owner needs no --inbox."""
-    email = json_of(art_e("read", shown_id, "--db", owned_db, "--json"))
+    email = json_of(art_e("read", LEASE_ID, "--db", owned_db, "--json"))
     assert list(email) == ["message_id", "date", "from", "to", "cc", "bcc", "subject", "body"]
     assert email["to"] == [f"Ann Alm <{ANN}>"]
-    shown = art_e("read", shown_id, "--db", owned_db).stdout
+    shown = art_e("read", LEASE_ID.strip("<>"), "--db", owned_db).stdout
     assert f"To: Ann Alm <{ANN}>\n" in shown
     assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
 

@@ -6,8 +6,6 @@ Only the colours of rich may reach the terminal; those of the mail (`45;5`) diff
 import os
 import re
 import select
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,7 @@ from tests.art_e.cli.conftest import QUESTION
 from tests.builders import WAIT_S, answer, call, message, read, search
 from tests.command_line import ANN, BOB, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.processes import at_terminal, on_terminal, sent
-from tests.provider import Provider, Reply, Request, rate_limited, says
+from tests.provider import Provider, rate_limited, says
 
 PROMPT = b"\x1b[?2004h"
 SGR = re.compile(r"\x1b\[([0-9;]*)m")
@@ -100,37 +98,6 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
-def test_ask_shows_each_step_while_a_model_works(
-    owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = {
-        "waiting for openai/o3": SEARCH,
-        'searched "warehouse lease", 1 mail; waiting for openai/o3, turn 2': rate_limited("0.3"),
-        "openai/o3: trying again, 2 of 8": says(None, answer("March 31, 2002", LEASE_ID)),
-    }
-    left, printed = iter(steps.items()), bytearray()
-
-    def once_shown(_: Request) -> Reply:
-        step, reply = next(left)
-        while step.encode() not in printed:
-            time.sleep(0.01)
-        return reply
-
-    command = ["ask", QUESTION, "--as-of", "2001-02-28", "--db", owned_db, "--model", "o3"]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-    with Provider(once_shown) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        with at_terminal(command, {"ART_E_HOME": str(home)}, **pipes) as (process, terminal):
-            for data in sent(terminal):
-                printed += data
-            stdout, _ = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0 and b"loading what calls openai/o3" in printed
-    assert next(left, None) is None
-    # The time is all that a person waited.
-    wall, model = map(float, re.findall(r"([\d.]+) s", stdout)[:2])
-    assert wall > model > 0.3
-
-
 # ---- Hostile text.
 
 
@@ -151,9 +118,8 @@ def shown_safely(printed: str) -> str:
         (["search", "zebra", "--inbox", ANN], "prize "),
         (["read", HOSTILE_ID, "--inbox", ANN], "The prize code is 7781"),
         (["ask", f"What is the zebra prize code? {HOSTILE}", "--inbox", ANN, "--trace"], "7781"),
-        (["inboxes"], ANN),
     ],
-    ids=["search", "read", "ask", "inboxes"],
+    ids=["search", "read", "ask"],
 )
 def test_mail_moves_nothing_on_a_terminal(
     home: Path, db: Path, command: list[str], shown: str
