@@ -113,7 +113,7 @@ def joined() -> Iterator[Processes]:
         yield processes
         return
     distributed, ended = _distributed(), list[bool]()
-    # Registered first, so that it runs after the handlers of trackers.
+    # Registered first, so that it runs after other handlers.
     atexit.register(_leave, ended)
 
     def end(*_: object) -> None:
@@ -152,16 +152,8 @@ def keep_memory() -> None:
 def quiet() -> Iterator[None]:
     """Silence the trainers' libraries; one of TRL's warnings quotes a whole rollout, which is
     mail."""
-    loggers = [
-        logging.getLogger(name) for name in ("trl", "transformers", "accelerate", "datasets")
-    ]
-    before = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for each, level in zip(loggers, before, strict=True):
-            each.setLevel(level)
+    for name in ("trl", "transformers", "accelerate", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

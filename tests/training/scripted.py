@@ -1,8 +1,10 @@
 """What a model says in a rollout, as a test wants it, and a judge that fails."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+
+from transformers import PreTrainedTokenizerFast
 
 from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
@@ -12,12 +14,12 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
 from evals.verdict import Judge, Verdict
 from tests.builders import LEASE, answer, message, read
+from tests.tiny_qwen import END
 from tests.training.conftest import Begin, written
 from training.reward import RewardWeights
 from training.roller import Scorer
 from training.rollout import Follow, Rollout, Transcript, Turn, in_rounds
 from training.run import Judges
-from training.start import Start
 
 IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
 SPREAD = [SOMETHING, IDK, IDK, SOMETHING]
@@ -42,22 +44,31 @@ class Deaf(OfflineJudge):
 
 
 class Script:
-    """An engine: for each time it is asked, what it says behind each prompt."""
+    """An engine: for each time it is asked, what it says behind each prompt, as a message or as
+    text without an end mark. Each token has the same log-probability."""
 
     awake = staticmethod(nullcontext)
 
-    def __init__(self, start: Start, rounds: Sequence[Sequence[AssistantMessage]]) -> None:
-        self._start = start
-        self._rounds = iter(rounds)
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        rounds: Iterable[Sequence[AssistantMessage | str]],
+        logprob: float | None = None,
+    ) -> None:
+        self._tokenizer, self._rounds, self._logprob = tokenizer, iter(rounds), logprob
+        self.seen: list[list[list[int]]] = []
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
         in_rounds(self._turns, prompts, follow)
 
     def _turns(self, prompts: list[list[int]]) -> list[Turn]:
-        return [
-            Turn([*self._start.tokenizer.encode(written(each)), self._start.end_id], None)
-            for each, _ in zip(next(self._rounds), prompts, strict=True)
-        ]
+        self.seen.append(prompts)
+        turns = []
+        for each, _ in zip(next(self._rounds), prompts, strict=True):
+            text = each if isinstance(each, str) else written(each) + END
+            ids = list(self._tokenizer.encode(text))
+            turns.append(Turn(ids, None if self._logprob is None else [self._logprob] * len(ids)))
+        return turns
 
 
 def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:

@@ -69,7 +69,7 @@ class Cycling:
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
         going = itertools.islice(itertools.cycle(self.replies), len(prompts))
-        Script(self.start, [list(going)])(prompts, follow)
+        Script(self.start.tokenizer, [list(going)])(prompts, follow)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")

@@ -15,7 +15,8 @@ from art_e.tools import schemas
 from tests.builders import LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
-from training.rollout import ChatTokens, Follow, Turn, in_rounds, roll_out, side_by_side
+from tests.training.scripted import Script
+from training.rollout import ChatTokens, Follow, Turn, roll_out, side_by_side
 
 
 def limits_of(turn: int, episode: int) -> EpisodeForm:
@@ -33,36 +34,6 @@ WRONG = [
 SCRIPTS = {"right": RIGHT, "wrong": WRONG}
 
 
-class Scripted:
-    """An engine that says each episode's script, as tokens; `logprob` is that of every token."""
-
-    def __init__(
-        self,
-        tokenizer: Qwen2Tokenizer,
-        scripts: Sequence[Sequence[str]],
-        *,
-        logprob: float | None = None,
-        end: bool = True,
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._waiting = [list(each) for each in scripts]
-        self._logprob = logprob
-        self._end = END if end else ""
-        self.seen: list[list[list[int]]] = []
-
-    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        in_rounds(self.turns, prompts, follow)
-
-    def turns(self, prompts: list[list[int]]) -> list[Turn]:
-        self.seen.append([list(each) for each in prompts])
-        going = [each for each in self._waiting if each][: len(prompts)]
-        turns = [self._tokenizer.encode(script.pop(0) + self._end) for script in going]
-        return [
-            Turn(ids, None if self._logprob is None else [self._logprob] * len(ids))
-            for ids in turns
-        ]
-
-
 def texts(script: Sequence[AssistantMessage]) -> list[str]:
     return [written(each) for each in script]
 
@@ -71,7 +42,7 @@ def texts(script: Sequence[AssistantMessage]) -> list[str]:
 def test_turn_by_turn_gives_the_tokens_of_the_whole_and_marks_what_was_sampled(
     script: list[AssistantMessage], begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    engine = Scripted(tokenizer, [texts(script)], logprob=-0.5)
+    engine = Script(tokenizer, [[each] for each in script], logprob=-0.5)
     [(episode, transcript)] = roll_out([begin()], tokens, engine, ROOMY)
     at_once, ids = whole(tokenizer, episode.messages), transcript.ids
     assert ids == at_once[: len(ids)]
@@ -136,7 +107,7 @@ def test_a_turn_that_was_cut_is_ended_by_us(
     begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     cut = written(RIGHT[0])[:-20]
-    engine = Scripted(tokenizer, [[cut, "", *texts(RIGHT)]], end=False)
+    engine = Script(tokenizer, [[cut], [""], *([written(each)] for each in RIGHT)])
     [rollout] = roll_out([begin()], tokens, engine, ROOMY)
     transcript = rollout.transcript
     length = len(tokenizer.encode(cut))
@@ -149,11 +120,11 @@ def test_a_turn_that_was_cut_is_ended_by_us(
 def test_no_room_for_another_turn_is_out_of_turns(
     begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    [full] = roll_out([begin()], tokens, Scripted(tokenizer, [texts(RIGHT)]), ROOMY)
+    [full] = roll_out([begin()], tokens, Script(tokenizer, [[each] for each in RIGHT]), ROOMY)
     turn = max(len(tokenizer.encode(each + END)) for each in texts(RIGHT))
     # One token too few for the last turn, and no room for the first one.
     for limit, most in ((len(full.transcript.ids) - 1, 2), (len(full.transcript.prompt_ids), 0)):
-        engine = Scripted(tokenizer, [texts(RIGHT)])
+        engine = Script(tokenizer, [[each] for each in RIGHT])
         [short] = roll_out([begin()], tokens, engine, limits_of(turn, limit))
         assert short.episode.rubric.ran_out_of_turns
         assert short.episode.final_answer is None
@@ -169,7 +140,9 @@ def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
     prompt = len(tokens.begin(begin().messages).prompt_ids)
     turn = max(len(tokenizer.encode(each + END)) for each in script)
     limits = limits_of(turn, prompt + room)
-    [rollout] = roll_out([begin()], tokens, Scripted(tokenizer, [script]), limits)
+    [rollout] = roll_out(
+        [begin()], tokens, Script(tokenizer, [[each] for each in SCRIPTS[name]]), limits
+    )
     transcript = rollout.transcript
     assert len(transcript.ids) <= limits.episode_tokens
     assert transcript.own[-1:] in ([], [True])

@@ -40,7 +40,7 @@ from training import grpo
 from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.recipe import Setting
-from training.roller import Roller, StepBatch, figures
+from training.roller import Roller, StepBatch
 from training.rollout import Material
 from training.run import Judges
 from training.start import Start, load_start
@@ -84,17 +84,6 @@ def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin) -> None:
     assert [each["grounded"] for each in verdicts] == [False, False, False, True]
 
 
-def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
-    scored = score(Deaf(), rollouts(begin, RIGHT, DECLINE, WRONG, LOST))
-    rewards = [each.trajectory.reward for each in scored]
-    paid = [None if each is None else each["total"] for each in rewards]
-    # Never 0: these leave their group. Abstentions and lost episodes are paid by their outcome.
-    assert [each is None for each in paid] == [True, False, True, False]
-    found = figures(scored)
-    assert found["unjudged"] == 2
-    assert found["reward"] == pytest.approx(sum(each for each in paid if each is not None) / 2)
-
-
 # ---- The groups of a step, as TRL gets them.
 
 Rolled = tuple[dict[str, Any], StepBatch, list[Trajectory]]
@@ -115,7 +104,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         recipe = tiny.recipe(*changes)
         table = recipe.grpo
         assert table is not None
-        engine: Any = Script(start, rounds)
+        engine: Any = Script(start.tokenizer, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
             roller = Roller(training, table, start.tokens, material, judges)
@@ -183,22 +172,21 @@ def test_judges_have_a_limit_of_concurrency(
     assert judge.most == 3
 
 
-class Rising:
-    """Scores each rollout higher than the one before it; None fails."""
+async def rising(group: Sequence[Scored]) -> list[float]:
+    """Scores each rollout higher than the one before it."""
+    return [place * 0.25 for place in range(len(group))]
 
-    def __init__(self, step: float | None) -> None:
-        self._step = step
 
-    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
-        return None if self._step is None else [place * self._step for place in range(len(group))]
+async def failing(_: Sequence[Scored]) -> None:
+    """A call without an answer."""
 
 
 def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
     bands = ("reward.out=-0.4", "reward.wrong=-0.9", "reward.lost=-1.9")
     changes = ("judging.relative=openai/gpt-4.1", "reward.relative=0.2", *bands)
     numbers = places(material, True)[:2]
-    rising, failing = (JUDGES._replace(rank=Rising(each).rank) for each in (0.25, None))
-    handed, batch, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=rising)
+    ranks = JUDGES._replace(rank=rising)
+    handed, batch, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=ranks)
     flat, spread = handed["rewards"][:4], handed["rewards"][4:]
     assert [each - flat[0] for each in flat] == pytest.approx([0.0, 0.05, 0.1, 0.15])
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (0, 0)
@@ -207,7 +195,8 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
     )
     # No score lifts a wrong answer above an abstention.
     assert max(spread[0], spread[3]) < min(spread[1], spread[2])
-    handed, batch, _ = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=failing)
+    ranks = JUDGES._replace(rank=failing)
+    handed, batch, _ = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=ranks)
     assert len(set(handed["rewards"][:4])) == 1
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (1, 2)
 
@@ -234,18 +223,8 @@ class No(OfflineJudge):
         return Verdict(False, None, self.name, "no")
 
 
-def test_figures_are_by_the_second_judge(begin: Begin) -> None:
-    """Where the reward's judge finds right what the other does not, accuracy does not rise."""
-    scored = score(OfflineJudge(), rollouts(begin, RIGHT, RIGHT, WRONG, DECLINE), No())
-    found = validation_of(scored, 5)
-    assert (found.step, found.n, found.accuracy, found.hallucination) == (5, 4, 0.0, 0.75)
-    assert found.turns_when_correct is found.effort_when_correct is None
-    # What was paid is the reward's own judge's.
-    paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
-    assert found.reward == pytest.approx(sum(paid) / 4)
-
-
-def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
+def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
+    """What the reward's judge finds does not count."""
     scored = score(No(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), OfflineJudge())
     found, estimates = validation_of(scored, 0), figures_of(scored)
     decided = [by_second(each) for each in scored]
@@ -256,6 +235,9 @@ def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
         assert set(estimates[name]) >= {"value", "low", "high"}
     assert found.format_errors == estimates["format_errors"]["value"] == 0.6
     assert (estimates["n"], estimates["effort_when_correct"]["value"]) == (5, 2.0)
+    # What was paid is the reward's own judge's.
+    paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
+    assert found.reward == pytest.approx(sum(paid) / 5)
     # There was no unanswerable question to invent an answer to.
     assert found.hallucination_unanswerable is None
     mixed = [scored[0], *map(unanswerable, scored[1:])]
