@@ -27,8 +27,8 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
          "figures": {name: {"a", "b", "difference": estimate of B - A}},
          "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
-         "mended": estimate, the share of A's errors that B has right,
-         "broken": estimate, the share of B's errors that A has right,
+         "mended", "broken": estimates, the share of A's errors that B has right, and of B's
+                   that A has right,
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
                       "episodes": [id of A's, id of B's]}]}
 

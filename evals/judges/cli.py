@@ -7,7 +7,7 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -121,21 +121,17 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
 
 # ---- `art-e eval judge`: how far can a judge be believed?
 
-Half = Literal["tuning", "reporting", "all"]
-
 
 def judge(
     names: JudgesOption = None,
     pairs: Annotated[
-        Path | None, Option(metavar="FILE", help="Labelled pairs [default: the project's own].")
+        Path | None,
+        Option(metavar="FILE", help="Labelled pairs [default: the project's, reporting half]."),
     ] = None,
-    half: Annotated[Half | None, Option(help="Half of the pairs [default: reporting].")] = None,
     run: Annotated[
         str | None,
         Option(
-            metavar="RUN",
-            help="Answers of this run that art-e eval label labelled;"
-            " without --judge, its own verdicts.",
+            metavar="RUN", help="Labelled answers of this run; without --judge, its own verdicts."
         ),
     ] = None,
     max_cost: MaxCostOption = None,
@@ -144,16 +140,13 @@ def judge(
     """Measure judges on answers that people labelled: agreement, kappa, confusion. --json also has
     the answers that each gets wrong."""
     if run is not None:
-        if pairs is not None or half is not None:
-            raise UserError("--run has its own answers; leave out --pairs and --half")
+        if pairs is not None:
+            raise UserError("--run has its own answers; leave out --pairs")
         measured, on = _on_run(run, names, max_cost), f"answers of {run}"
     else:
-        half = half or "reporting"
-        cases = [each for each in load_pairs(pairs) if half in ("all", each.half)]
-        if not cases:
-            raise UserError(f"{pairs} has no pair of the {half} half; choose another --half")
+        cases = [each for each in load_pairs(pairs) if pairs or each.half == "reporting"]
         measured = _rated(names or ["offline"], cases, max_cost)
-        on = f"{pairs or 'the labelled set'}, {half if half == 'all' else f'{half} half'}"
+        on = str(pairs or "the labelled set, reporting half")
     figures = {name: agreement(rated) for name, rated in measured.items()}
     if json_output:
         for name, rated in measured.items():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from math import hypot, sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -240,6 +241,18 @@ def count_errors(rated: Sequence[Rated]) -> Quality:
     answered = [each for each in cases if not is_abstention(each.case.answer)]
     right, counts = sum(each.case.label for each in answered), confusion(answered)
     return Quality(right, counts["right_as_right"], len(answered) - right, counts["wrong_as_right"])
+
+
+def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
+    """{"accuracy": without the errors of the deciding judge, "judge": its `Quality`}; None with too
+    few labels of the run."""
+    cases = labelled_cases(scored, read_labels(run))
+    quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
+    if min(quality.right, quality.wrong) < ENOUGH_LABELS:
+        return None
+    asked = [each for each in scored if each.question.answerable]
+    answered = fmean(each.ended and not each.abstained for each in asked)
+    return {"accuracy": corrected(accuracy, answered, quality), "judge": quality._asdict()}
 
 
 def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:

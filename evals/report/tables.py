@@ -3,18 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from art_e.runs import Run
-from evals.judges.labels import (
-    ENOUGH_LABELS,
-    Rated,
-    corrected,
-    count_errors,
-    labelled_cases,
-    read_labels,
-)
+from evals.judges.labels import without_errors
 from evals.metrics import HEADLINE, STEPS, load_costed, model_metrics, servings
 from evals.report.charts import Chart, DotChart, DotRow, Mark, Scale, ScatterChart
 from evals.scored import HELD_OUT, Scored
@@ -28,8 +20,7 @@ class Entry:
     """One model of one run, with the judges of the run and its own figures.
 
     `label` is unique in the report. Of a model in training, `scored` has the episodes of the last
-    step alone, and the figures are over these. "corrected" is {"accuracy": without the errors of
-    the deciding judge, "judge": its `Quality`}, None with too few labels of the run.
+    step alone, and the figures are over these; "corrected" is that of `without_errors`.
     """
 
     run: Run
@@ -70,15 +61,7 @@ def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> E
         scored = [each for each in held_out if each.step == last]
         label = f"{label}, step {last}"
     figures = model_metrics(scored, judges, servings(run.config).get(model))
-    cases = labelled_cases(scored, read_labels(run))
-    quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
-    figures["corrected"] = None
-    if min(quality.right, quality.wrong) >= ENOUGH_LABELS:
-        answered = [
-            not each.abstained and each.ended for each in scored if each.question.answerable
-        ]
-        accuracy = corrected(figures["accuracy"], fmean(answered), quality)
-        figures["corrected"] = {"accuracy": accuracy, "judge": quality._asdict()}
+    figures["corrected"] = without_errors(figures["accuracy"], scored, run)
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 
@@ -136,9 +119,8 @@ def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Fo
         if value is None:
             return Cell(NONE, n=n)
         text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
-        return Cell(
-            text, "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]", n
-        )
+        interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
+        return Cell(text, interval, n)
 
     return written
 
