@@ -356,19 +356,17 @@ def rejudge(
     source = find_run(name, runs_folder())
     if not (source.folder / "metrics.json").exists():
         raise UserError(f"{source.id} was not measured to its end; resume it first")
-    names = list(dict.fromkeys(judge or [OFFLINE]))
-    deciding = [choose_judge(each, max_cost_usd=max_cost) for each in names]
-    note_recipients(names)
-    with InboxFile(db or Path(source.config["db"])) as inbox_file:
-        changed = {
-            "judges": [each.name for each in deciding],
-            "rejudged": str(source.folder),
-            "command": shlex.join(["art-e", *sys.argv[1:]]),
-        }
-        run = start_run("rejudge", {**source.config, **changed}, runs_folder(), out)
+    judges = [
+        choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(judge or [OFFLINE])
+    ]
+    note_recipients(judge or ())
+    config = source.config | {"judges": [each.name for each in judges]}
+    config |= {"rejudged": str(source.folder), "command": shlex.join(["art-e", *sys.argv[1:]])}
+    with InboxFile(db or Path(config["db"])) as inbox_file:
+        run = start_run("rejudge", config, runs_folder(), out)
         with progress("answers", len(load_run(source))) as advance:
-            metrics = benchmark.rejudge(source, deciding, inbox_file, run, on_judged=advance)
-    _show(metrics, run, deciding, json_output)
+            metrics = benchmark.rejudge(source, judges, inbox_file, run, on_judged=advance)
+    _show(metrics, run, judges, json_output)
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.

@@ -211,25 +211,21 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
         apart = abs(one.minutes - other.minutes)
         return not is_far and (apart == 0 or (apart == 720 and (one.either or other.either)))
     if isinstance(one, Amount) and isinstance(other, Amount):
-        return _same_amount(gold.kind, one, answer.kind, other)
+        if one.base != other.base:
+            # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+            is_bare = "" in (one.base, other.base) and "percent" not in (gold.kind, answer.kind)
+            return is_bare and one.number == other.number
+        # A week has 7 days; but a month has some 30.4, and two thirds are some 67 %.
+        ratio = max(one.factor, other.factor) / min(one.factor, other.factor)
+        is_exact = ratio.denominator == 1 and gold.kind == answer.kind
+        roughly = 0 if is_exact else ROUGHLY * max(one.total, other.total)
+        return abs(one.total - other.total) <= roughly
     if isinstance(one, Amount) or isinstance(other, Amount):
         amount, label = (one, other) if isinstance(one, Amount) else (other, one)
         if isinstance(label, TimeOfDay):  # "2200"
             label = f"{label.minutes // 60}{label.minutes % 60:02}"
         return isinstance(amount, Amount) and not amount.base and str(amount.number) == label
     return gold.kind == answer.kind and one == other
-
-
-def _same_amount(kind: str, one: Amount, other_kind: str, other: Amount) -> bool:
-    if one.base != other.base:
-        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-        is_bare = "" in (one.base, other.base) and "percent" not in (kind, other_kind)
-        return is_bare and one.number == other.number
-    # A week has 7 days; but a month has some 30.4, and two thirds are some 67 %.
-    ratio = max(one.factor, other.factor) / min(one.factor, other.factor)
-    if ratio.denominator == 1 and kind == other_kind:
-        return one.total == other.total
-    return abs(one.total - other.total) <= ROUGHLY * max(one.total, other.total)
 
 
 def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -622,22 +618,16 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
             covered = end.start() if end else len(text)
             spans.append((start, covered))
 
-    def is_denied(part: Value | Name) -> bool:
-        return any(first <= part.start < last for first, last in spans)
-
-    values = find_values(text)
+    values: tuple[list[Value], list[Value]] = [], []
+    for value in find_values(text):
+        values[any(first <= value.start < last for first, last in spans)].append(value)
+    spans += [(value.start, value.end) for value in (*values[0], *values[1])]
     names = [
         name
         for name in find_names(text)
-        if not any(value.start <= name.start < value.end for value in values)
+        if not any(first <= name.start < last for first, last in spans)
     ]
-    return Claims(
-        text,
-        tuple(value for value in values if not is_denied(value)),
-        tuple(value for value in values if is_denied(value)),
-        tuple(name for name in names if not is_denied(name)),
-        bool(denials),
-    )
+    return Claims(text, tuple(values[0]), tuple(values[1]), tuple(names), bool(denials))
 
 
 # ---- Whether an answer talks to whoever grades it instead of answering.

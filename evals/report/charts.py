@@ -210,26 +210,22 @@ class CurveChart(Chart):
     """Curves over training steps, and values of untrained models as dashed lines, by label.
 
     A curve's index holds its steps. With `smooth` above 1 it is drawn as the mean of that many
-    steps around each; where there are few curves the steps themselves are drawn thinly behind. A
-    curve that is the mean of seeds has a band between the columns "low" and "high" of `bands`.
+    steps around each; where there are few curves the steps themselves are drawn thinly behind.
     """
 
     curves: Mapping[str, pd.Series]
-    bands: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
     smooth: int = 1
 
     def _plot(self, axes: "Axes") -> float:
         colours = itertools.cycle(SERIES)
         for (label, steps), colour in zip(self.curves.items(), colours, strict=False):
-            values, band = steps.dropna(), self.bands.get(label)
-            if band is not None:
-                low, high = (self._smoothed(band[end].dropna()) for end in ("low", "high"))
-                axes.fill_between(low.index, low, high, color=colour, alpha=0.18, linewidth=0)
-            elif self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
+            values = steps.dropna()
+            if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
                 axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
             line = "o-" if len(values) <= _FEW_STEPS else "-"
-            drawn = axes.plot(values.index, self._smoothed(values), line, markersize=4)
+            smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
+            drawn = axes.plot(values.index, smoothed, line, markersize=4)
             drawn[0].set(color=colour, linewidth=2, label=cut(label, 40))
         for (label, value), colour in zip(self.baselines.items(), colours, strict=False):
             axes.axhline(value, color=colour, ls="--", label=f"{cut(label, 34)}: {value:.0%}")
@@ -242,9 +238,6 @@ class CurveChart(Chart):
         axes.set_xlabel("training step")
         axes.grid(axis="y")
         return _PLOT
-
-    def _smoothed(self, values: pd.Series) -> pd.Series:
-        return values.rolling(self.smooth, center=True, min_periods=1).mean()
 
 
 # ---- A chart as a file and as markup.

@@ -26,14 +26,9 @@ SMOOTH, LEAST_SMOOTHED = 10, 30
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """A run's rows, indexed by step; `label` tells it from the other runs of the report.
-
-    Runs of one `recipe` differ in their `seed` alone.
-    """
+    """A run's rows, indexed by step; `label` tells it from the other runs of the report."""
 
     label: str
-    recipe: str
-    seed: int | None
     folder: Path
     steps: pd.DataFrame
     validations: pd.DataFrame
@@ -89,9 +84,8 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
         rows = _frame(metrics.get("validation") or [])
         if len(steps) or len(rows):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
-            recipe = json.dumps([run.config.get(name) for name in ("kind", "recipe")])
-            facts = (names[run], recipe, run.config.get("seed"), run.folder)
-            trained.append(TrainingRows(*facts, steps, rows, metrics.get("alarms") or []))
+            alarms = metrics.get("alarms") or []
+            trained.append(TrainingRows(names[run], run.folder, steps, rows, alarms))
     return trained
 
 
@@ -132,26 +126,11 @@ def _charts(
     rows: Sequence[tuple[TrainingRows, pd.DataFrame]],
     **options: Any,
 ) -> list[CurveChart]:
-    """The chart of a figure, with a curve for each recipe that has it; none if none has."""
-    by_recipe: dict[str, list[tuple[TrainingRows, pd.Series]]] = {}
-    for each, frame in rows:
-        if (values := _numbers(frame, figure.column)).notna().any():
-            by_recipe.setdefault(each.recipe, []).append((each, values))
-    curves: dict[str, pd.Series] = {}
-    bands = {}
-    for found in by_recipe.values():
-        of_runs = {each.label: values for each, values in found}
-        # The same seed twice is no spread of seeds.
-        if len(found) == 1 or len({each.seed for each, _ in found}) < len(found):
-            curves |= of_runs
-            continue
-        of_seeds, label = pd.DataFrame(of_runs), f"{len(found)} seeds: {', '.join(of_runs)}"
-        curves[label] = of_seeds.mean(axis=1)
-        bands[label] = pd.DataFrame({"low": of_seeds.min(axis=1), "high": of_seeds.max(axis=1)})
-    if bands:
-        note += " A line is the mean of seeds, its band their lowest and highest."
+    """The chart of a figure, with a curve for each run that has it; none if none has."""
+    numbers = {each.label: _numbers(frame, figure.column) for each, frame in rows}
+    curves = {label: values for label, values in numbers.items() if values.notna().any()}
     name = f"{kind}-{figure.column.replace('_', '-')}"
-    chart = CurveChart(name, figure.title, note, figure.scale, curves, bands, **options)
+    chart = CurveChart(name, figure.title, note, figure.scale, curves, **options)
     return [chart] if curves else []
 
 

@@ -177,16 +177,10 @@ def crowding(scored: Scored) -> Scored:
     return changed(scored, messages=messages)
 
 
-def rambling(scored: Scored) -> Scored:
-    """Far more thought than three messages need."""
-    return changed(scored, usage={"completion_tokens": 90_100, "reasoning_tokens": 90_000})
-
-
 HACKS: dict[Hack, str] = {
     canned: "same answer",
     listing: "candidates",
     unread: "unread sources",
     pleading: "addresses the judge",
     crowding: "crowded turns",
-    rambling: "crowded turns",
 }

@@ -121,10 +121,6 @@ def nothing_learnt(part: float) -> float:
     return 0.3
 
 
-def flat(_: float, each: Scored) -> Scored:
-    return rewarding(each, 1.0) if each.trajectory.reward else each
-
-
 @pytest.mark.parametrize(
     ("steps", "options"),
     [
@@ -133,7 +129,6 @@ def flat(_: float, each: Scored) -> Scored:
         # Rewards for other things than the answer, and a second judge that is stricter.
         (60, {"accuracy": nothing_learnt, "bonus": lambda part: 0.4 * part}),
         (60, {"held_out": lambda part: 0.1 + 0.45 * part}),
-        (60, {"accuracy": nothing_learnt, "hack": flat}),
     ],
 )
 def test_an_honest_learner_raises_no_alarm(steps: int, options: dict[str, Any]) -> None:

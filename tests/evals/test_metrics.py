@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges.labels import Case, Quality, Rated, corrected, count_errors
 from evals.metrics import (
@@ -27,7 +26,6 @@ from evals.metrics import (
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Sample
 from evals.verdict import Verdict
-from tests.builders import trajectory
 from tests.evals.runs import Outcome, episode, question, write_run
 
 JUDGE = "offline/7"
@@ -349,18 +347,3 @@ def test_episodes_that_were_cut_short_are_left_out(tmp_path: Path, kind: str) ->
     cut_short = episode(question(0), "failed", error=error)
     run = write_run(tmp_path / "run", [cut_short, episode(question(1), "failed")])
     assert [each.question.id for each in load_run(run)] == ["q1"]
-
-
-@pytest.mark.parametrize(
-    ("trajectories", "reason"),
-    [
-        ([], "no episode"),
-        ([trajectory()], "has no question"),
-        ([trajectory(question={"id": "q"})], "question: Field required"),
-    ],
-)
-def test_an_unreadable_run_is_one_line(
-    tmp_path: Path, trajectories: list[Any], reason: str
-) -> None:
-    with pytest.raises(UserError, match=reason):
-        load_run(write_run(tmp_path / "run", trajectories))

@@ -133,34 +133,6 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
     assert lines == ["validation-accuracy", "validation-abstention"]
 
 
-def test_seeds_of_one_recipe_are_a_mean_with_a_band(tmp_path: Path) -> None:
-    steps = [step(1), step(2)]
-    runs = [
-        trained(
-            tmp_path / f"{recipe}-{seed}",
-            steps,
-            [validation(0, 0.25), validation(2, accuracy)],
-            recipe={"name": recipe},
-            seed=seed,
-        )
-        for recipe, seed, accuracy in (("a", 0, 0.5), ("a", 1, 0.75), ("a", 2, None), ("b", 0, 0.9))
-    ]
-    held_out = by_name(validation_charts(read_training(runs)))
-    accuracy = held_out["validation-accuracy"]
-    band = "3 seeds: a-0, a-1, a-2"
-    assert list(accuracy.curves) == [band, "b-0"]
-    assert values(accuracy) == [0.25, 0.625]
-    assert list(accuracy.bands) == [band]
-    assert accuracy.bands[band].to_dict("list") == {"low": [0.25, 0.5], "high": [0.25, 0.75]}
-    assert "mean of seeds" in accuracy.note
-    drawn = accuracy.draw(titled=True).axes[0]
-    assert len(drawn.collections) == 1
-    # The same run twice has no spread.
-    again = trained(tmp_path / "again", steps, [validation(2, 0.5)], recipe={"name": "a"}, seed=0)
-    apart = by_name(validation_charts(read_training([runs[0], again])))
-    assert not apart["validation-accuracy"].bands
-
-
 def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", training([0], n=5))
     rows: list[dict[str, Any]] = [
