@@ -12,12 +12,10 @@ from art_e.question import Question
 class Verdict:
     """A judgement; `reason` is one line.
 
-    `correct` is None if the judge failed or its reply can't be read: unjudged, never guessed.
-    `grounded` says whether the mails that were read support the answer; an answer given without
-    reading is not grounded. None if that was not judged: the judge failed or was given no mails, an
-    abstention, or nothing in the answer to look up. `attempted` says whether it tries to answer at
-    all; None where the judge takes the episode's word for it. A judge that is `unsure` gives the
-    likelier verdict, and the run counts and shows how many of these there are.
+    `correct` is None if the judge failed: unjudged, never guessed. `grounded` says whether the
+    mails that were read support the answer; None if that was not judged. `attempted` says whether
+    it tries to answer at all; None where the judge takes the episode's word for it. A judge that is
+    `unsure` gives the likelier verdict.
     """
 
     correct: bool | None
@@ -38,9 +36,7 @@ class Judge(Protocol):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """The verdict on `answer`; `mails` are those that were read, and only ground it.
-
-        None leaves `grounded` unjudged, as of an answer outside an episode.
+        """The verdict on `answer`; `mails` are those that were read (None: don't judge `grounded`).
 
         Raises UserError for a question without a gold answer.
         """

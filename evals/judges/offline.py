@@ -2,9 +2,7 @@
 
 `OfflineJudge` decides in this order:
 
-1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
-   correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
-   word for word, is correct.
+1. Abstention is correct exactly on an unanswerable question. The gold answer itself is correct.
 2. Words to the grader and alternatives make an answer wrong, however it is worded.
 3. All else is one score from 0 to 1 of what speaks against the answer (`WEIGHTS`). From 0.5 it is
    correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the answer takes back ("not May 3",
@@ -176,7 +174,11 @@ class Compared:
 
     def features(self) -> list[float]:
         """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
-        has_keys = all(map(self._is_stated, self.values)) and all(map(self._is_named, self.names))
+        has_keys = all(map(self._is_named, self.names)) and all(
+            any(same_value(value, other, self.near) for other in self.answer.values)
+            or _spelled(value, self.answer.text)
+            for value in self.values
+        )
         stems = set(content_stems(_without(self.answer.text, self.answer.values)))
         gold = _without(self.gold.text, [*self.values, *self.names])
         missing = self._missing(gold, stems, has_keys=has_keys)
@@ -214,10 +216,6 @@ class Compared:
             and not any(same_name(gold.words, name.words) for gold in self.names)
             for name in self.answer.names
         )
-
-    def _is_stated(self, value: Value) -> bool:
-        stated = any(same_value(value, other, self.near) for other in self.answer.values)
-        return stated or _spelled(value, self.answer.text) is not None
 
     def _is_named(self, name: Name) -> bool:
         given = [other for other in self.answer.names if same_name(name.words, other.words)]
@@ -352,13 +350,13 @@ _F1_WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")
 
 
 class F1Judge(RuleJudge):
-    """Judges short answers in the words of the mail by the measure of SQuAD v1.1.
+    """Judges short answers by F1 over the words in lower case, without punctuation and articles
+    (SQuAD v1.1, Rajpurkar et al. 2016).
 
-    That is F1 over the words in lower case, without punctuation and articles (Rajpurkar et al.
-    2016). Unlike there, punctuation separates words, so that no list hides in one word. Each number
-    and month of the answer must be one of the gold's, and one must be there where the gold has any
-    (the latter as in DROP, Dua et al. 2019). A weekday is free where the gold has none. The gold
-    without the question's words is a reference too: for a room, "74" is "Room 74".
+    Unlike there, punctuation separates words, so that no list hides in one word. Each number and
+    month of the answer must be one of the gold's, and one must be there where the gold has any (as
+    in DROP, Dua et al. 2019). A weekday is free where the gold has none. The gold without the
+    question's words is a reference too: for a room, "74" is "Room 74".
     """
 
     name = "f1/1"

@@ -33,8 +33,7 @@ Scale = Literal["share", "usd", "seconds", "number"]
 
 WIDTH, _PLOT, _LINE = 400, 240, 15  # points, which are CSS pixels in the page
 _MARKERS = "os^Dv"
-# Curves of more steps have no dots; behind more curves no single steps are drawn.
-_FEW_STEPS, _FEW_CURVES = 30, 3
+_FEW_STEPS = 30  # curves of more steps have no dots
 _STYLE: dict[Any, Any] = {
     "font.size": 10.5,
     "text.color": INK,
@@ -209,8 +208,7 @@ class ScatterChart(DotChart):
 class CurveChart(Chart):
     """Curves over training steps, and values of untrained models as dashed lines, by label.
 
-    A curve's index holds its steps. With `smooth` above 1 it is drawn as the mean of that many
-    steps around each; where there are few curves the steps themselves are drawn thinly behind.
+    A curve's index holds its steps. It is drawn as the mean of `smooth` steps around each.
     """
 
     curves: Mapping[str, pd.Series]
@@ -221,8 +219,6 @@ class CurveChart(Chart):
         colours = itertools.cycle(SERIES)
         for (label, steps), colour in zip(self.curves.items(), colours, strict=False):
             values = steps.dropna()
-            if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
-                axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
             line = "o-" if len(values) <= _FEW_STEPS else "-"
             smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
             drawn = axes.plot(values.index, smoothed, line, markersize=4)

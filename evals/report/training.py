@@ -113,9 +113,9 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
     for number, each in enumerate(trained, start=1):
         charts += _components(each, "" if len(trained) == 1 else f"-{number}")
     smooth, rows = _smooth(trained), [(each, each.steps) for each in trained]
-    bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
+    around = f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     for figure in _STEPWISE:
-        charts += _charts("steps", figure, figure.note + bold, rows, smooth=smooth)
+        charts += _charts("steps", figure, figure.note + around, rows, smooth=smooth)
     return charts
 
 

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.judges.labels import Case, Half, Rated, agreement, load_pairs
+from evals.judges.labels import Case, Rated, agreement, load_pairs
 from evals.verdict import Verdict
 
 
@@ -46,29 +46,10 @@ def test_a_missing_verdict_is_no_agreement() -> None:
 
 # ---- The labelled set.
 
-PAIRS = load_pairs()
-UNSEEN = Path(__file__).with_name("unseen_pairs.jsonl")
-HALVES: tuple[Half, ...] = get_args(Half)
 ROW: dict[str, Any] = {
     "question": "When is it?", "gold": "May 4", "answer": "4 May", "label": True,
     "why": "same day", "category": "dates", "adversarial": False, "half": "tuning",
 }  # fmt: skip
-
-
-def test_the_set_is_large_balanced_and_split_by_question() -> None:
-    assert len(PAIRS) >= 900
-    assert len({pair.category for pair in PAIRS}) >= 30
-    assert 0.4 < sum(pair.label for pair in PAIRS) / len(PAIRS) < 0.6
-    assert sum(pair.adversarial for pair in PAIRS) >= 30
-    for category in {pair.category for pair in PAIRS}:
-        for name in HALVES:
-            chosen = [each for each in PAIRS if (each.half, each.category) == (name, category)]
-            labels = [pair.label for pair in chosen]
-            assert len(labels) >= 8 and set(labels) == {True, False}, (category, name)
-    assert len({(pair.question.id, pair.answer) for pair in PAIRS}) == len(PAIRS)
-    # One question has one gold answer and is in one half.
-    questions = {(pair.question.question, pair.question.id, pair.half) for pair in PAIRS}
-    assert len({text for text, _, _ in questions}) == len(questions)
 
 
 def write(path: Path, *rows: object) -> Path:
