@@ -102,6 +102,7 @@ def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:
 
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert holm([0.6, 0.7]) == [1, 1]
 
 
 def test_a_gap_is_told_from_chance() -> None:
