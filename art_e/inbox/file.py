@@ -123,7 +123,18 @@ class InboxFile:
             [wanted],
         ).fetchall()
         if not rows:
-            raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
+            nearest = self.execute(
+                "SELECT address FROM addresses"
+                " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
+                [wanted],
+            ).fetchall()
+            names = ", ".join(address for (address,) in nearest)
+            also = (
+                f"; nearest: {names} (art-e inboxes lists them)"
+                if nearest
+                else ": it holds no mail"
+            )
+            raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
         mail = self._slice(tuple(address_id for (address_id,) in rows))
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
@@ -188,13 +199,3 @@ class InboxFile:
             [limit if limit is not None else 2**31],
         ).fetchall()
         return [InboxSummary(*row) for row in rows]
-
-    def _suggestion(self, wanted: str) -> str:
-        rows = self.execute(
-            "SELECT address FROM addresses"
-            " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
-            [wanted],
-        ).fetchall()
-        if not rows:
-            return ": it holds no mail"
-        return f"; nearest: {', '.join(address for (address,) in rows)} (art-e inboxes lists them)"

@@ -20,7 +20,7 @@ import numpy as np
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
 from art_e.inbox.schema import K1, POINTS, B
-from art_e.inbox.slice import Postings, Slice, Vocabulary
+from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
 
@@ -56,8 +56,9 @@ class Inbox:
         self._mail = mail
         self._vocabulary = vocabulary
         # Positions are in date order, so an inbox up to a day is the slice's beginning.
-        self._end = math.inf if as_of is None else _day_after(as_of)
-        self._size = mail.count_before(self._end)
+        day_after = math.inf if as_of is None else as_of.toordinal() + 1 - _EPOCH
+        self._end = day_after * 24 * 60 * 60  # in seconds of Unix time
+        self._size = int(mail.sent.searchsorted(self._end))
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / len(length) if len(length) else 1.0
         self._points: dict[int, _Scored] = {}
@@ -133,8 +134,7 @@ class Inbox:
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
             " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
             f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
-            f" WHERE email_id IN ({', '.join(map(str, place_of))})",
-            None,
+            f" WHERE email_id IN ({', '.join(map(str, place_of))})"
         ).fetchall()
         mails = {}
         for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
@@ -192,17 +192,16 @@ class Inbox:
     def _scored(self, term_ids: list[int]) -> list[_Scored]:
         """Where each term occurs, and the points it gives there."""
         new = [each for each in term_ids if each not in self._points]
-        for term_id, postings in zip(new, self._mail.postings(new) if new else (), strict=True):
-            self._points[term_id] = self._bm25(postings)
+        postings = self._mail.postings(new) if new else []
+        for term_id, (positions, frequency) in zip(new, postings, strict=True):
+            holding = int(positions.searchsorted(self._size))
+            inside = positions[:holding]
+            damping = self._damping.take(inside) / frequency[:holding]
+            idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
+            # One more point: a match counts, however common the word and long the mail.
+            points = POINTS * (K1 + 1) * idf / (1 + damping) + 1
+            self._points[term_id] = _Scored(inside, points.astype(np.int64))
         return [self._points[term_id] for term_id in term_ids]
-
-    def _bm25(self, postings: Postings) -> _Scored:
-        holding = int(postings.positions.searchsorted(self._size))
-        positions, frequency = postings.positions[:holding], postings.frequency[:holding]
-        idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
-        # One more point: a match counts, however common the word and long the mail.
-        points = POINTS * (K1 + 1) * idf / (1 + self._damping.take(positions) / frequency) + 1
-        return _Scored(positions, points.astype(np.int64))
 
     def _hits(
         self, best: _Scored, by_stem: dict[str, str], holding: dict[str, list[bool]]
@@ -263,8 +262,3 @@ def _among(positions: Numbers, ascending: Numbers) -> Mask:
         return np.zeros(len(positions), dtype=np.bool_)
     held: Mask = ascending.take(ascending.searchsorted(positions), mode="clip") == positions
     return held
-
-
-def _day_after(day: dt.date) -> int:
-    """The second, in Unix time, at which the day has ended in UTC."""
-    return (day.toordinal() + 1 - _EPOCH) * 24 * 60 * 60

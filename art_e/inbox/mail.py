@@ -12,8 +12,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import duckdb
 
-# Runs one SQL statement with its parameters on a connection of the calling thread.
-Execute = Callable[[str, list[Any] | None], "duckdb.DuckDBPyConnection"]
+# Runs one SQL statement, with its parameters if it has any, on the calling thread's connection.
+Execute = Callable[..., "duckdb.DuckDBPyConnection"]
 
 Numbers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ class Vocabulary:
             self._look_ups += 1
             sql = "SELECT DISTINCT stem, term_id FROM terms"
             if self._look_ups > LOOK_UPS_IN_SQL:
-                ids = self._ids = dict(self._execute(sql, None).fetchall())
+                ids = self._ids = dict(self._execute(sql).fetchall())
             else:
                 only = f"{sql} WHERE stem IN (SELECT unnest(?::VARCHAR[]))"
                 ids = dict(self._execute(only, [listed]).fetchall())
@@ -63,19 +63,11 @@ _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 _ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body || attached AS body"
 
 
-class Named(NamedTuple):
-    """A mail that has a message id, by its position, and the second when it or the copy with that
-    id was sent: earlier the id is unknown."""
-
-    position: int
-    sent: int
-
-
-class Postings(NamedTuple):
-    """Where a term occurs: positions, ascending, and how often in each."""
-
-    positions: Numbers
-    frequency: Reals
+# The position of a mail that has a message id, and the second when it or the copy with that id was
+# sent: earlier the id is unknown.
+Named = tuple[int, int]
+# Where a term occurs: positions, ascending, and how often in each.
+Postings = tuple[Numbers, Reals]
 
 
 class _Index(NamedTuple):
@@ -92,35 +84,16 @@ class _Index(NamedTuple):
 Row = tuple[str, dt.datetime | None, int, str, str, str, str]
 
 
-class _Person(NamedTuple):
-    """An address with its names in this slice, and the position of the first mail of each name."""
-
-    address: str
-    names: list[tuple[int, str]]
-
-    def known_by(self, size: int) -> str:
-        """The address and the names that the first `size` mails give it."""
-        return f"{self.address} {' | '.join(name for first, name in self.names if first < size)}"
-
-
 class _Parties(NamedTuple):
     """Senders and recipients: for every party its mail's position, whether it is the sender or
-    stands in Cc, and its person's place."""
+    stands in Cc, and its address's place in `names`, which has the names that this slice's mail
+    gives each address, with the position of the first such mail."""
 
     positions: Numbers
     is_sender: Mask
     in_cc: Mask
     places: Numbers
-    people: list[_Person]
-
-    def people_with(self, parts: list[str], size: int) -> list[int]:
-        """Places of the people whose address and names in the first `size` mails contain all
-        `parts`; empty without parts."""
-        return [
-            place
-            for place, person in enumerate(self.people)
-            if parts and all(part in person.known_by(size) for part in parts)
-        ]
+    names: dict[str, list[tuple[int, str]]]
 
 
 class Slice:
@@ -129,14 +102,15 @@ class Slice:
 
     def __init__(self, execute: Execute, address_ids: Sequence[int], parties: str) -> None:
         self._execute = execute
-        # In SQL.
+        # In SQL: the person's addresses, and the condition of their mail.
         self._own = ", ".join(map(str, address_ids))
         self._from_parties = parties
+        of_own = f"SELECT email_id FROM {parties} WHERE address_id IN ({self._own})"
+        self._mine = f"email_id IN ({of_own})"
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
             " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
-            f" FROM emails WHERE {self._mine} ORDER BY email_id",
-            None,
+            f" FROM emails WHERE {self._mine} ORDER BY email_id"
         ).fetchnumpy()
         self.ids: Numbers = np.asarray(mail["email_id"], dtype=np.int64)
         self.length: Numbers = np.asarray(mail["length"], dtype=np.int64)
@@ -149,8 +123,7 @@ class Slice:
             "SELECT email_id, name_of(message_id, copy_digest, true)"
             f" FROM emails AS later WHERE id_taken AND {self._mine} AND EXISTS ("
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
-            f" AND earlier.email_id < later.email_id AND earlier.{self._mine})",
-            None,
+            f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
         ).fetchall()
         self._renamed: dict[int, str] = {
             int(self.ids.searchsorted(email_id)): name for email_id, name in renamed
@@ -163,14 +136,6 @@ class Slice:
         self.folded: dict[int, str] = {}
         self._index: _Index | None = None
         self._by_message_id: dict[str, list[Named]] = {}
-        self._parties: _Parties | None = None
-
-    @property
-    def _mine(self) -> str:
-        return (
-            f"email_id IN (SELECT email_id FROM {self._from_parties}"
-            f" WHERE address_id IN ({self._own}))"
-        )
 
     @property
     def owned(self) -> str:
@@ -192,7 +157,7 @@ class Slice:
         """The mails of the message ids that a condition holds for."""
         found: dict[str, list[Named]] = {}
         for position, name in self._renamed.items():
-            found[name] = [Named(position, int(self.sent[position]))]
+            found[name] = [(position, int(self.sent[position]))]
         rows = self._execute(
             f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM ("
             "SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
@@ -201,18 +166,13 @@ class Slice:
             parameters,
         ).fetchall()
         for message_id, email_id, sent in rows:
-            position = int(self.ids.searchsorted(email_id))
-            found.setdefault(message_id, []).append(Named(position, sent))
+            found.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
         return found
 
     def threads(self, size: int) -> list[list[int]]:
         """The positions of all mails of the thread of each of the first `size` mails."""
         ids = self.ids[:size].tolist()
         return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
-
-    def count_before(self, epoch: float) -> int:
-        """How many mails were sent before this second: the position of the next."""
-        return int(self.sent.searchsorted(epoch))
 
     def begin_search(self) -> bool:
         """Count a search, the second of which reads the whole slice; whether it is in memory."""
@@ -231,7 +191,7 @@ class Slice:
             [edge for each in term_ids for edge in (each, each + 1)]
         )
         return [
-            Postings(index.positions[start:end], index.frequency[start:end])
+            (index.positions[start:end], index.frequency[start:end])
             for start, end in edges.reshape(-1, 2).tolist()
         ]
 
@@ -251,20 +211,17 @@ class Slice:
 
     def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:
         """The mails at ascending `positions`, which the condition holds for."""
-        rows = self._execute(
-            f"SELECT {_ROW} FROM emails WHERE {condition} ORDER BY email_id", None
-        ).fetchall()
+        sql = f"SELECT {_ROW} FROM emails WHERE {condition} ORDER BY email_id"
         return [
             (self._renamed[position], *row[1:]) if position in self._renamed else row
-            for position, row in zip(positions, rows, strict=True)
+            for position, row in zip(positions, self._execute(sql).fetchall(), strict=True)
         ]
 
     def _read_index(self, condition: str) -> _Index:
         """The postings in this slice that the condition holds for."""
         read = self._execute(
             "SELECT term_id, email_id, frequency FROM postings"
-            f" WHERE {condition} ORDER BY term_id, email_id",
-            None,
+            f" WHERE {condition} ORDER BY term_id, email_id"
         ).fetchnumpy()
         emails = np.asarray(read["email_id"])
         positions = self.ids.searchsorted(emails)
@@ -283,11 +240,8 @@ class Slice:
             self._index = self._read_index(self._mine)
             rows = self._read_rows(range(len(self.ids)), self._mine)
             self._by_message_id = self._named("true", [])
-            self.folded = {
-                position: searchable(row[-1])
-                for position, row in enumerate(rows)
-                if not row[-1].isascii()
-            }
+            bodies = enumerate(row[-1] for row in rows)
+            self.folded = {at: searchable(body) for at, body in bodies if not body.isascii()}
             self.nbytes += 3 * self._index.positions.nbytes
             self.nbytes += sum(len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows)
             self.nbytes += 2 * sum(map(len, self.folded.values()))
@@ -313,49 +267,47 @@ class Slice:
         """
         folded = fold(wanted)
         bracketed = _BRACKETED.search(folded)
-        parts = _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)
-        parts = [part for part in parts if part]
-        parties = self._read_parties()
-        fits = np.zeros(len(parties.people), dtype=np.bool_)
-        fits[parties.people_with(parts, size)] = True
+        split = _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)
+        parts = [part for part in split if part]
+        parties = self._parties
+        known = (
+            f"{address} {' | '.join(name for first, name in names if first < size)}"
+            for address, names in parties.names.items()
+        )
+        fits = np.array([bool(parts) and all(p in one for p in parts) for one in known], np.bool_)
         mask = np.zeros(len(self.ids), dtype=np.bool_)
         in_role = parties.in_cc if role == "cc" else parties.is_sender == (role == "from")
         mask[parties.positions[fits[parties.places] & in_role]] = True
         return mask
 
-    def _read_parties(self) -> _Parties:
-        if self._parties is None:
-            found = self._execute(
-                "SELECT email_id, role = 'from' AS is_sender, role = 'cc' AS in_cc, address_id"
-                f" FROM {self._from_parties} WHERE role <> 'owner' AND {self._mine}",
-                None,
-            ).fetchnumpy()
-            address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
-            listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
-            addresses = self._execute(
-                f"SELECT address FROM addresses WHERE address_id IN ({listed}) ORDER BY address_id",
-                None,
-            ).fetchall()
-            named = {address: _Person(address, []) for (address,) in addresses}
-            # Each name that this slice's mail gives an address, and the first such mail. The names
-            # in the table `addresses` would reveal other inboxes.
-            names = self._execute(
-                "SELECT address, folded(name) AS name, min(email_id) FROM ("
-                f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
-                f" WHERE {self._mine} UNION ALL"
-                " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
-                " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
-                f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL",
-                None,
-            )
-            for address, name, first in names.fetchall():
-                if address in named:
-                    named[address].names.append((int(np.searchsorted(self.ids, first)), name))
-            self._parties = _Parties(
-                positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
-                is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
-                in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
-                places=places,
-                people=list(named.values()),
-            )
-        return self._parties
+    @cached_property
+    def _parties(self) -> _Parties:
+        found = self._execute(
+            "SELECT email_id, role = 'from' AS is_sender, role = 'cc' AS in_cc, address_id"
+            f" FROM {self._from_parties} WHERE role <> 'owner' AND {self._mine}"
+        ).fetchnumpy()
+        address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
+        listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
+        addresses = self._execute(
+            f"SELECT address FROM addresses WHERE address_id IN ({listed}) ORDER BY address_id"
+        ).fetchall()
+        named: dict[str, list[tuple[int, str]]] = {address: [] for (address,) in addresses}
+        # The names in the table `addresses` would reveal other inboxes.
+        names = self._execute(
+            "SELECT address, folded(name) AS name, min(email_id) FROM ("
+            f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
+            f" WHERE {self._mine} UNION ALL"
+            " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
+            " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
+            f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL"
+        )
+        for address, name, first in names.fetchall():
+            if address in named:
+                named[address].append((int(np.searchsorted(self.ids, first)), name))
+        return _Parties(
+            positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
+            is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
+            in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
+            places=places,
+            names=named,
+        )

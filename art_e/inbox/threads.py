@@ -71,7 +71,7 @@ def threads_of(
             place = first[place]
         return place
 
-    for email_id, other in execute(sql, None).fetchall():
+    for email_id, other in execute(sql).fetchall():
         one, two = sorted((root(place_of[email_id]), root(place_of[other])))
         first[two] = one
     members: list[list[int]] = [[] for _ in ids]
