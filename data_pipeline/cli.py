@@ -228,7 +228,8 @@ def read_sources(
     with progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
-            output.check()
+            if output.interrupted():
+                raise KeyboardInterrupt
             advance(count)
 
         report = run_ingest(

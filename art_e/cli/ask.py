@@ -255,8 +255,9 @@ class Chat:
                 "/inbox": self._open,
                 "/model": self._choose,
                 "/new": lambda _: self.talk.forget(),
-                "/quit": lambda _: _quit(),
             }
+            if name == "/quit":
+                raise EOFError
             if name not in commands:
                 raise UserError(f"there is no {name}; /help shows what there is")
             commands[name](rest.strip())
@@ -283,8 +284,8 @@ class Chat:
         mails = self.talk.answered.mails if self.talk.answered else []
         if not 1 <= number <= len(mails):
             raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
-        mail = mails[number - 1]
-        for each in self.talk.inbox.thread(mail.message_id) if whole else [mail]:
+        chosen = mails[number - 1]
+        for each in self.talk.inbox.thread(chosen.message_id) if whole else [chosen]:
             print_text(shown_email(each))
 
     def _why(self) -> None:
@@ -316,10 +317,6 @@ def say_step(step: str) -> None:
 def shown_in(arriving: "Live") -> Callable[[str], None]:
     """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
     return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
-
-
-def _quit() -> None:
-    raise EOFError
 
 
 def talk(

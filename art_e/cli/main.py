@@ -8,27 +8,22 @@ went away. An error is one line on stderr. A command's module is imported when i
 """
 
 import errno
+import importlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
-from art_e.cli.output import (
-    LazyGroup,
-    example,
-    interrupted,
-    listening,
-    note,
-    one_line,
-    print_line,
-    tolerate_any_character,
-)
+from art_e.cli.output import example, interrupted, listening, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.privacy import files_for_owner_alone, loopback_directly, redact
 
@@ -58,7 +53,8 @@ _KEPT = {
     "sync": "; the inbox is as it was, and the next sync goes on from here",
 }
 
-# The commands in the order of the help page, with their modules and lines there.
+# The commands in the order of the help page, with their lines there and their modules, whose `app`
+# is the command or holds it by its name.
 COMMANDS = {
     "demo": ("data_pipeline.cli", "Take the tour: a sample inbox, one question, every step."),
     "ingest": ("data_pipeline.cli", "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, CSV."),
@@ -86,30 +82,48 @@ COMMANDS = {
 }
 
 
-class Commands(LazyGroup):
+class Commands(TyperGroup):
     """The commands, with the exit codes and errors that this module's docstring names."""
 
-    lazy = COMMANDS
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module = importlib.import_module(COMMANDS[cmd_name][0])
+            found = typer.main.get_command(module.app)
+            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+        return super().get_command(ctx, cmd_name)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with; an error suggests the nearest name."""
+        near = get_close_matches(args[0], COMMANDS) if args else []
+        if near and near[0] != args[0]:
+            names = ", ".join(map(repr, near))
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in the order of the help page."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page's list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def main(  # type: ignore[override]  # the rest is click's
+        self, args: Sequence[str] | None = None, prog_name: str = "art-e", **extra: Any
     ) -> Any:
         """Run the command line `args` and leave the process with its exit code."""
-        tolerate_any_character()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A character that the encoding lacks is escaped.
+                stream.reconfigure(errors="backslashreplace")
         files_for_owner_alone()
         loopback_directly()
         given = list(sys.argv[1:] if args is None else args)
         try:
             with listening():
-                code = super().main(
-                    given, "art-e", complete_var, False, windows_expand_args, **extra
-                )
+                code = super().main(given, "art-e", **{**extra, "standalone_mode": False})
             if code == INTERRUPTED and interrupted():
                 note("interrupted" + _KEPT.get("".join(given[:1]), ""))
         except TyperException as error:

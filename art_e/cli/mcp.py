@@ -53,7 +53,19 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
         until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
-        run_server(opened)
+        # Python can't wake the thread that reads stdin, so an exception would wait for the client's
+        # next line. The default signal handlers end the process at once, also when the client
+        # closes stdout; no file is being written.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if sys.platform != "win32":
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        asyncio.run(_serve(mail_server(opened)))
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 class ReadPage(ReadEmail):
@@ -163,23 +175,3 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-
-
-def run_server(inbox: Inbox) -> None:
-    """Serve `inbox` until the client closes stdin.
-
-    Ctrl-C, or a client that closes stdout, ends the process at once.
-    """
-    # Python can't wake the thread that reads stdin, so an exception would wait for the client's
-    # next line. The default signal handlers end the process; no file is being written.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if sys.platform != "win32":
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-    async def serve() -> None:
-        server = mail_server(inbox)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
-
-    asyncio.run(serve())

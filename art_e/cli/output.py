@@ -3,8 +3,6 @@
 All text from others passes `clean`, and rich never reads it as markup.
 """
 
-import importlib
-import io
 import json
 import logging
 import re
@@ -14,11 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from art_e.errors import UserError
 from art_e.text import INVISIBLE
@@ -72,7 +68,7 @@ _asked = threading.Event()
 def listening() -> Iterator[None]:
     """Record Ctrl-C, unless this process ignores it (nohup, a background job).
 
-    A library may swallow the `KeyboardInterrupt`; `check` raises it again.
+    A library may swallow the `KeyboardInterrupt`; `interrupted` still knows.
     """
     _asked.clear()
     on_main_thread = threading.current_thread() is threading.main_thread()
@@ -89,12 +85,6 @@ def listening() -> Iterator[None]:
 def interrupted() -> bool:
     """Whether Ctrl-C was pressed."""
     return _asked.is_set()
-
-
-def check() -> None:
-    """Raise the `KeyboardInterrupt` that a library swallowed."""
-    if _asked.is_set():
-        raise KeyboardInterrupt
 
 
 def _note(*_: object) -> None:
@@ -262,51 +252,6 @@ def total_usd(costs: Iterable[float | None]) -> float | None:
     return sum(filter(None, known)) if None not in known else None
 
 
-def tolerate_any_character() -> None:
-    """Have stdout and stderr escape characters that their encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def example(*commands: str) -> str:
     """The end of a help page: example commands, one a line."""
-    lines = "\n".join(f"  {command}" for command in commands)
-    return f"\b\nExample:\n{lines}"
-
-
-class LazyGroup(TyperGroup):
-    """A group whose commands in `lazy` are imported when they are called.
-
-    `lazy` maps a command's name to its module and its line of the help page. The module's `app` is
-    the command, or holds it by its name.
-    """
-
-    lazy: ClassVar[dict[str, tuple[str, str]]] = {}
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name."""
-        if cmd_name in self.lazy and cmd_name not in self.commands:
-            module = importlib.import_module(self.lazy[cmd_name][0])
-            found = typer.main.get_command(module.app)
-            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
-        return super().get_command(ctx, cmd_name)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begin with; an error suggests the nearest name."""
-        near = get_close_matches(args[0], self.list_commands(ctx)) if args else []
-        if near and near[0] != args[0]:
-            names = ", ".join(map(repr, near))
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
-        return super().resolve_command(ctx, args)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order of the help page."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *self.lazy]))
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page's list of commands without importing any."""
-        lines = {name: each.get_short_help_str(80) for name, each in self.commands.items()}
-        lines |= {name: line for name, (_, line) in self.lazy.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lines[name]) for name in self.list_commands(ctx)])
+    return "\n".join(("\b\nExample:", *(f"  {command}" for command in commands)))
