@@ -232,18 +232,14 @@ def exit_for(trajectory: Trajectory) -> None:
 
 @dataclass
 class Chat:
-    """A conversation whose lines are questions, numbers of sources, and commands.
-
-    `arriving` shows an answer while it arrives.
-    """
+    """A conversation in lines; `arriving` shows an answer while it arrives."""
 
     file: InboxFile
     talk: Conversation
     arriving: "Live"
 
     def take(self, line: str) -> None:
-        """Do what a line says. Raises `UserError` for one that can't be done, `EOFError` for the
-        last."""
+        """Do what a line says. Raises `UserError` if that can't be done, `EOFError` at the end."""
         name, _, rest = line.partition(" ")
         number = line.removeprefix("t")
         if line.startswith("/"):

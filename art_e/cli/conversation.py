@@ -1,13 +1,11 @@
 """A conversation about one inbox: `art-e ask`, `chat` and `web` put questions through it.
 
-Each question is a run of its own, so that runs can be listed, shown and rated, and `art-e ask -c`
-goes on from the last one.
+Each question is a run of its own, which can be listed, shown, rated, and followed up (`ask -c`).
 """
 
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -44,11 +42,8 @@ class Passage(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An episode that has ended, and its run.
-
-    `sources` are the mails that the answer cites, `passages` the best ones of the inbox, best
-    first, if no model answered. A person `waited` for that many seconds.
-    """
+    """An episode that has ended, its run, the mails that the answer cites, and the best passages of
+    the inbox, best first, if no model answered. A person `waited` for that many seconds."""
 
     question: str
     trajectory: Trajectory
@@ -104,12 +99,7 @@ class Answered(NamedTuple):
         rate(self.run, self.trajectory, rating, right or None, [])
 
     def to_json(self) -> dict[str, Any]:
-        """The episode as `art-e ask --json` prints it.
-
-        `kind` says what `answer` is: an answer, without a model the best of the `passages`, or
-        nothing ("none"). `seconds` is wall time, `call_seconds` the time of each call to the
-        model.
-        """
+        """The episode as `art-e ask --json` prints it; `seconds` is wall time."""
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
         return {
@@ -185,10 +175,10 @@ class Conversation:
 
         `say` gets what happens at the moment.
         """
-        question = replace(
-            self._question, question=with_history(self._question.question, self.history)
-        )
-        form, model = self.form, self.policy.model
+        line, form, model = self._question.question, self.form, self.policy.model
+        said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
+        whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
+        question = replace(self._question, question=whole)
         episode = Episode(
             self.inbox,
             question,
@@ -219,7 +209,6 @@ class Conversation:
             # The bare question first: earlier questions would match old passages.
             passages = own or best_passages(self.inbox, self._question)
             passages = passages or best_passages(self.inbox, question)
-        line = self._question.question
         waited = time.monotonic() - self.began
         self.answered = Answered(line, trajectory, self._run, sources, passages, waited)
         self.history = after(self.history, line, trajectory)
@@ -234,14 +223,6 @@ class Conversation:
     def forget(self) -> None:
         """Forget what was said."""
         self.history, self.answered = [], None
-
-
-def with_history(question: str, history: Sequence[Sequence[str]]) -> str:
-    """The question with what was asked and answered before."""
-    if not history:
-        return question
-    before = "\n".join(f"Question: {asked}\nAnswer: {answer}" for asked, answer in history)
-    return f"Earlier in this talk:\n{before}\n\nThe question now: {question}"
 
 
 def after(history: list[list[str]], question: str, trajectory: Trajectory) -> list[list[str]]:

@@ -1,8 +1,9 @@
 """`doctor`, `models` and `config`: what this machine has, and what commands use by default.
 
-`doctor` changes nothing, and sends nothing.
+`doctor` changes nothing, and calls models only with `--online`.
 """
 
+import asyncio
 import importlib
 import importlib.util
 import os
@@ -32,8 +33,10 @@ from art_e.cli.output import (
 from art_e.config import SETTINGS, change, config_file, settings
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.hosted import failure_of
 from art_e.models.model import Model, full_name
 from art_e.models.nearby import nearby
+from art_e.models.providers import capabilities_of, complete
 from art_e.privacy import load_env
 from art_e.storage import home
 
@@ -54,6 +57,9 @@ HOSTED = {
     "hosted_vllm/Qwen2.5-14B-Instruct": ("HOSTED_VLLM_API_BASE",),
 }
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
+ONLINE_TOKENS, ONLINE_TIMEOUT_S = 16, 20.0
+# A reasoning model that spent its few tokens on thinking has worked.
+_ENOUGH = "output limit was reached"
 # Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
@@ -74,10 +80,16 @@ class Finding(NamedTuple):
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=example("art-e doctor", "art-e doctor --db enron.duckdb"))
-def doctor(db: DbOption = None, as_json: JsonOption = False) -> None:
+@app.command(epilog=example("art-e doctor", "art-e doctor --online"))
+def doctor(
+    online: Annotated[
+        bool, Option("--online", help="Ask each model that is ready one short question.")
+    ] = False,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check this machine; exit code 1 if something needed is broken."""
-    checks = list(_checks(db))
+    checks = list(_checks(db, online))
     works = all(check.state != "broken" for check in checks)
     if as_json:
         print_json({"ok": works, "checks": [check._asdict() for check in checks]})
@@ -91,7 +103,7 @@ def doctor(db: DbOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _checks(db: Path | None) -> Iterator[Finding]:
+def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield Finding("Python", "ok", platform.python_version())
     failed = []
     for name in CORE:
@@ -107,7 +119,7 @@ def _checks(db: Path | None) -> Iterator[Finding]:
     yield from _places(db)
     yield _installed("training", TRAINING, f"only for training: {INSTALL_TRAINING}")
     yield gpu_check()
-    yield from model_checks()
+    yield from model_checks(online=online)
 
 
 def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
@@ -132,12 +144,11 @@ def _places(db: Path | None) -> Iterator[Finding]:
         made = "" if place == folder else " (made when needed)"
         yield Finding("ART_E_HOME", "ok", f"{folder}{made}")
     free = shutil.disk_usage(place).free
-    detail = f"{free / 1e9:.1f} GB free"
+    disk = Finding("disk", "ok", f"{free / 1e9:.1f} GB free")
     if free < 1e9:  # ingest of 500,000 mails needs about as much
         fix = "free 1 GB, or set ART_E_HOME to another disk"
-        yield Finding("disk", "missing", detail, fix)
-    else:
-        yield Finding("disk", "ok", detail)
+        disk = disk._replace(state="missing", fix=fix)
+    yield disk
     path = chosen_db(db)
     if not path.exists():
         fix = f"art-e ingest SOURCE{db_argument(db)} makes one; art-e demo needs none"
@@ -175,18 +186,41 @@ def gpu_check() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def model_checks() -> list[Finding]:
+def model_checks(*, online: bool = False) -> list[Finding]:
     """Check which models can be called from here. A missing key is not an error."""
     load_env()
     found = [_by_environment(model, variables) for model, variables in HOSTED.items()]
+    if online:
+        found = asyncio.run(_call_all(found))
     return [*found, _installed("model local:PATH", LOCAL, INSTALL_TRAINING)]
+
+
+async def _call_all(findings: list[Finding]) -> list[Finding]:
+    return list(await asyncio.gather(*map(_called, findings)))
+
+
+async def _called(finding: Finding) -> Finding:
+    """Ask a model that is ready one short question."""
+    if finding.state != "ok":
+        return finding
+    model = finding.name.removeprefix("model ")
+    messages = [{"role": "user", "content": "Say OK."}]
+    try:
+        limit = capabilities_of(model).max_tokens
+        request = {"model": model, "messages": messages, limit: ONLINE_TOKENS}
+        await complete(request, ONLINE_TIMEOUT_S)
+    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is the finding
+        reason = str(failure_of(error, model)).removeprefix(f"{model}: ")
+        if _ENOUGH not in reason:
+            fix = "fix that, and run art-e doctor --online again"
+            return Finding(finding.name, "missing", reason, fix)
+    return Finding(finding.name, "ok", "answered")
 
 
 def _by_environment(model: str, variables: tuple[str, ...]) -> Finding:
     """Return what the environment says of a model behind a server."""
     name = f"model {model}"
-    present = next((each for each in variables if os.environ.get(each)), None)
-    if present is not None:
+    if present := next(filter(os.environ.get, variables), None):
         return Finding(name, "ok", f"{present} is set")
     if model.startswith("ollama"):
         if shutil.which("ollama"):
@@ -205,8 +239,8 @@ def models(as_json: JsonOption = False) -> None:
         rows = [{**each._asdict(), "name": name} for name, each in checks]
         print_json({"nearby": [each._asdict() for each in near], "models": rows})
         return
-    at_hand = [(each.model, each.why, each.export) for each in near]
-    if at_hand:
+    if near:
+        at_hand = [(each.model, each.why, each.export) for each in near]
         print_table(("at hand", "why", "first"), at_hand, left=(0, 1, 2))
     table = [(name, each.state, each.fix or each.detail) for name, each in checks]
     print_table(("model", "state", "what it needs"), table, left=(0, 1, 2))

@@ -74,10 +74,7 @@ def inboxes(
     if as_json:
         print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
         return
-    rows = [
-        (each.address, f"{each.emails:,}", f"{each.sent:,}", f"{each.received:,}")
-        for each in listed
-    ]
+    rows = [(address, *(f"{count:,}" for count in counts)) for address, *counts in listed]
     print_table(("address", "emails", "sent", "received"), rows, lines=False)
     if total > len(listed):
         note(f"{total - len(listed):,} more; --limit {total} shows all")

@@ -170,7 +170,6 @@ def _fail(line: str, code: int) -> NoReturn:
 def _our_fault(error: Exception) -> NoReturn:
     if os.environ.get("ART_E_DEBUG"):
         traceback.print_exception(error)
-
     how = "ART_E_DEBUG=1 shows the traceback; please report it"
     what = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
     _fail(f"Error: internal error: {what} ({how})", OUR_FAULT)

@@ -1,7 +1,5 @@
 """`mcp`: the agent's tools over one inbox for MCP clients, on stdin and stdout.
 
-    art-e mcp --inbox me@example.com
-
 A client searches and reads as the agent does (`art_e.tools`), by message ids instead of handles,
 and reads whole conversations. Each result is one JSON object, as text and as structured content.
 """

@@ -198,9 +198,7 @@ def print_table(
 @contextmanager
 def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Callable[..., None]]":
     """A bar on stderr with the time left, if that is a terminal; it begins with what is `doing`.
-
-    Yields a function to call with the number done since the last call (1 by default).
-    """
+    Call the function with the number done since the last call (1 by default)."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

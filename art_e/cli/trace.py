@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 BODY_LINES, BODY_WIDTH = 8, 110
 SENDER_WIDTH, SUBJECT_WIDTH = 34, 60
 ARGUMENT_CHARS = 200
-FILTERS = (
-    ("from_addr", "from"), ("to_addr", "to"), ("sent_after", "after"), ("sent_before", "before"),
-)  # fmt: skip
+FILTERS = {"from_addr": "from", "to_addr": "to", "sent_after": "after", "sent_before": "before"}
 _INDENT = " " * 9
 
 
@@ -54,7 +52,9 @@ def _call(call: AnsweredCall) -> "Text":
         keywords = given.get("keywords")
         words = keywords if isinstance(keywords, list) else [keywords]
         searched = _short(" ".join(str(word) for word in words if word is not None))
-        filters = (f"  {shown} {_short(given[of])}" for of, shown in FILTERS if given.get(of))
+        filters = (
+            f"  {shown} {_short(given[of])}" for of, shown in FILTERS.items() if given.get(of)
+        )
         return text(("search   ", "bold cyan"), f'"{searched}"', ("".join(filters), "dim"))
     if name == "read_email" and isinstance(given, dict):
         return text(("read     ", "bold cyan"), _short(given.get("message_id")))

@@ -169,11 +169,8 @@ class InboxFile:
 
     def people(self) -> dict[str, list[str]]:
         """Of each person with several addresses: the one that stands for all, and all of them."""
-        rows = self.execute(
-            "SELECT person, list(address ORDER BY address <> person, address) FROM people"
-            " GROUP BY person ORDER BY person"
-        ).fetchall()
-        return dict(rows)
+        sql = "SELECT person, list(address ORDER BY address <> person, address) FROM people"
+        return dict(self.execute(f"{sql} GROUP BY person ORDER BY person").fetchall())
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
         """Every inbox of the file (or the first `limit`): owners, then those with most mail."""

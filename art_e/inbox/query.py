@@ -106,8 +106,7 @@ def parse_query(text: str, today: dt.date) -> Query:
         for term in group
     ]
     # Words by themselves are ranked, and a mail needs only one of all.
-    plain = Term("word", "")._replace
-    kept = [group for group in groups if any(each != plain(value=each.value) for each in group)]
+    kept = [group for group in groups if any(each != Term("word", each.value) for each in group)]
     return Query(ranked, kept)
 
 

@@ -17,16 +17,18 @@ SUBJECT_WEIGHT = 2
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
+_FOLDER = resources.files("art_e.inbox")
+
 
 def tables_sql() -> str:
     """The statements that create an inbox file's empty tables."""
-    return _read("schema.sql")
+    return (_FOLDER / "schema.sql").read_text("utf-8")
 
 
 def macros_sql() -> str:
     """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
-    return Template(_read("macros.sql")).substitute(
+    return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
         points=POINTS,
         k1=K1,
@@ -36,7 +38,3 @@ def macros_sql() -> str:
         cjk=f"[{CJK}]",
         address=ADDRESS,
     )
-
-
-def _read(name: str) -> str:
-    return resources.files("art_e.inbox").joinpath(name).read_text(encoding="utf-8")

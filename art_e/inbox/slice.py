@@ -49,8 +49,6 @@ class Vocabulary:
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max
 
-SEARCHES_IN_SQL = 1
-
 # Masks of address filters that are kept.
 FILTERS_KEPT = 128
 
@@ -66,16 +64,8 @@ _ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body 
 # The position of a mail that has a message id, and the second when it or the copy with that id was
 # sent: earlier the id is unknown.
 Named = tuple[int, int]
-# Where a term occurs: positions, ascending, and how often in each.
-Postings = tuple[Numbers, Reals]
-
-
-class _Index(NamedTuple):
-    """The postings of several terms, in the order of their numbers."""
-
-    term_ids: Numbers
-    positions: Numbers
-    frequency: Reals
+# The numbers of several terms, ascending, each as often as it has postings; and these.
+_Index = tuple[Numbers, Numbers, Reals]
 
 
 # What a search shows of a mail: message id, date in UTC, its zone's minutes from UTC, sender's
@@ -130,7 +120,7 @@ class Slice:
         }
         self.matching = lru_cache(FILTERS_KEPT)(self._matching)
         self._lock = threading.Lock()
-        self._searches = 0
+        self._searched = False
         self._rows: list[Row] | None = None
         # `searchable` of the bodies where it takes long to make, by position.
         self.folded: dict[int, str] = {}
@@ -139,8 +129,7 @@ class Slice:
 
     @property
     def owned(self) -> str:
-        """In SQL: whether the mail was imported as the person's own, and as nobody else's: a mail
-        has the labels of all its owners, and who gave which is not kept."""
+        """In SQL: whether the person alone owns the mail: who gave which label is not kept."""
         owners = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner' AND address_id"
         own = f"({self._own})"
         return f"email_id IN ({owners} IN {own}) AND email_id NOT IN ({owners} NOT IN {own})"
@@ -175,25 +164,21 @@ class Slice:
         return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
 
     def begin_search(self) -> bool:
-        """Count a search, the second of which reads the whole slice; whether it is in memory."""
-        if self._rows is None:
-            self._searches += 1
-            if self._searches > SEARCHES_IN_SQL:
-                self._read_all()
+        """Note a search, the second of which reads the whole slice; whether it is in memory."""
+        if self._searched and self._rows is None:
+            self._read_all()
+        self._searched = True
         return self._rows is not None
 
-    def postings(self, term_ids: list[int]) -> list[Postings]:
-        """Where each term occurs in this slice."""
+    def postings(self, term_ids: list[int]) -> list[tuple[Numbers, Reals]]:
+        """Where each term occurs in this slice: positions, ascending, and how often in each."""
         index = self._index
         if index is None:
             index = self._read_index(f"term_id IN ({', '.join(map(str, term_ids)) or 'NULL'})")
-        edges = index.term_ids.searchsorted(
-            [edge for each in term_ids for edge in (each, each + 1)]
-        )
-        return [
-            (index.positions[start:end], index.frequency[start:end])
-            for start, end in edges.reshape(-1, 2).tolist()
-        ]
+        listed, positions, frequency = index
+        edges = listed.searchsorted([edge for each in term_ids for edge in (each, each + 1)])
+        slices = (slice(start, end) for start, end in edges.reshape(-1, 2).tolist())
+        return [(positions[each], frequency[each]) for each in slices]
 
     def rows(self, positions: list[int]) -> list[Row]:
         """The mails at these positions, in their order."""
@@ -227,7 +212,7 @@ class Slice:
         positions = self.ids.searchsorted(emails)
         inside = positions < len(self.ids)
         inside[inside] = self.ids[positions[inside]] == emails[inside]
-        return _Index(
+        return (
             np.asarray(read["term_id"], dtype=np.int64)[inside],
             positions[inside],
             np.asarray(read["frequency"], dtype=np.float64)[inside],
@@ -242,7 +227,7 @@ class Slice:
             self._by_message_id = self._named("true", [])
             bodies = enumerate(row[-1] for row in rows)
             self.folded = {at: searchable(body) for at, body in bodies if not body.isascii()}
-            self.nbytes += 3 * self._index.positions.nbytes
+            self.nbytes += 3 * self._index[1].nbytes
             self.nbytes += sum(len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows)
             self.nbytes += 2 * sum(map(len, self.folded.values()))
             self._rows = rows  # last, as the mark that all is read
