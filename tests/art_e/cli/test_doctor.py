@@ -15,7 +15,9 @@ from art_e.models import nearby as module
 from art_e.models.nearby import Near, Nearby, nearby
 from tests.builders import WAIT_S
 from tests.command_line import ANN, BOB, Run, json_of, the_error
-from tests.provider import json_server
+from tests.provider import Provider, json_server, refuses, says
+
+KEY = "sk-test-0123456789abcdef"
 
 
 @pytest.fixture
@@ -69,6 +71,32 @@ def test_a_broken_part_is_shown_with_its_fix(
     result = art_e("doctor")
     assert result.exit_code == 1
     assert "nothing_of_that_name" in result.stdout and "pip install" in result.stdout
+
+
+def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch) -> None:
+    replies = {
+        "o3": says("OK."),
+        "o4-mini": refuses(400, "max_tokens or model output limit was reached."),
+        "gpt-4.1": refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}"),
+    }
+    with Provider(lambda request: replies[request.body["model"]]) as provider:
+        bare.setenv("OPENAI_BASE_URL", provider.base_url)
+        bare.setenv("OPENAI_API_KEY", KEY)
+        bare.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
+        bare.setattr(doctor, "ONLINE_TIMEOUT_S", WAIT_S)
+        result = art_e("doctor", "--online", "--json")
+        requests = provider.requests
+    assert sorted(each.body["model"] for each in requests) == sorted(replies)
+    for each in requests:
+        assert 16 in (each.body.get("max_completion_tokens"), each.body.get("max_tokens"))
+    rows = json.loads(result.stdout)["checks"]
+    checks = {each["name"].removeprefix("model "): each for each in rows}
+    assert (checks["openai/o3"]["state"], checks["openai/o3"]["detail"]) == ("ok", "answered")
+    assert checks["openai/o4-mini"]["state"] == "ok"
+    refused = checks["openai/gpt-4.1"]
+    assert refused["state"] == "missing" and refused["detail"].startswith("401: Incorrect API key")
+    assert "no server answers" in checks["hosted_vllm/Qwen2.5-14B-Instruct"]["detail"]
+    assert "0123456789" not in result.output and KEY[-4:] not in result.output
 
 
 # ---- `config`.
