@@ -36,7 +36,7 @@ from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
 from art_e.models.model import Model, full_name
 from art_e.models.nearby import nearby
-from art_e.models.providers import capabilities_of, complete
+from art_e.models.providers import close_clients_with_loop, load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
 
@@ -196,6 +196,7 @@ def model_checks(*, online: bool = False) -> list[Finding]:
 
 
 async def _call_all(findings: list[Finding]) -> list[Finding]:
+    await close_clients_with_loop()
     return list(await asyncio.gather(*map(_called, findings)))
 
 
@@ -204,11 +205,10 @@ async def _called(finding: Finding) -> Finding:
     if finding.state != "ok":
         return finding
     model = finding.name.removeprefix("model ")
-    messages = [{"role": "user", "content": "Say OK."}]
+    request = {"model": model, "messages": [{"role": "user", "content": "Say OK."}]}
+    limits = {"max_tokens": ONLINE_TOKENS, "timeout": ONLINE_TIMEOUT_S}
     try:
-        limit = capabilities_of(model).max_tokens
-        request = {"model": model, "messages": messages, limit: ONLINE_TOKENS}
-        await complete(request, ONLINE_TIMEOUT_S)
+        await load_litellm().acompletion(**request, **limits, num_retries=0, max_retries=0)
     except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is the finding
         reason = str(failure_of(error, model)).removeprefix(f"{model}: ")
         if _ENOUGH not in reason:
