@@ -37,13 +37,6 @@ class LoRARequest(NamedTuple):
     load_inplace: bool = False
 
 
-class Logprob(NamedTuple):
-    """`vllm.logprobs.Logprob`."""
-
-    logprob: float
-    rank: int
-
-
 class LLM:
     """`vllm.LLM`, which records its calls in `did`."""
 
@@ -54,7 +47,6 @@ class LLM:
         assert 0 < options["gpu_memory_utilization"] < 1
         assert options["logprobs_mode"] == "processed_logprobs"
         assert options["quantization"] is None
-        self.share = options["gpu_memory_utilization"]
         self.sleeps = options["enable_sleep_mode"]
         self.did: list[str] = []
         self.awake = {"weights", "kv_cache"}
@@ -99,7 +91,8 @@ class LLM:
         name, ids, params = self._asked.pop()
         model = self._model if self._adapted is None else self._adapted
         written, values = sampled(model, ids, params.temperature, params.max_tokens, params.seed)
-        logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
+        pairs = zip(written, values, strict=True)
+        logprobs = [{one: SimpleNamespace(logprob=of)} for one, of in pairs]
         completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
         return [SimpleNamespace(request_id=name, outputs=[completion])]
 
