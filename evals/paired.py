@@ -37,7 +37,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     the first is right where few questions differ, the second where inboxes do. Raises `UserError`
     if no question was asked of both, or a side has a question twice.
     """
-    pairs = _paired(a, b)
+    pairs = paired(a, b)
     if not pairs:
         raise UserError("the two have no question in common; compare runs of the same questions")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
@@ -65,7 +65,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def _paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
+def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     """The episodes of both on the same question and repeat, by question id."""
     first, second = (
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)

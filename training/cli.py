@@ -120,7 +120,7 @@ def questions(
     [db] = {material.file_of[each.id].path for each in kept}
     out.mkdir(parents=True, exist_ok=True)
     file = out / "questions.jsonl"
-    if chosen.data.worlds is not None:
+    if chosen.data.has_worlds(split):
         db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
     write_whole(out / EPISODE, chosen.episode.model_dump_json())
     write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))

@@ -32,7 +32,7 @@ def load_material(data: Data, split: Split) -> Material:
 
     Raises `UserError` without questions, or if the inbox file does not fit them.
     """
-    if data.worlds is not None:
+    if data.worlds is not None and data.has_worlds(split):
         file = InboxFile(_world_file(data.worlds, split))
         questions = [each.question for each in _planted(data.worlds, split)]
     else:

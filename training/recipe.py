@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.question import Kind
+from art_e.question import Kind, Split
 from art_e.storage import default_db
 from training.reward import RewardWeights
 
@@ -105,8 +105,8 @@ class Worlds(RecipeTable):
 
 
 class Data(RecipeTable):
-    """The questions: of synthetic `worlds`, or else of the golden set `questions` about the inbox
-    file `db` (default: those of `ART_E_HOME`).
+    """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
 
     `unanswerable` caps the share of unanswerable questions, `train_questions` the number of those
     of training.
@@ -121,14 +121,18 @@ class Data(RecipeTable):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if self.worlds is not None and (self.questions or self.db):
-            raise ValueError("give a table [data.worlds], or questions and db, not both")
+        if self.worlds is not None and (self.questions is None) != (self.db is None):
+            raise ValueError("beside [data.worlds] give both questions and db, or neither")
         return self
 
     @property
     def inbox_file(self) -> Path:
         """The inbox file that `questions` are about."""
         return Path(self.db).expanduser() if self.db else default_db()
+
+    def has_worlds(self, split: Split) -> bool:
+        """Whether the questions of the split come from `worlds`."""
+        return self.worlds is not None and (split == "train" or self.questions is None)
 
 
 class Noise(RecipeTable):

@@ -21,6 +21,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
+from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import AppendLog, write_whole
 from art_e.text import cut_line
@@ -278,7 +279,7 @@ def opened(
 def _config(setting: Setting) -> dict[str, Any]:
     """The settings, and the digest of the mail that questions are about, if it is a file."""
     data, digest = setting.recipe.data, None
-    if data.worlds is None and data.inbox_file.is_file():
+    if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
             digest = file.digest
     return {**setting.to_row(), "inbox": digest}

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from art_e.errors import UserError
+from data_pipeline.cli import read_sources
 from data_pipeline.ingest import build
+from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
 from training.material import load_material, planted_in
 from training.recipe import Data
@@ -33,6 +35,20 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
     ]
     assert not mails[0] & mails[1]
     assert not set(ids(train)) & set(ids(validation))
+
+
+def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
+    data: Data, tmp_path: Path
+) -> None:
+    db = tmp_path / "held-out.duckdb"
+    source = "synthetic:1000,seed=7,short,split="
+    read_sources([f"{source}test"], db)
+    questions = tmp_path / "held-out.questions.jsonl"
+    both = data.model_copy(update={"questions": str(questions), "db": str(db)})
+    test = load_material(both, "test")
+    assert set(ids(test)) <= {each.id for each in questions_of(f"{source}test")}
+    assert {file.path for file in test.file_of.values()} == {db}
+    assert ids(load_material(both, "train")) == ids(load_material(data, "train"))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.34, 0.9])

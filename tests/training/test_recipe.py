@@ -59,7 +59,7 @@ def test_changes_win_over_the_file() -> None:
         ("sft.noise.guesses=2", "sft.noise.guesses"),
         ("episode.hits=99", "episode.hits"),
         ("reward.abstained=5", "reward"),
-        ("data.questions=golden", r"data: give a table \[data.worlds\], or questions and db"),
+        ("data.questions=golden", r"data: beside \[data.worlds\] give both questions and db"),
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
         ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),
