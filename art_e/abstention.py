@@ -71,8 +71,7 @@ def word_runs(text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> list[str]:
-    """The words in lower case without contractions; numbers are "0", names "Name", and the end of
-    a sentence is "."."""
+    """The words, with "0" for numbers, "Name" for names, and "." for the end of a sentence."""
     text = unicodedata.normalize("NFKC", text[:_MAX_CHARS])[:_MAX_CHARS]
     text = _APOSTROPHES.sub("", _OPENING.sub("", text))
     shouted, words, opens = text.isupper(), list[str](), True

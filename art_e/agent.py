@@ -19,10 +19,8 @@ OnTurn = Callable[[Exchange], None]
 async def run_episode(
     episode: Episode, policy: Policy, run_id: str, on_turn: OnTurn | None = None
 ) -> Trajectory:
-    """Run `episode` to its end; an outside failure of the policy ends it with `error` set.
-
-    The trajectory lacks only verdict and reward.
-    """
+    """Run `episode` to its end; an outside failure of the policy ends it with `error` set. The
+    trajectory lacks only verdict and reward."""
     started_at = dt.datetime.now(dt.UTC)
     started = time.perf_counter()
     usage = Usage()

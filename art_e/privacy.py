@@ -75,10 +75,8 @@ _LONG_WORD = re.compile(rf"[^\s\"'\\]{{{_PIECE},}}")
 
 def without_keys(text: str) -> str:
     """`text` without this process's keys: whole, even with other characters between theirs, and in
-    pieces of 8 characters and more.
-
-    For what models say of mail: unlike `redact` it leaves alone what only looks like a key.
-    """
+    pieces of 8 characters and more. For what models say of mail: unlike `redact` it leaves alone
+    what only looks like a key."""
     named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
     for key in keys:
@@ -104,10 +102,8 @@ def files_for_owner_alone() -> None:
 
 
 def loopback_directly(*hosts: str) -> None:
-    """Have clients reach this machine, and its names `hosts`, without a proxy.
-
-    `HTTP_PROXY` and `ALL_PROXY` would send mail to another machine although the model runs here.
-    """
+    """Have clients reach this machine, and its names `hosts`, without a proxy. `HTTP_PROXY` and
+    `ALL_PROXY` would send mail to another machine although the model runs here."""
     listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     names = [each.strip() for each in listed.split(",") if each.strip()]
     # Clients differ in which of the two variables they read.

@@ -66,11 +66,9 @@ class Question:
 
     @staticmethod
     def from_row(row: Any) -> "Question":
-        """The inverse of `to_row`, also for rows of other sources.
-
-        A missing `answerable` follows from the answer. Raises `ValueError`, in one line that
-        begins with the field, if the row is no question.
-        """
+        """The inverse of `to_row`, also for rows of other sources. A missing `answerable` follows
+        from the answer. Raises `ValueError`, in one line that begins with the field, if the row is
+        no question."""
         from pydantic import ValidationError
 
         try:
@@ -99,11 +97,9 @@ class RawRow(NamedTuple):
 
 
 def load_questions(source: str, split: Split | None = None) -> list[Question]:
-    """The questions of a golden-set folder, a JSONL or Parquet file or a hub data set.
-
-    See `read_rows` for what a folder may hold; `split` keeps the rows of one split. Raises
-    `UserError`, naming the row, if one is no question.
-    """
+    """The questions of a golden-set folder, a JSONL or Parquet file or a hub data set. See
+    `read_rows` for what a folder may hold; `split` keeps the rows of one split. Raises `UserError`,
+    naming the row, if one is no question."""
     questions = []
     for row in read_rows(source):
         if row.error is not None:
@@ -128,7 +124,12 @@ def read_rows(source: str) -> Iterator[RawRow]:
     """
     path = Path(source)
     if path.is_dir():
-        for file in _files(path):
+        files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
+        files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
+        files = files or sorted(path.rglob("*.parquet")) or sorted(path.glob("*.jsonl"))
+        if not files:
+            raise UserError(f"{path} holds no train, validation, test or questions.jsonl")
+        for file in files:
             yield from _of_split(read_rows(str(file)), file.stem.partition("-")[0])
     elif path.is_file():
         yield from _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
@@ -156,15 +157,6 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(ValueError, RecursionError):
             given["provenance"] = json.loads(given["provenance"])
     return given
-
-
-def _files(folder: Path) -> list[Path]:
-    files = [file for name in SPLITS if (file := folder / f"{name}.jsonl").is_file()]
-    files = files or [file for file in [folder / "questions.jsonl"] if file.is_file()]
-    files = files or sorted(folder.rglob("*.parquet")) or sorted(folder.glob("*.jsonl"))
-    if not files:
-        raise UserError(f"{folder} holds no train, validation, test or questions.jsonl")
-    return files
 
 
 def _of_split(rows: Iterator[RawRow], name: str) -> Iterator[RawRow]:

@@ -15,11 +15,9 @@ from art_e.trajectory import Trajectory
 
 
 class AnswerRating(BaseModel):
-    """A rating of one answer to a question about an inbox, up to the day `as_of`.
-
-    `right_answer` and `right_sources` are the user's correction of a bad one. `talk` says that the
-    question followed others, so that it can't stand alone. `rated_at` is ISO 8601 in UTC.
-    """
+    """A rating of one answer to a question about an inbox, up to the day `as_of`. `right_answer`
+    and `right_sources` are the user's correction of a bad one. `talk` says that the question
+    followed others, so that it can't stand alone. `rated_at` is ISO 8601 in UTC."""
 
     episode_id: str
     question: str
@@ -42,10 +40,8 @@ def rate(
     answer: str | None,
     sources: list[str],
 ) -> AnswerRating:
-    """Keep a rating of a run's answer, with the right answer and its sources if they are known.
-
-    It is safe on disk when this returns.
-    """
+    """Keep a rating of a run's answer, with the right answer and its sources if they are known. It
+    is safe on disk when this returns."""
     made = AnswerRating(
         episode_id=trajectory.episode_id,
         question=run.config["question"],

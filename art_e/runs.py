@@ -75,12 +75,11 @@ class Run:
 
 
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
-    """Make a run's folder: `out`, or `parent/<time>-<name>`.
-
-    Raises `UserError` if `out` holds more than a configuration that a kill left half written.
-    """
+    """Make a run's folder: `out`, or `parent/<time>-<name>`. Raises `UserError` if `out` holds more
+    than a configuration that a kill left half written."""
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(map(_is_kept, out.iterdir()))):
+        torn = [each for each in [partial_of(out / _CONFIG)] if each.is_file()]
+        if out.exists() and (not out.is_dir() or list(out.iterdir()) not in ([], torn)):
             raise UserError(f"{out} is there already; name a new folder with --out")
         folder = out
         try:
@@ -90,7 +89,22 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
     else:
         folder = _new_folder(parent, name)
     run = Run(folder)
-    run.write_json(_CONFIG, {**config, "name": name, **_surroundings()})
+    run.write_json(
+        _CONFIG,
+        {
+            **config,
+            "name": name,
+            "versions": {
+                "python": platform.python_version(),
+                **{
+                    each: metadata.version(each) for each in ("art-e", "duckdb", "numpy", "pyarrow")
+                },
+            },
+            "commit": _commit(),
+            "cpus": os.cpu_count(),
+            "started_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        },
+    )
     return run
 
 
@@ -130,10 +144,6 @@ def held(run: Run) -> Iterator[None]:
         yield
 
 
-def _is_kept(path: Path) -> bool:
-    return path != partial_of(path.with_name(_CONFIG)) or not path.is_file()
-
-
 def _new_folder(parent: Path, name: str) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
@@ -146,19 +156,6 @@ def _new_folder(parent: Path, name: str) -> Path:
             number += 1
         else:
             return folder
-
-
-def _surroundings() -> dict[str, Any]:
-    packages = ("art-e", "duckdb", "numpy", "pyarrow")
-    return {
-        "versions": {
-            "python": platform.python_version(),
-            **{package: metadata.version(package) for package in packages},
-        },
-        "commit": _commit(),
-        "cpus": os.cpu_count(),
-        "started_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _commit() -> str | None:

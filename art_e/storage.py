@@ -29,44 +29,18 @@ def partial_of(path: Path) -> Path:
 
 def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
     """Replace the file's content by the text in UTF-8; a kill leaves the old or the new content.
-
-    `errors` is that of `open`.
-    """
+    `errors` is that of `open`."""
     partial = partial_of(path)
     partial.write_text(text, encoding="utf-8", errors=errors)
     partial.replace(path)
 
 
 class AppendLog:
-    """A file of lines that survive a kill: each is on the disk before `append` returns.
-
-    One process at a time may have it open. Opening it removes what a kill left of a last line.
-    """
+    """A file of lines that survive a kill: each is on the disk before `append` returns. One process
+    at a time may have it open. Opening it removes what a kill left of a last line."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab+")
-        self._cut_torn_line()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def append(self, line: str) -> None:
-        """Write a line, given without its end and its keys, and flush it to the disk.
-
-        A lone surrogate becomes the JSON escape that it may have come from.
-        """
-        self._file.write(without_keys(line).encode("utf-8", "backslashreplace") + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _cut_torn_line(self) -> None:
         whole = self._file.seek(0, os.SEEK_END)
         while whole > 0:
             start = max(0, whole - _BLOCK)
@@ -77,6 +51,19 @@ class AppendLog:
                 break
         self._file.truncate(whole)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, line: str) -> None:
+        """Write a line, given without its end and its keys, and flush it to the disk. A lone
+        surrogate becomes the JSON escape that it may have come from."""
+        self._file.write(without_keys(line).encode("utf-8", "backslashreplace") + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
 
 def append_line(path: Path, line: str) -> None:
     """Add one line to a log that is not kept open."""
@@ -85,10 +72,8 @@ def append_line(path: Path, line: str) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a log without their ends; a torn last one is left out.
-
-    A missing file has no lines.
-    """
+    """The lines of a log without their ends; a torn last one is left out. A missing file has no
+    lines."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
             if line.endswith(b"\n"):
@@ -112,10 +97,8 @@ def parsed_lines(form: type[Form], file: object, lines: Iterable[str | bytes]) -
 
 @contextlib.contextmanager
 def locked(path: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold the lock file `path`, whose folder must exist; the system releases it after a kill.
-
-    If another process holds it, this raises `UserError(busy)`, or waits if `busy` is None.
-    """
+    """Hold the lock file `path`, whose folder must exist; the system releases it after a kill. If
+    another process holds it, this raises `UserError(busy)`, or waits if `busy` is None."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)

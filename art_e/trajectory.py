@@ -17,11 +17,9 @@ SCHEMA = "art-e/trajectory/1"
 
 
 class AnsweredCall(NamedTuple):
-    """One tool call of a conversation, and the JSON objects that answered it.
-
-    `arguments` is the text as written if it is no JSON object. The first result is the tool's,
-    a second one the episode's note on the last turn. Other text becomes `{"text": ...}`.
-    """
+    """One tool call of a conversation, and the JSON objects that answered it. `arguments` is the
+    text as written if it is no JSON object. The first result is the tool's, a second one the
+    episode's note on the last turn. Other text becomes `{"text": ...}`."""
 
     tool: str
     arguments: dict[str, Any] | str
@@ -82,9 +80,8 @@ class Trajectory:
     price is unknown. `call_seconds` lists the seconds of each turn's call, None without a call;
     `retries` counts failed calls that were repeated. `started_at` is ISO 8601 in UTC. `verdict` is
     the deciding one, `other_verdicts` has those of further judges in order. `score` says how sure
-    the policy was of its answer, if it has a score. `repeat` counts from
-    0 if a question is asked several times. `question` is its golden row, so that a run can be read
-    without the questions' file.
+    the policy was of its answer, if it has a score. `repeat` counts from 0 if a question is asked
+    several times. `question` is its golden row, for readers without the questions' file.
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
     arguments with what it found, read or cited (stored message ids), and its notes. A message
@@ -141,9 +138,7 @@ class Trajectory:
 
 
 def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in order, without a torn last line.
-
-    Raises `ValueError` if another line is no trajectory. A missing file has none.
-    """
+    """The trajectories of a file, in order, without a torn last line. Raises `ValueError` if
+    another line is no trajectory. A missing file has none."""
     for line in whole_lines(path):
         yield Trajectory.from_line(line.decode("utf-8"))

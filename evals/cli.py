@@ -317,7 +317,9 @@ def _entrant(
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )
     policy = ready_policy(Model(name), options)
-    return benchmark.Entrant(policy, at_once, alone=Model(name).shares_machine)
+    # Other models on the user's hardware would slow it down.
+    alone = Model(name).kind == "offline" or Model(name).self_hosted
+    return benchmark.Entrant(policy, at_once, alone=alone)
 
 
 def _note_models(

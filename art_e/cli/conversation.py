@@ -131,11 +131,9 @@ def _cited(email: Email) -> dict[str, Any]:
 
 @dataclass
 class Conversation:
-    """An opened inbox of the file `db`, the model that answers, and what was said.
-
-    `history` has the last questions and answers, which go along with the next question. `options`
-    are kept in each run for `art-e ask -c`.
-    """
+    """An opened inbox of the file `db`, the model that answers, and what was said. `history` has
+    the last questions and answers, which go along with the next question. `options` are kept in
+    each run for `art-e ask -c`."""
 
     inbox: Inbox
     db: Path
@@ -171,10 +169,8 @@ class Conversation:
         self._run = start_run(name, config, runs_folder(), out)
 
     def answer(self, say: Say = lambda _: None, screen: "Console | None" = None) -> Answered:
-        """Run the episode of the question, print its turns on `screen`, and complete the run.
-
-        `say` gets what happens at the moment.
-        """
+        """Run the episode of the question, print its turns on `screen`, and complete the run. `say`
+        gets what happens at the moment."""
         line, form, model = self._question.question, self.form, self.policy.model
         said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
         whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
@@ -280,9 +276,7 @@ def passages_of(episode: Episode) -> list[Passage]:
 
 def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
     """The sentence of a mail that shares most words with the answer, then fits the question best.
-
-    None if no sentence shares a word with the answer.
-    """
+    None if no sentence shares a word with the answer."""
     about = (format_date(email.date), email.subject, str(email.sender))
     mail = [ReadMail(email.message_id, *about, email.body, 0)]
     fits = {each.text: each.score for each in candidates(question, mail)}

@@ -35,7 +35,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
 from art_e.models.model import Model, full_name
-from art_e.models.nearby import nearby
+from art_e.models.nearby import HOSTED, nearby
 from art_e.models.providers import close_clients_with_loop, load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
@@ -46,16 +46,6 @@ CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
 LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"
-# Models behind a server, and the variables of which one must be set.
-HOSTED = {
-    "openai/o3": ("OPENAI_API_KEY",),
-    "openai/o4-mini": ("OPENAI_API_KEY",),
-    "openai/gpt-4.1": ("OPENAI_API_KEY",),
-    "gemini/gemini-2.5-pro": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "anthropic/claude-sonnet-5-5": ("ANTHROPIC_API_KEY",),
-    "ollama_chat/qwen2.5:14b": ("OLLAMA_API_BASE",),
-    "hosted_vllm/Qwen2.5-14B-Instruct": ("HOSTED_VLLM_API_BASE",),
-}
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
 ONLINE_TOKENS, ONLINE_TIMEOUT_S = 16, 20.0
 # A reasoning model that spent its few tokens on thinking has worked.

@@ -281,10 +281,8 @@ def shown_email(email: Email) -> "Text":
 def mail_excerpt(
     date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
 ) -> "Text":
-    """A mail for a person to read, with a word about it, such as "cited", as its `mark`.
-
-    Empty lines are left out; unless `whole`, so are further lines and the ends of long ones.
-    """
+    """A mail for a person to read, with a word about it, such as "cited", as its `mark`. Empty
+    lines are left out; unless `whole`, so are further lines and the ends of long ones."""
     lines = [each.rstrip().expandtabs(4) for each in clean(body).split("\n") if each.strip()]
     shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
     hidden = sum(map(len, lines)) - sum(map(len, shown))
@@ -300,8 +298,7 @@ def mail_excerpt(
 
 def _listed(recipients: Iterable[Mailbox]) -> str:
     shown = [str(each) for each in recipients]
-    if len(shown) > MAX_RECIPIENTS_SHOWN:
-        more = len(shown) - MAX_RECIPIENTS_SHOWN
+    if (more := len(shown) - MAX_RECIPIENTS_SHOWN) > 0:
         shown[MAX_RECIPIENTS_SHOWN:] = [f"and {more} more (--json shows all)"]
     return ", ".join(shown)
 

@@ -95,10 +95,8 @@ def chosen_form(
     other_prompt: bool = False,
 ) -> EpisodeForm:
     """The form of `--recipe`, else the one that the models were trained in, with `--max-turns`.
-
     Raises `UserError` for models of different forms, for a recipe that can't be read, and for one
-    beside options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`).
-    """
+    beside options that it sets itself: `--max-turns`, or `--prompt` (`other_prompt`)."""
     if recipe is None:
         local = (name for name in models if Model(name).kind == "local")
         trained = {name: form for name in local if (form := episode_form(name)) is not None}
@@ -171,11 +169,8 @@ class ReadyModel(NamedTuple):
 
 
 def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
-    """Load what calls a model, by its full name.
-
-    `say` gets each retry of a call, `on_answer` the answer as it arrives. Raises `UserError` for a
-    model that can't be used.
-    """
+    """Load what calls a model, by its full name. `say` gets each retry of a call, `on_answer` the
+    answer as it arrives. Raises `UserError` for a model that can't be used."""
     form = chosen_form(options.recipe, options.max_turns, [model])
     called = ModelOptions(
         temperature=options.temperature,

@@ -66,10 +66,8 @@ _asked = threading.Event()
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Record Ctrl-C, unless this process ignores it (nohup, a background job).
-
-    A library may swallow the `KeyboardInterrupt`; `interrupted` still knows.
-    """
+    """Record Ctrl-C, unless this process ignores it (nohup, a background job). A library may
+    swallow the `KeyboardInterrupt`; `interrupted` still knows."""
     _asked.clear()
     on_main_thread = threading.current_thread() is threading.main_thread()
     if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -176,9 +174,7 @@ def print_table(
     lines: bool = True,
 ) -> None:
     """Print a table of untrusted text; columns not in `left` are set to the right, as numbers.
-
-    Without `lines` it has no frame, and no cell is cut.
-    """
+    Without `lines` it has no frame, and no cell is cut."""
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
@@ -214,11 +210,8 @@ def progress(things: str, total: int | None, *, doing: str = "") -> "Iterator[Ca
 
 
 def pressed_key(keys: str, of: str, things: str) -> str:
-    """Wait for one of the keys in `of`; the line `keys` explains them.
-
-    Ctrl-C, Ctrl-D and the end of the input are "q". Raises `UserError` without a terminal, naming
-    the `things` to enter.
-    """
+    """Wait for one of the keys in `of`; the line `keys` explains them. Ctrl-C, Ctrl-D and the end
+    of the input are "q". Raises `UserError` without a terminal, naming the `things` to enter."""
     note(keys)
     while True:
         try:

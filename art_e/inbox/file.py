@@ -37,10 +37,8 @@ class InboxSummary(NamedTuple):
 
 
 class InboxFile:
-    """An opened inbox file. Raises `UserError` if `path` is not a complete one.
-
-    Its inboxes hold spam and trash only with `junk`.
-    """
+    """An opened inbox file. Raises `UserError` if `path` is not a complete one. Its inboxes hold
+    spam and trash only with `junk`."""
 
     def __init__(self, path: Path, *, junk: bool = False) -> None:
         self.path = path
@@ -87,10 +85,8 @@ class InboxFile:
         self._connection.close()
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        """Run one statement on this thread's own cursor.
-
-        Lone surrogates in string parameters become "?".
-        """
+        """Run one statement on this thread's own cursor. Lone surrogates in string parameters
+        become "?"."""
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._local, "cursor", None)
         if cursor is None:
             with self._lock:
@@ -103,8 +99,7 @@ class InboxFile:
     @property
     def counts(self) -> dict[str, Any]:
         """The counts of mail read, stored and dropped, as `art-e ingest --json` printed them."""
-        counts: dict[str, Any] = json.loads(self.meta["counts"])
-        return counts
+        return dict(json.loads(self.meta["counts"]))
 
     @property
     def digest(self) -> str:
@@ -112,10 +107,8 @@ class InboxFile:
         return str(self.meta["digest"])
 
     def open_inbox(self, address: str, as_of: dt.date | None = None) -> Inbox:
-        """The inbox of one address up to and including the day `as_of` (None: all mail).
-
-        Raises `UserError`, naming the nearest addresses, if the address has no mail.
-        """
+        """The inbox of one address up to and including the day `as_of` (None: all mail). Raises
+        `UserError`, naming the nearest addresses, if the address has no mail."""
         wanted = address.strip().lower()
         rows = self.execute(
             f"SELECT address_id FROM ids_of(?) SEMI JOIN {self._parties} USING (address_id)"
@@ -130,9 +123,7 @@ class InboxFile:
             ).fetchall()
             names = ", ".join(address for (address,) in nearest)
             also = (
-                f"; nearest: {names} (art-e inboxes lists them)"
-                if nearest
-                else ": it holds no mail"
+                f"; nearest: {names} (art-e inboxes lists them)" if names else ": it holds no mail"
             )
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
         mail = self._slice(tuple(address_id for (address_id,) in rows))

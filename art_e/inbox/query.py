@@ -82,10 +82,8 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str, today: dt.date) -> Query:
-    """The query in `text`; relative days count from `today`.
-
-    Raises `UserError` for an unknown operator, a value that it can't have, and `OR` beside nothing.
-    """
+    """The query in `text`; relative days count from `today`. Raises `UserError` for an unknown
+    operator, a value that it can't have, and `OR` beside nothing."""
     groups: list[list[Term]] = []
     before: Term | None = None  # None at the start and behind OR
     for term in _terms(text, today):
@@ -178,10 +176,8 @@ _UNITS = "day|week|month|year"
 
 
 def day_of(text: str, today: dt.date) -> dt.date | None:
-    """The day that a person names, the first of a month or a year; None if it isn't one.
-
-    A weekday is the last one before `today`, a month without a year the latest such month.
-    """
+    """The day that a person names, the first of a month or a year; None if it isn't one. A weekday
+    is the last one before `today`, a month without a year the latest such month."""
     plain = " ".join(text.casefold().split())
     if ago := re.fullmatch(rf"(?:(\d{{1,5}}) ({_UNITS})s? ago|last ({_UNITS}))", plain):
         return _before(today, int(ago[1] or 1), (ago[2] or ago[3])[0])

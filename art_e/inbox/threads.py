@@ -52,11 +52,9 @@ SELECT email_id, other FROM by_subject WHERE follows AND gap <= to_days({days})
 def threads_of(
     execute: Execute, ids: list[int], mine: str, parties: str, own: str
 ) -> list[list[int]]:
-    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread.
-
-    `mine` is the condition of these mails in SQL, `parties` their parties, `own` the ids of the
-    inbox's own addresses.
-    """
+    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread. `mine` is
+    the condition of these mails in SQL, `parties` their parties, `own` the ids of the inbox's own
+    addresses."""
     if not ids:
         return []
     sql = _LINKS.format(
@@ -81,11 +79,9 @@ def threads_of(
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:
-    """The text of each mail of a thread, oldest first, without lines that an earlier one holds.
-
-    A line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
-    mails, wherever these break their lines; `LEFT_OUT` stands for it.
-    """
+    """The text of each mail of a thread, oldest first, without lines that an earlier one holds. A
+    line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
+    mails, wherever these break their lines; `LEFT_OUT` stands for it."""
     seen: set[tuple[str, ...]] = set()
     added = []
     for body in bodies:

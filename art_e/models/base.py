@@ -1,7 +1,8 @@
 """The protocol of a policy, which chooses the next message of an episode."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import Any, Literal, Protocol
 
 from art_e.message import AssistantMessage, ChatMessage
@@ -11,10 +12,8 @@ from art_e.privacy import without_keys
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call to a model.
-
-    `cached_prompt_tokens` are among the prompt's, `reasoning_tokens` among the completion's.
-    """
+    """Tokens of one call to a model. `cached_prompt_tokens` are among the prompt's,
+    `reasoning_tokens` among the completion's."""
 
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
@@ -22,12 +21,7 @@ class Usage:
     reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.cached_prompt_tokens + other.cached_prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +47,9 @@ REFUSED = frozenset({"auth", "no-model", "no-credit"})
 
 
 class PolicyError(Exception):
-    """The policy failed for a reason outside the episode (a provider is down).
-
-    `kind` is a short fixed word, such as "provider"; the message must hold no key.
-    `retries` counts the retries before it gave up.
-    """
+    """The policy failed for a reason outside the episode (a provider is down). `kind` is a short
+    fixed word, such as "provider"; the message must hold no key. `retries` counts the retries
+    before it gave up."""
 
     def __init__(self, kind: str, message: str, retries: int = 0) -> None:
         super().__init__(message)

@@ -38,10 +38,8 @@ def adapter_folder(name: str) -> Path:
 
 
 def meant_checkpoint(folder: Path) -> Path:
-    """Return the best checkpoint if `folder` is a training run's, else `folder` itself.
-
-    Raises `UserError` for a run without a best checkpoint.
-    """
+    """Return the best checkpoint if `folder` is a training run's, else `folder` itself. Raises
+    `UserError` for a run without a best checkpoint."""
     if not (folder / CHECKPOINTS).is_dir():
         return folder
     best = _json_object(folder / METRICS).get("best_checkpoint")
@@ -57,11 +55,9 @@ def meant_checkpoint(folder: Path) -> Path:
 
 
 def episode_form(model: str) -> EpisodeForm | None:
-    """Return the form of episode that a model was trained in; None if nothing says which.
-
-    `model` is local:PATH-or-hub-id[+ADAPTER], or the folder of a run, a checkpoint or an adapter.
-    Raises `UserError` if the model does not exist, or its form is of another version.
-    """
+    """Return the form of episode that a model was trained in; None if nothing says which. `model`
+    is local:PATH-or-hub-id[+ADAPTER], or the folder of a run, a checkpoint or an adapter. Raises
+    `UserError` if the model does not exist, or its form is of another version."""
     base, adapter = _split(model.removeprefix(LOCAL_PREFIX))
     folder = expanded(adapter or base)
     if folder.is_dir():
@@ -82,9 +78,7 @@ def episode_form(model: str) -> EpisodeForm | None:
 
 def base_of(checkpoint: Path) -> str | None:
     """The folder or hub id of the model under the adapter in `checkpoint`; None for a whole model.
-
-    Raises `UserError` if the adapter names no model.
-    """
+    Raises `UserError` if the adapter names no model."""
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
     base = _json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
@@ -167,10 +161,6 @@ def _folder(name: str, needed: str, kind: str) -> Path:
         raise UserError(f"{name} is a file; name the folder that holds the {kind}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise UserError(f"there is no folder {name}; name a {kind}'s folder or its id on the hub")
-    return _from_hub(name, needed, kind)
-
-
-def _from_hub(name: str, needed: str, kind: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 

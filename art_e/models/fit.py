@@ -5,7 +5,6 @@ The weights come from a softmax over the sentences of all mails read, fitted wit
 """
 
 import datetime as dt
-import math
 import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -197,22 +196,11 @@ def informative_words(question: str) -> list[str]:
     return [word for word in every if word not in _IDLE] or every
 
 
-def asked_value(question: str) -> Value | None:
-    """The kind of value that answers `question`, if its words tell."""
-    text = question.lower()
-    return next((value for pattern, value in _ASKED if re.search(pattern, text)), None)
-
-
 def name_stems(question: str) -> frozenset[str]:
     """Stems of the names and numbers in `question`."""
     found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
     named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
     return frozenset(stems(named))
-
-
-def _sent(date: str) -> float:
-    """When a mail with this shown date was sent, in Unix time; long ago without a date."""
-    return -math.inf if date == format_date(None) else dt.datetime.fromisoformat(date).timestamp()
 
 
 def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
@@ -221,9 +209,11 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     if not wanted:
         return []
     names = name_stems(question) & wanted
-    value = asked_value(question)
+    value = next((kind for words, kind in _ASKED if re.search(words, question.lower())), None)
     # A mail without a date counts as the oldest.
-    dates = sorted({mail.date for mail in mails}, key=_sent)
+    undated = {format_date(None)} & {mail.date for mail in mails}
+    dated = {mail.date for mail in mails} - undated
+    dates = [*undated, *sorted(dated, key=lambda date: dt.datetime.fromisoformat(date).timestamp())]
     found = []
     for mail in mails:
         frame = _held(f"{mail.subject} {mail.sender}", wanted)

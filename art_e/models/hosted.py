@@ -18,20 +18,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.prices import Budget, price_of
-from art_e.models.providers import (
-    Capabilities,
-    capabilities_of,
-    complete,
-    load_litellm,
-    receiving_host,
-    warm_up,
-)
+from art_e.models.providers import capabilities_of, complete, load_litellm, receiving_host, warm_up
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact, without_keys
 from art_e.text import encodable
@@ -39,27 +32,20 @@ from art_e.text import encodable
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class ProviderError(Exception):
-    """One call failed; kind and message become those of a `PolicyError` if no retry helps.
+    """One call failed; kind and message become those of a `PolicyError` if no retry helps. `again`:
+    a retry may succeed, but not before `retry_after` seconds if the provider said so.
+    `may_be_billed`: the provider may have done the work."""
 
-    `again`: a retry may succeed, but not before `retry_after` seconds if the provider said so.
-    `may_be_billed`: the provider may have done the work.
-    """
+    kind: str
+    message: str
+    again: bool
+    retry_after: float | None = None
+    may_be_billed: bool = False
 
-    def __init__(
-        self,
-        kind: str,
-        message: str,
-        *,
-        again: bool,
-        retry_after: float | None = None,
-        may_be_billed: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.again = again
-        self.retry_after = retry_after
-        self.may_be_billed = may_be_billed
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +71,8 @@ async def make(
     retries: Retries,
     on_retry: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[T, int]:
-    """Return the result of `call`, and how many tries failed before it.
-
-    Raises `PolicyError` after the last try.
-    """
+    """Return the result of `call`, and how many tries failed before it. Raises `PolicyError` after
+    the last try."""
     failed = 0
     while True:
         try:
@@ -105,10 +89,8 @@ async def make(
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a Retry-After header (a number or a date) asks for; None without one.
-
-    Names in `headers` are lower case.
-    """
+    """The seconds that a Retry-After header (a number or a date) asks for; None without one. Names
+    in `headers` are lower case."""
     value = headers.get("retry-after", "").strip()
     try:
         return max(0.0, float(value)) if math.isfinite(float(value)) else None
@@ -137,10 +119,6 @@ _KINDS = {
 _PASSING = frozenset({408, 409, 425, 429})
 # As servers that speak OpenAI's protocol say it.
 _TOO_LONG = re.compile(r"context (length|window|size)|maximum (model|context) len", re.IGNORECASE)
-_BROKEN = {
-    "timeout": "no answer in time",
-    "connection": "can't be reached, or the connection was cut",
-}
 
 
 def failure_of(error: Exception, model: str) -> ProviderError:
@@ -160,7 +138,8 @@ def failure_of(error: Exception, model: str) -> ProviderError:
         message = f"{model}: no server answers at its address"
         return ProviderError("connection", message, again=False)
     if headers is None and (broken := _broken(error)) is not None:
-        return ProviderError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
+        kind, how = broken
+        return ProviderError(kind, f"{model}: {how}", again=True, may_be_billed=True)
     if status < 400 or (headers is None and status >= 500):
         message = f"{model}: no readable answer: {what}"
         return ProviderError("provider", message, again=True, may_be_billed=True)
@@ -174,27 +153,24 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     )
 
 
-def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
-    """How a call ended without an answer; None if the provider answered."""
+def _broken(error: Exception) -> tuple[str, str] | None:
+    """Kind and words of how a call ended without an answer; None if the provider answered."""
     import httpx
     import openai
 
     chain = list(_chain(error))
     timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
     if any(isinstance(each, timeouts) for each in chain):
-        return "timeout"
+        return "timeout", "no answer in time"
     # litellm's own subclass stands for anything that it did not expect.
     lost = (openai.APIConnectionError, httpx.TransportError)
     if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
-        return "connection"
+        return "connection", "can't be reached, or the connection was cut"
     return None
 
 
 def _has_code(error: Exception, code: str) -> bool:
-    """Whether the provider's error has that code, in OpenAI's form.
-
-    litellm passes on the body for some providers, its text for others.
-    """
+    """Whether the provider's error, or its text in litellm's, has that code in OpenAI's form."""
     body = getattr(error, "body", None)
     given = body.get("code") if isinstance(body, dict) else None
     return given == code or f'"{code}"' in str(error)
@@ -208,7 +184,6 @@ def _headers(error: Exception) -> dict[str, str] | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and those behind it."""
     behind: BaseException | None = error
     while behind is not None:
         yield behind
@@ -236,10 +211,8 @@ def sendable(
     messages: list[ChatMessage], system_role: str = "system", model: str = ""
 ) -> list[ChatMessage]:
     """A copy of the conversation as providers accept it: valid tool names, arguments an object.
-
     `system_role` becomes the role of the system prompt. Reasoning goes back only to the `model`
-    that produced it.
-    """
+    that produced it."""
     sent = copy.deepcopy(messages)
     for message in sent:
         if message["role"] == "system":
@@ -257,22 +230,17 @@ def sendable(
 
 
 def thoughts_of(message: Any, model: str) -> dict[str, Any] | None:
-    """Return the reasoning in litellm's message that the provider of `model` wants back.
-
-    These are Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, and DeepSeek's
-    reasoning. Other providers reject fields that they don't know.
-    """
+    """Return the reasoning in litellm's message that the provider of `model` wants back. These are
+    Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, and DeepSeek's
+    reasoning. Other providers reject fields that they don't know."""
     names = [*_THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
     own = {name: value for name in names if (value := getattr(message, name, None))}
     return {"model": model, "message": own} if own else None
 
 
 def received(message: Any, messages: list[ChatMessage], model: str = "") -> AssistantMessage:
-    """The message of litellm's response by `model` to the conversation `messages`.
-
-    Calls keep their ids, which hold Gemini's signatures; missing ids are made up, repeated ones
-    made distinct.
-    """
+    """The message of litellm's response by `model` to the conversation `messages`. Calls keep their
+    ids, which hold Gemini's signatures; missing ids are made up, repeated ones made distinct."""
     taken = {call["id"] for each in messages for call in each.get("tool_calls", ())}
     turn = sum(each["role"] == "assistant" for each in messages)
     calls = []
@@ -290,10 +258,8 @@ def received(message: Any, messages: list[ChatMessage], model: str = "") -> Assi
 
 
 def usage_of(response: Any) -> Usage | None:
-    """The tokens of litellm's response; None if the provider did not report them.
-
-    litellm writes zeros then.
-    """
+    """The tokens of litellm's response; None if the provider did not report them. litellm writes
+    zeros then."""
     usage = getattr(response, "usage", None)
     if usage is None or not usage.prompt_tokens:
         return None
@@ -327,11 +293,8 @@ class Called(NamedTuple):
 
 
 class Calls:
-    """Makes calls to `model`, a litellm name, which together cost at most `max_cost_usd`.
-
-    Requests must ask for at most `max_output_tokens`. Raises `UserError` for a limit without a
-    price.
-    """
+    """Makes calls to `model`, a litellm name, which together cost at most `max_cost_usd`. Requests
+    must ask for at most `max_output_tokens`. Raises `UserError` for a limit without a price."""
 
     def __init__(
         self, model: str, max_cost_usd: float | None, *, max_output_tokens: int, timeout_s: float
@@ -339,28 +302,21 @@ class Calls:
         self._model = model
         self._limited = max_cost_usd is not None
         self._price = price_of(model)
-        self._budget = Budget(max_cost_usd, self._price, model)
+        self.budget = Budget(max_cost_usd, self._price, model)
         self._max_output_tokens = max_output_tokens
         self._timeout_s = timeout_s
 
     @property
     def spent_usd(self) -> float | None:
         """USD so far; None if the model's price is unknown."""
-        return None if self._price is None else self._budget.spent
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a call was refused because it could have cost more than is left."""
-        return self._budget.exhausted
+        return None if self._price is None else self.budget.spent
 
     async def make(
         self, request: Mapping[str, Any], on_text: Callable[[str], None] | None = None
     ) -> Called:
         """Call once, with the arguments of OpenAI's chat completions; `on_text` as in `complete`.
-
-        Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
-        """
-        reserved = self._budget.reserve(*self._most_tokens(request))
+        Raises `ProviderError`, or `PolicyError` if the budget forbids the call."""
+        reserved = self.budget.reserve(*self._most_tokens(request))
         # Unknown until the end, also for a cancelled call: the provider may bill it.
         cost: float | None = None
         try:
@@ -381,7 +337,7 @@ class Calls:
             cost = None if failure.may_be_billed else 0.0
             raise failure from None
         finally:
-            self._budget.settle(reserved, cost)
+            self.budget.settle(reserved, cost)
         return Called(message, usage, cost, seconds)
 
     def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
@@ -398,11 +354,8 @@ class Calls:
 
 
 class LitellmPolicy:
-    """Calls `model`, a litellm name, with `options`.
-
-    Raises `UserError` for options that the model does not accept, an unknown model, or a missing
-    key. `retries` is for tests.
-    """
+    """Calls `model`, a litellm name, with `options`. Raises `UserError` for options that the model
+    does not accept, an unknown model, or a missing key. `retries` is for tests."""
 
     def __init__(self, model: str, options: ModelOptions, retries: Retries | None = None) -> None:
         self.model = model
@@ -411,12 +364,11 @@ class LitellmPolicy:
         self._takes = capabilities_of(model)
         # Raises if the host is unknown: litellm sends some such requests to OpenAI.
         receiving_host(model)
-        self._as_text = _writes_calls_as_text(model, options, self._takes)
+        if options.tool_calls == "native" and not self._takes.native_tools:
+            raise UserError(f"{model} takes no tool calls; leave --tool-calls at auto, or say text")
+        self._as_text = options.tool_calls == "text" or not self._takes.native_tools
         self._max_output_tokens = options.max_output_tokens or self._takes.most_tokens
-        self._parameters = {
-            **_parameters(model, options, self._takes, self._as_text),
-            self._takes.max_tokens: self._max_output_tokens,
-        }
+        self._parameters = self._fixed_parameters()
         self._calls = Calls(
             model,
             options.max_cost_usd,
@@ -443,15 +395,17 @@ class LitellmPolicy:
         return settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` when the retries are used up.
-
-        Kinds of errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection,
-        context, request, budget.
-        """
+        """The model's next message. Raises `PolicyError` when the retries are used up. Kinds of
+        errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
+        request, budget."""
         request = self._request(messages, tools)
-        called, retries = await make(
-            lambda: self._call(request), self._retries, self._options.on_retry
-        )
+        warm_up(self.model)
+
+        async def call() -> Called:
+            async with self._place():
+                return await self._calls.make(request, self._on_text)
+
+        called, retries = await make(call, self._retries, self._options.on_retry)
         if self._as_text:
             turn = sum(each["role"] == "assistant" for each in messages)
             message = parse_text(called.message.content or "", turn)
@@ -459,6 +413,23 @@ class LitellmPolicy:
             message = received(called.message, messages, self.model)
         usage = called.usage or Usage()
         return PolicyStep(message, usage, called.cost_usd, called.seconds, retries)
+
+    def _fixed_parameters(self) -> dict[str, Any]:
+        """What every request holds besides messages and tools."""
+        takes, options = self._takes, self._options
+        fixed: dict[str, Any] = {"model": self.model, takes.max_tokens: self._max_output_tokens}
+        if takes.temperature:
+            fixed["temperature"] = options.temperature or 0.0
+        elif options.temperature is not None:
+            raise UserError(f"{self.model} takes no temperature; leave --temperature out")
+        if options.reasoning_effort is not None:
+            if not takes.reasoning_effort:
+                no_effort = f"{self.model} takes no reasoning effort"
+                raise UserError(f"{no_effort}; leave --reasoning-effort out")
+            fixed["reasoning_effort"] = options.reasoning_effort
+        if takes.tool_choice is not None and not self._as_text:
+            fixed["tool_choice"] = takes.tool_choice
+        return fixed
 
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
@@ -472,12 +443,6 @@ class LitellmPolicy:
         }
         return request if self._as_text else {**request, "tools": copy.deepcopy(tools)}
 
-    async def _call(self, request: Mapping[str, Any]) -> Called:
-        """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
-        warm_up(self.model)
-        async with self._place():
-            return await self._calls.make(request, self._on_text)
-
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""
         loop = asyncio.get_running_loop()
@@ -486,27 +451,3 @@ class LitellmPolicy:
                 self._places.pop(ended, None)
             self._places[loop] = asyncio.Semaphore(self._options.concurrency)
         return self._places[loop]
-
-
-def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities) -> bool:
-    if options.tool_calls == "native" and not takes.native_tools:
-        raise UserError(f"{model} takes no tool calls; leave --tool-calls at auto, or say text")
-    return options.tool_calls == "text" or not takes.native_tools
-
-
-def _parameters(
-    model: str, options: ModelOptions, takes: Capabilities, as_text: bool
-) -> dict[str, Any]:
-    """What every request holds besides messages, tools and the token limit."""
-    parameters: dict[str, Any] = {"model": model}
-    if takes.temperature:
-        parameters["temperature"] = options.temperature or 0.0
-    elif options.temperature is not None:
-        raise UserError(f"{model} takes no temperature; leave --temperature out")
-    if options.reasoning_effort is not None:
-        if not takes.reasoning_effort:
-            raise UserError(f"{model} takes no reasoning effort; leave --reasoning-effort out")
-        parameters["reasoning_effort"] = options.reasoning_effort
-    if takes.tool_choice is not None and not as_text:
-        parameters["tool_choice"] = takes.tool_choice
-    return parameters

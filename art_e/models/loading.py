@@ -94,11 +94,9 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
-
-    It reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if
-    the config says qwen2. `name` is for errors.
-    """
+    """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does. It reads
+    tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if the config
+    says qwen2. `name` is for errors."""
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
     try:
@@ -146,11 +144,9 @@ def stop_ids(
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """The special token that the chat template writes after a message of the model.
-
-    None if the template writes no special token there. Qwen2.5-Instruct's generation config
-    lists two end tokens, and only the template tells which of them ends a turn.
-    """
+    """The special token that the chat template writes after a message of the model. None if the
+    template writes no special token there. Qwen2.5-Instruct's generation config lists two end
+    tokens, and only the template tells which of them ends a turn."""
     reply = "reply"
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False

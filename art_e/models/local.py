@@ -39,10 +39,8 @@ from art_e.text import digest
 
 
 class Generated(NamedTuple):
-    """New tokens without the one that ended the turn, and how long their batch took.
-
-    `tokens` counts all generated ones, the last included.
-    """
+    """New tokens without the one that ended the turn, and how long their batch took. `tokens`
+    counts all generated ones, the last included."""
 
     ids: list[int]
     tokens: int
@@ -137,11 +135,8 @@ class BatchedGenerator:
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:
-    """The model's own configuration, with the temperature alone deciding the sampling.
-
-    Training samples the same way. Qwen2.5-Instruct's published `repetition_penalty` of 1.05 would
-    punish copying from mail.
-    """
+    """The model's own configuration, sampled by the temperature alone, as in training: Qwen2.5's
+    published `repetition_penalty` would punish copying from mail."""
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
     config.temperature = temperature if config.do_sample else 1.0
@@ -157,10 +152,8 @@ def _generation_config(checkpoint: Checkpoint, temperature: float) -> Generation
 
 class LocalPolicy:
     """Generates with the checkpoint and adapter of `path_and_adapter`, or a training run's best.
-
     `temperature` None is greedy decoding. Raises `UserError` for a checkpoint that can't be used,
-    and for a cost limit without a price.
-    """
+    and for a cost limit without a price."""
 
     def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
         self.model = LOCAL_PREFIX + path_and_adapter
@@ -188,11 +181,8 @@ class LocalPolicy:
         }
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message; `seconds` are those of the whole batch.
-
-        Raises `PolicyError`: context (the conversation is too long), model (out of memory or
-        another failure), budget.
-        """
+        """The model's next message; `seconds` are those of the whole batch. Raises `PolicyError`:
+        context (the conversation is too long), model (out of memory or another failure), budget."""
         ids = self._prompt(messages, tools)
         most = min(self._max_output_tokens, self._checkpoint.context - len(ids))
         if most < 1:

@@ -57,10 +57,8 @@ class Model:
 
     @property
     def host(self) -> str | None:
-        """The host that receives mail text; None: nothing leaves this process.
-
-        Raises `UserError` if the provider or its address is unknown.
-        """
+        """The host that receives mail text; None: nothing leaves this process. Raises `UserError`
+        if the provider or its address is unknown."""
         if self.kind != "hosted":
             return None
         load_env()
@@ -89,11 +87,6 @@ class Model:
         if self.kind == "offline" or host == OLLAMA_HOST:
             return False
         return not self.leaves_machine or self.name.partition("/")[0] in SELF_HOSTED
-
-    @property
-    def shares_machine(self) -> bool:
-        """Whether other models on the user's hardware would slow it down."""
-        return self.kind == "offline" or self.self_hosted
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
         """The policy, ready to be called. Raises `UserError` for a model that can't be used."""

@@ -1,7 +1,7 @@
 """Models that could be asked right now: those of servers on this machine, or by a key."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 # Of a server that does not answer at once.
@@ -28,12 +28,18 @@ SERVERS = (
     Nearby("vLLM", "http://127.0.0.1:8000", "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
     Nearby("LM Studio", "http://127.0.0.1:1234", "/v1/models", "lm_studio", "LM_STUDIO_API_BASE"),
 )
-# Of hosted models, the nearest first, with the variables of their keys.
-BY_KEY: Mapping[str, Sequence[str]] = {
+# Models behind a server, and the variables of which one must be set.
+HOSTED = {
+    "openai/o3": ("OPENAI_API_KEY",),
     "openai/o4-mini": ("OPENAI_API_KEY",),
+    "openai/gpt-4.1": ("OPENAI_API_KEY",),
     "gemini/gemini-2.5-pro": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "anthropic/claude-sonnet-5-5": ("ANTHROPIC_API_KEY",),
+    "ollama_chat/qwen2.5:14b": ("OLLAMA_API_BASE",),
+    "hosted_vllm/Qwen2.5-14B-Instruct": ("HOSTED_VLLM_API_BASE",),
 }
+# Of these the ones to propose, the first whose key is set.
+PROPOSED = ("openai/o4-mini", "gemini/gemini-2.5-pro", "anthropic/claude-sonnet-5-5")
 
 
 class Near(NamedTuple):
@@ -46,11 +52,9 @@ class Near(NamedTuple):
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
     """The models at hand, those that keep mail on this machine first."""
-    found = [near for server in servers for near in _served(server)]
-    for model, variables in BY_KEY.items():
-        if name := next((each for each in variables if os.environ.get(each)), None):
-            found.append(Near(model, f"{name} is set"))
-    return found
+    keys = ((model, next(filter(os.environ.get, HOSTED[model]), None)) for model in PROPOSED)
+    by_key = [Near(model, f"{name} is set") for model, name in keys if name]
+    return [*(near for server in servers for near in _served(server)), *by_key]
 
 
 def _served(server: Nearby) -> Iterator[Near]:

@@ -59,17 +59,13 @@ class OfflinePolicy:
         if _asks_how_many(seen):
             if sources := _counted(seen):
                 answer = str(len(sources))
-        elif (best := best_candidate(messages)) is not None:
+        elif fits := all_candidates(messages):
+            best = max(fits, key=lambda each: each.score)
             score = best.score
             if score >= self._abstain_below:
                 answer, sources = best.text, [best.handle]
         arguments = {"answer": answer, "sources": sources}
         return _step(seen.turn, "return_final_answer", arguments, score=score)
-
-
-def best_candidate(messages: list[ChatMessage]) -> AnswerCandidate | None:
-    """The best answer in the mails that an episode has read, whatever its score."""
-    return max(all_candidates(messages), key=lambda each: each.score, default=None)
 
 
 def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:

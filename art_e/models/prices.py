@@ -37,10 +37,8 @@ from art_e.storage import home
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per token of a prompt, of its cached part, and of a completion.
-
-    `reasoning` is the price of reasoning tokens if it differs.
-    """
+    """USD per token of a prompt, of its cached part, and of a completion. `reasoning` is the price
+    of reasoning tokens if it differs."""
 
     prompt: float
     cached_prompt: float
@@ -69,10 +67,8 @@ def prices_file() -> Path:
 
 
 def price_of(model: str) -> Price | None:
-    """The price of a model by its name; None if it is unknown.
-
-    Raises `UserError` if `prices.toml` is malformed.
-    """
+    """The price of a model by its name; None if it is unknown. Raises `UserError` if `prices.toml`
+    is malformed."""
     own = _own_entries(prices_file())
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
@@ -139,11 +135,8 @@ def _own_price(entry: Any, where: str) -> Price:
 
 
 def _list_price(model: str) -> Price | None:
-    """The price in litellm's list, with or without the provider in the model's name.
-
-    None if it has none, or 0, which stands for none. litellm.get_model_info would ask an Ollama
-    server over the network.
-    """
+    """The price in litellm's list, with or without the provider in the model's name; 0 is none."""
+    # litellm.get_model_info would ask an Ollama server over the network.
     provider, _, name = model.partition("/")
     prices: Mapping[str, Mapping[str, Any]] = listed_models()
     entry = prices.get(model) or prices.get(name, {})
@@ -159,10 +152,8 @@ def _list_price(model: str) -> Price | None:
 
 
 class Budget:
-    """What is spent and reserved of `max_cost_usd`; with None there is no limit.
-
-    Safe to use from several threads and tasks. Raises `UserError` for a limit without a price.
-    """
+    """What is spent and reserved of `max_cost_usd`; with None there is no limit. Safe to use from
+    several threads and tasks. Raises `UserError` for a limit without a price."""
 
     def __init__(self, max_cost_usd: float | None, price: Price | None, model: str) -> None:
         if max_cost_usd is not None:
@@ -179,7 +170,8 @@ class Budget:
         self._limit = None if max_cost_usd is None else Fraction(max_cost_usd)
         self._spent = Fraction(0)
         self._reserved = Fraction(0)
-        self._refused = False
+        # Whether a call was refused because it could have passed the limit.
+        self.exhausted = False
         self._lock = threading.Lock()
 
     @property
@@ -187,21 +179,14 @@ class Budget:
         """USD settled so far. Calls of unknown cost count as 0 if the price is unknown."""
         return float(self._spent)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether a call was refused because it could have passed the limit."""
-        return self._refused
-
     def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Reserve the most that a call of so many tokens can cost; returns the USD for `settle`.
-
-        Raises `PolicyError` of the kind "budget" if that could pass the limit.
-        """
+        Raises `PolicyError` of the kind "budget" if that could pass the limit."""
         most = 0.0 if self._price is None else self._price.most(prompt_tokens, completion_tokens)
         with self._lock:
             in_sum = self._spent + self._reserved + Fraction(most)
             if self._limit is not None and in_sum > self._limit:
-                self._refused = True
+                self.exhausted = True
                 pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""
                 raise PolicyError(
                     "budget",

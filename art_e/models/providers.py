@@ -72,8 +72,7 @@ def listed_models() -> dict[str, dict[str, Any]]:
     if package is None or package.origin is None:
         raise AssertionError("litellm is not installed")
     path = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
-    listed: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
-    return listed
+    return dict(json.loads(path.read_text("utf-8")))
 
 
 # Providers that the openai client calls, each with the variable of its key and whether unknown
@@ -188,10 +187,8 @@ def _address_of(provider: str, otherwise: str | None = None) -> str | None:
 
 @cache
 def warm_up(model: str) -> None:
-    """Load what a first call of `model` loads, so that this does not count as latency.
-
-    litellm's answer is a mock: no request is sent.
-    """
+    """Load what a first call of `model` loads, so that this does not count as latency. litellm's
+    answer is a mock: no request is sent."""
     import openai.resources.chat  # noqa: F401 - its import takes half a second
 
     if is_plain(model):
@@ -207,11 +204,9 @@ def warm_up(model: str) -> None:
 
 
 async def close_clients_with_loop() -> None:
-    """Close the HTTP clients of the running loop when the loop ends, litellm's too.
-
-    litellm keeps a client for each loop and never closes one. asyncio closes a loop's
-    asynchronous generators at its end, so one of them closes the clients.
-    """
+    """Close the HTTP clients of the running loop when the loop ends, litellm's too. litellm keeps a
+    client for each loop and never closes one. asyncio closes a loop's asynchronous generators at
+    its end, so one of them closes the clients."""
     loop = asyncio.get_running_loop()
     if loop not in _closers:
         _closers[loop] = _close_at_end(loop)
@@ -272,11 +267,13 @@ OLLAMA_HOST = "ollama.com"
 
 
 def receiving_host(model: str) -> str:
-    """The host (and port, if named) that receives what a hosted model is sent.
-
-    Raises `UserError` if the provider or its address is unknown.
-    """
-    provider, address = _provider(model)
+    """The host (and port, if named) that receives what a hosted model is sent. Raises `UserError`
+    if the provider or its address is unknown."""
+    if is_plain(model):
+        provider, address = model.partition("/")[0], None
+    else:
+        _, provider, _ = _known(model)
+        address = load_litellm().get_api_base(model, {})
     if provider in _ADDRESSES:
         address = _address_of(provider, address)
         if not address:
@@ -306,21 +303,17 @@ def on_this_machine(host: str) -> bool:
         return False
 
 
-def _provider(model: str) -> tuple[str, str | None]:
-    """The provider's name in litellm, and its address as far as litellm knows it."""
-    if is_plain(model):
-        return model.partition("/")[0], None
+def _known(model: str) -> tuple[str, str, str | None]:
+    """The model's name, provider and own address in litellm. Raises `UserError` without them."""
     litellm = load_litellm()
     try:
-        _, provider, _, _ = litellm.get_llm_provider(model)
+        name, provider, _, base = litellm.get_llm_provider(model)
     except litellm.BadRequestError:
-        raise _unknown(model) from None
-    return provider, litellm.get_api_base(model, {})
-
-
-def _unknown(model: str) -> UserError:
-    names = "offline, local:PATH or a litellm name such as openai/o3"
-    return UserError(f"unknown model {model!r}; use {names}")
+        name = provider = base = ""
+    if not name or name != name.strip():
+        names = "offline, local:PATH or a litellm name such as openai/o3"
+        raise UserError(f"unknown model {model!r}; use {names}")
+    return name, provider, base
 
 
 def _host_of(address: str, model: str) -> str:
@@ -376,12 +369,7 @@ def capabilities_of(model: str) -> Capabilities:
         taken = ["tools", "tool_choice", "temperature", *["reasoning_effort"] * takes_effort]
     else:
         litellm = load_litellm()
-        try:
-            name, provider, _, base = litellm.get_llm_provider(model)
-        except litellm.BadRequestError:
-            raise _unknown(model) from None
-        if not name or name != name.strip():
-            raise _unknown(model)
+        name, provider, base = _known(model)
         missing = litellm.validate_environment(model)["missing_keys"]
         entry = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
         o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)

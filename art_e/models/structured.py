@@ -47,10 +47,8 @@ class Response(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What calls have cost so far, without those answered from the cache.
-
-    `cost_usd` is None if the price is not known.
-    """
+    """What calls have cost so far, without those answered from the cache. `cost_usd` is None if the
+    price is not known."""
 
     calls: int
     usage: Usage
@@ -100,14 +98,12 @@ class StructuredModel:
     @property
     def exhausted(self) -> bool:
         """Whether a call was not made because it could have cost more than is left."""
-        return self._calls.exhausted
+        return self._calls.budget.exhausted
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
-
-        Raises `UnparseableError` if it is not of `form`; the cache does not keep such a reply.
-        Raises `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
-        """
+        """The model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
+        `UnparseableError` if it is not of `form`; the cache does not keep such a reply. Raises
+        `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`)."""
         return parsed(await self.reply(prompt, data, form, only_readable=True), form)
 
     async def reply(
@@ -119,11 +115,9 @@ class StructuredModel:
         attempt: int = 0,
         only_readable: bool = False,
     ) -> str:
-        """The model's reply as text, of the form asked for or not.
-
-        The cache keeps every reply, or those of the form; another `attempt` is another request to
-        the cache, and the same to the model. Raises `PolicyError` as `ask` does.
-        """
+        """The model's reply as text, of the form asked for or not. The cache keeps every reply, or
+        those of the form; another `attempt` is another request to the cache, and the same to the
+        model. Raises `PolicyError` as `ask` does."""
         request = self._request(prompt, data)
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
@@ -166,10 +160,8 @@ def parsed(text: str | None, form: type[Form]) -> Form:
 
 
 def unwrapped(reply: str, form: type[BaseModel]) -> str:
-    """The JSON of a reply, without a code fence around it.
-
-    A bare list becomes the only field of `form`.
-    """
+    """The JSON of a reply, without a code fence around it. A bare list becomes the only field of
+    `form`."""
     text = reply.strip()
     if not text.startswith(("{", "[")) and (fence := _FENCE.search(text)) is not None:
         text = fence[1].strip()

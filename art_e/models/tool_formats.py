@@ -89,15 +89,19 @@ def _arguments(written: str) -> str:
 
 def as_written(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
     """The conversation with the model's calls as its own text, for a chat template."""
-    return [_with_text(each, form) if each.get("tool_calls") else each for each in messages]
+    written = []
+    for message in messages:
+        functions = [each["function"] for each in message.get("tool_calls") or ()]
+        calls = [ToolCall("", each["name"], each["arguments"]) for each in functions]
+        texts = [message.get("content"), *(written_call(each, form) for each in calls)]
+        said = {"role": "assistant", "content": "\n".join(filter(None, texts))}
+        written.append(said if calls else message)
+    return written
 
 
 def call_form(tokenizer: Any) -> CallForm:
-    """Return how the tokenizer's chat template writes calls, spaces aside.
-
-    Raises `ValueError` for another form than Qwen's two, and jinja2's `TemplateError` if the
-    template can't be used.
-    """
+    """Return how the tokenizer's chat template writes calls, spaces aside. Raises `ValueError` for
+    another form than Qwen's two, and jinja2's `TemplateError` if the template can't be used."""
     # Templates expect a call's arguments as an object.
     function = {"name": _PROBE.name, "arguments": _PROBE.parsed}
     calls = [{"id": _PROBE.id, "type": "function", "function": function}]
@@ -125,15 +129,6 @@ def written_call(call: ToolCall, form: CallForm = "json") -> str:
         lines = [f"<parameter={name}>\n{each}\n</parameter>" for name, each in written.items()]
         inside = "\n".join([f"<function={call.name}>", *lines, "</function>"])
     return f"<tool_call>\n{inside}\n</tool_call>"
-
-
-def _with_text(message: ChatMessage, form: CallForm) -> ChatMessage:
-    functions = [each["function"] for each in message["tool_calls"]]
-    calls = [
-        written_call(ToolCall("", each["name"], each["arguments"]), form) for each in functions
-    ]
-    text = [message["content"]] if message.get("content") else []
-    return {"role": "assistant", "content": "\n".join([*text, *calls])}
 
 
 # The argument `answer` of a call in any form, as far as it is written, whole escapes alone.
@@ -170,10 +165,8 @@ def prompt_hash() -> str:
 
 
 def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
-    """The conversation for a model without tool calls, with the tools described.
-
-    User messages in a row, such as the answers to several calls, become one.
-    """
+    """The conversation for a model without tool calls, with the tools described. User messages in a
+    row, such as the answers to several calls, become one."""
     schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
     description = Template(text_calls_prompt()).substitute(tools=schemas).strip()
     sent: list[ChatMessage] = []
@@ -198,10 +191,8 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
 
 
 def parse_text(text: str, turn: int) -> AssistantMessage:
-    """The message that a model wrote as text, with its calls parsed.
-
-    `turn` counts the model's earlier messages; the ids of calls contain it.
-    """
+    """The message that a model wrote as text, with its calls parsed. `turn` counts the model's
+    earlier messages; the ids of calls contain it."""
     calls: list[ToolCall] = []
     kept: list[str] = []
     start = position = 0

@@ -95,11 +95,9 @@ class Stoppable:
 
 
 class Desk:
-    """What the page can ask for. Each method takes what the page sends, and returns JSON.
-
-    Its threads share the file, which gives each of them a cursor of its own. Questions take turns,
-    and nothing else waits for them.
-    """
+    """What the page can ask for. Each method takes what the page sends, and returns JSON. Its
+    threads share the file, which gives each of them a cursor of its own. Questions take turns, and
+    nothing else waits for them."""
 
     def __init__(self, file: InboxFile, inbox: Inbox, model: str, options: Options) -> None:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
@@ -347,10 +345,8 @@ _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run p
 
 class Guard:
     """Lets requests of the one browser through to an app, and adds `HEADERS` to every response.
-
     Everything else gets one line: another site that had its name point here (the Host header), a
-    form on another site (Origin), and another user of this machine (the cookie).
-    """
+    form on another site (Origin), and another user of this machine (the cookie)."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app

@@ -38,7 +38,6 @@ def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hos
     model = Model(name)
     assert (model.kind, model.host, model.self_hosted) == (kind, host, self_hosted)
     assert model.leaves_machine is (host not in (None, "localhost:11434"))
-    assert model.shares_machine is (self_hosted or name == "offline")
     goes = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
     notice = goes.get(host, f"mail text goes to {host} (")
     assert model.notice == (None if notice is None else f"{notice}{name})")
