@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
+from unittest import mock
 
 import filelock
 import pytest
@@ -181,11 +182,13 @@ def test_workers_give_what_one_process_gives(
 ) -> None:
     messages = [
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
-        for n in range(1500)
+        for n in range(batch.WORTH_WORKERS)
     ]
-    make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
-    monkeypatch.setattr(batch, "WORTH_WORKERS", 10_000)
-    make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
+    with mock.patch.object(batch, "spread", wraps=batch.spread) as spread:
+        make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
+        monkeypatch.setattr(batch, "WORTH_WORKERS", len(messages) + 1)
+        make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
+    assert spread.call_count == 1
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
 
 
@@ -223,10 +226,10 @@ text = st.text(
     max_size=40,
 )
 parties = st.lists(st.sampled_from(["a@x", "B@x", "Jo <c@x>", "d@y"]), max_size=3)
-long_words = st.sampled_from(["", "w" * 64, "w" * 65])
+endings = st.sampled_from(["", "w" * 64, "w" * 65, " ann@x.example"])
 fields = st.builds(
     MailFields, st.just("any"), st.just(""), text.map("s ".__add__), text, parties, parties,
-    parties, st.none(), st.builds(str.__add__, text, long_words),
+    parties, st.none(), st.builds(str.__add__, text, endings),
 )  # fmt: skip
 
 
@@ -290,6 +293,7 @@ def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Pat
     report = json_of(art_e("ingest", eml, "--db", db, "--json"))
     assert list(report) == SUMS
     assert (report["read"], report["stored"], report["duplicates"]) == (4, 2, 1)
+    assert report["added"] == {"read": 4, "stored": 2}
     assert report["quarantined"] == {"empty": 1}
     shown = art_e("ingest", eml / "0.eml", "--db", db, "--replace").stdout
     for line in ("1  read", "1  stored", "0  duplicates", f"art-e inboxes --db {db}"):

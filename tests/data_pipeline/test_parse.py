@@ -329,6 +329,21 @@ def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named(
     assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this"
 
 
+def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "LARGEST_BYTES", 5)
+    made = message()
+    for name, data in (("a", b"12345"), ("b", b"123456")):
+        made.add_attachment(data, "application", "pdf", filename=name)
+    assert [file[::2] for file in parsed(made.as_bytes()).files] == [("a", b"12345"), ("b", None)]
+
+
+@pytest.mark.parametrize(("in_mbox", "thread"), [(True, "1" * 40), (False, "")])
+def test_gmails_thread_is_read_from_an_mbox_alone(in_mbox: bool, thread: str) -> None:
+    data = b"X-GM-THRID: " + b"1" * 41 + b"\n" + HEAD + b"\nHello."
+    email = parse_message(RawMessage("t", data, in_mbox=in_mbox))
+    assert isinstance(email, ParsedEmail) and email.gmail_thread == thread
+
+
 def test_an_attached_mail_is_read() -> None:
     inner = message()
     inner.replace_header("Subject", "Old news")
@@ -356,8 +371,15 @@ def test_html_sent_as_plain_text_is_converted_and_the_text_around_it_kept() -> N
         assert ("<p>" not in plain_text(text)) is is_page
     assert plain_text("<b>one</b><i>two</i><u>three") == "onetwothree"
     assert plain_text("<b>one</b><i>two</i>") == "<b>one</b><i>two</i>"
-    table = "<table><tr><td>Total</td><td>$72.00</td></tr><tr><td></td><td>Tax</td></tr></table>"
-    assert html_to_text(table) == "Total  $72.00\nTax"
+
+
+TABLE = "<table><tr><td>Total</td><td>$72.00</td></tr><tr><td></td><td>Tax</td></tr></table>"
+
+
+@pytest.mark.parametrize(("length", "gap"), [(0, "  "), (1_000_000, "  "), (1_000_001, " ")])
+def test_tables_are_laid_out_up_to_a_million_characters(length: int, gap: str) -> None:
+    assert html_to_text(TABLE.ljust(length)).splitlines()[0] == f"Total{gap}$72.00"
+    assert html_to_text(TABLE).endswith("\nTax")
 
 
 @pytest.mark.parametrize(
