@@ -48,6 +48,8 @@ def test_without_data_all_is_unknown_and_one_episode_has_no_interval() -> None:
     assert nothing.share([]) == nothing.mean([]) == nothing.percentile([], 50) == UNKNOWN
     assert nothing.kappa([], []) == UNKNOWN
     assert independent(1).mean([3.0]) == {**UNKNOWN, "value": 3.0, "n": 1}
+    lone = independent(2).ratio([3.0, 0.0], [1.0, 0.0])
+    assert lone == {**UNKNOWN, "value": 3.0, "n": 2}, "all that counts is one episode's"
     # One inbox of several episodes says nothing about others; its questions do about its own.
     assert over(2, 1).mean([3.0, 4.0])["method"] == "t"
 
@@ -89,6 +91,10 @@ def test_of_independent_episodes_the_bounds_are_the_textbooks() -> None:
     spread = 1.96 * (400 * 0.9 * 0.1) ** 0.5
     for bound, rank in ((low, 360 - spread), (high, 360 + spread)):
         assert ordered[round(rank) - 4] <= bound <= ordered[round(rank) + 4]
+
+
+def test_values_that_are_equal_do_not_make_a_percentile_certain() -> None:
+    assert bounds(independent(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
 
 
 def test_of_equal_inboxes_it_is_the_t_of_their_means() -> None:

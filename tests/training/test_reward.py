@@ -81,6 +81,8 @@ def test_a_better_outcome_always_earns_more(
     ("field", "value", "words"),
     [
         *((name, 5.0, f"'{name}' could earn") for name in OUTCOMES[1:]),
+        # At its best an abstention would earn what a right answer may fall to.
+        ("read", 0.9, "'abstained' could earn 1.1"),
         *(
             (name, value, name)
             for name in ("effort", "abstained")
@@ -186,6 +188,8 @@ def test_an_answer_whose_support_is_unknown_counts() -> None:
         ("concision", {"num_gold_sources": 2, "num_sources": 2}, 0.1),
         ("concision", {"num_gold_sources": 2, "num_sources": 1}, 0.1),
         ("concision", {"num_sources": 0}, 0.0),
+        # Without known gold mails one may be cited for nothing.
+        ("concision", {"num_gold_sources": 0, "num_sources": 2}, 0.1 / 2),
     ],
 )
 def test_each_component_pays_its_fact(name: str, facts: dict[str, Any], value: float) -> None:
