@@ -85,9 +85,7 @@ def test_a_whole_episode(start: Start) -> None:
     assert "May 3" in mail["body"]
     assert episode.rubric.read_gold is True
     assert step(episode, answer("May 3", hits[0]["message_id"])) == [DONE]
-    assert episode.done
-    assert episode.final_answer == "May 3"
-    assert episode.sources == (LEASE,)
+    assert (episode.done, episode.final_answer, episode.sources) == (True, "May 3", (LEASE,))
     right = ("answerable", "answered", "sources_correct", "found_gold", "read_gold")
     wrong = ("invalid_reads", "unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
     assert dataclasses.asdict(episode.rubric) == {
@@ -117,6 +115,8 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
     assert rubric.bad_argument_calls + rubric.unparseable_calls + rubric.unknown_tool_calls == 0
     step(episode, *[search("lease")] * 4, answer("May 3"))
     assert not (episode.done or episode.rubric.answered)
+    single = Episode(episode.tools.inbox, QUESTION, view=View(calls=1))
+    assert "only the first call can" in step(single, search("lease"), read(LEASE))[1]["error"]
 
 
 def test_effort_charges_calls_beyond_the_first_of_each_message(start: Start) -> None:
@@ -182,9 +182,7 @@ def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> Non
     episode = start()
     step(episode, search("lease"))
     episode.cut_off()
-    assert episode.done
-    assert episode.rubric.ran_out_of_turns
-    assert episode.rubric.turns == 1
+    assert episode.done and episode.rubric.ran_out_of_turns and episode.rubric.turns == 1
     with pytest.raises(RuntimeError, match="done"):
         episode.cut_off()
 
@@ -215,16 +213,12 @@ def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wr
     counted = {each: getattr(episode.rubric, each) for each in counters}
     assert counted == dict.fromkeys(counters, 0) | {counter: 1}
     assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
-    assert not episode.done
-    for _ in range(MAX_WRONG_MESSAGES - 2):
+    for _ in range(MAX_WRONG_MESSAGES - 1):
+        assert not episode.done
         episode.step(said)
-    assert not episode.done
-    episode.step(said)
-    assert episode.done
-    assert episode.rubric.lost_to_format
-    assert getattr(episode.rubric, counter) == 3
-    assert not (episode.rubric.answered or episode.rubric.abstained)
-    assert not episode.rubric.ran_out_of_turns
+    rubric = episode.rubric
+    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == 3
+    assert not (rubric.answered or rubric.abstained or rubric.ran_out_of_turns)
 
 
 def test_a_right_message_between_wrong_ones_saves_the_episode(start: Start) -> None:
@@ -262,13 +256,18 @@ def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool
     hidden = [each for mail in (episodes.FOREIGN, episodes.LATER) for each in spellings(mail)]
     # Handles that were never given out, and names of rows.
     missing = [*hidden, "m0", "m7", "M1", "0", "-1", "*", "%", "", "null", "\0", "\ud800"]
-    episode = start(max_turns=len(missing) + 1, handles=handles)
+    # Gold beyond the episode's day is never found either.
+    gold = (episodes.LATER,)
+    episode = start(max_turns=len(missing) + 2, handles=handles, message_ids=gold)
+    step(episode, search(episodes.FUTURE))
     for each in missing:
         assert "not found in this inbox" in step(episode, read(each))[0]["error"]
     assert episode.rubric.invalid_reads == len(missing)
     assert not episode.done
     step(episode, answer("x", *missing))
     assert episode.sources == ()
+    rubric = episode.rubric
+    assert rubric.found_gold is rubric.read_gold is rubric.sources_correct is False
 
 
 # Gold and sources
@@ -303,15 +302,6 @@ def test_every_gold_mail_is_needed(start: Start) -> None:
     step(complete, answer("4,000", CREW, LEASE, PRICE))
     assert complete.rubric.sources_correct is True
     assert complete.rubric.num_sources == 3
-
-
-def test_gold_beyond_the_episodes_day_is_never_found(start: Start) -> None:
-    episode = start(message_ids=(episodes.LATER,))
-    step(episode, search(episodes.FUTURE), read(episodes.LATER))
-    step(episode, answer("x", episodes.LATER))
-    assert (episode.rubric.found_gold, episode.rubric.read_gold) == (False, False)
-    assert episode.rubric.sources_correct is False
-    assert episode.sources == ()
 
 
 @pytest.mark.parametrize(
@@ -414,8 +404,7 @@ def test_whatever_a_model_says_the_episode_keeps_its_rules(
     for said in script[:max_turns]:
         if episode.done:
             break
-        observations = episode.step(said)
-        assert_answered(said, observations)
+        assert_answered(said, episode.step(said))
     assert episode.done, "it ends within its turns"
     rubric = episode.rubric
     ends = [rubric.answered, rubric.abstained, rubric.lost_to_format, rubric.ran_out_of_turns]
@@ -453,12 +442,10 @@ def assert_valid(messages: list[ChatMessage]) -> None:
     assert [each["role"] for each in messages[:2]] == ["system", "user"]
     open_calls: list[str] = []
     previous = "user"
-    assert messages[2]["role"] == "assistant"
     for each in messages[2:]:
         role = each["role"]
         if role == "tool":
             assert each["tool_call_id"] == open_calls.pop(0)
-            assert isinstance(each["content"], str)
         else:
             assert not open_calls, "every call is answered before the next message"
             assert (role == "assistant") == (previous != "assistant")

@@ -28,6 +28,7 @@ AS_OF = str(QUESTION.query_date)
 CLIENT = {"name": "test", "version": "1"}
 RPC = {"jsonrpc": "2.0"}
 Mode = Literal["legacy", "auto"]
+Server = subprocess.Popen[str]
 
 
 @pytest.fixture
@@ -164,15 +165,9 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
 
 
 def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: Path) -> None:
+    told = {"subject": "Re: Minutes", "to": ANN}
     minutes = [
-        raw(
-            f"<m{n}@t>",
-            subject="Re: Minutes",
-            to=ANN,
-            body=f"{n} " * 3_000,
-            date=date_header(10 + n),
-        )
-        for n in range(5)
+        raw(f"<m{n}@t>", **told, body=f"{n} " * 3_000, date=date_header(10 + n)) for n in range(5)
     ]
     make_inbox(tmp_path / "i.duckdb", [hostile_mail(), *minutes])
     with InboxFile(tmp_path / "i.duckdb") as file:
@@ -195,9 +190,7 @@ def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: P
 
 
 @pytest.fixture
-def server(
-    process: Callable[..., "subprocess.Popen[str]"], inbox_file: InboxFile, ctrl_c: None
-) -> Iterator["subprocess.Popen[str]"]:
+def server(process: Callable[..., Server], inbox_file: InboxFile, ctrl_c: None) -> Iterator[Server]:
     """A server process after the handshake, to say what no client says."""
     command = ("mcp", "--inbox", BOB, "--db", inbox_file.path)
     started = process(*command, stdin=subprocess.PIPE, errors="surrogateescape")
@@ -211,20 +204,20 @@ def server(
         started.communicate()
 
 
-def say(server: "subprocess.Popen[str]", *lines: str) -> None:
+def say(server: Server, *lines: str) -> None:
     assert server.stdin is not None
     server.stdin.write("".join(f"{line}\n" for line in lines))
     server.stdin.flush()
 
 
-def hear(server: "subprocess.Popen[str]") -> dict[str, Any]:
+def hear(server: Server) -> dict[str, Any]:
     assert server.stdout is not None
     heard = json.loads(server.stdout.readline())
     assert isinstance(heard, dict) and heard["jsonrpc"] == "2.0"
     return heard
 
 
-def test_stdout_carries_the_protocol_and_nothing_else(server: "subprocess.Popen[str]") -> None:
+def test_stdout_carries_the_protocol_and_nothing_else(server: Server) -> None:
     say(server, "", "garbage", "[]", "{}", "\udcff\udcfe", "[" * 100_000, '{"jsonrpc":"1.0"}')
     harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
     # Lone surrogates are not JSON to the library, which drops the line.
@@ -238,7 +231,7 @@ def test_stdout_carries_the_protocol_and_nothing_else(server: "subprocess.Popen[
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
 def test_ctrl_c_or_a_client_that_takes_no_more_answers_end_it_quietly(
-    server: "subprocess.Popen[str]", end: signal.Signals
+    server: Server, end: signal.Signals
 ) -> None:
     assert server.stdout is not None and server.stderr is not None
     if end is signal.SIGINT:

@@ -24,15 +24,8 @@ PUBLIC: dict[str, Any] = {
     "inbox_address": "bob@test.example",
     "query_date": "2020-01-31",
 }
-QUESTION = Question(
-    **PUBLIC
-    | {
-        "id": "17",
-        "query_date": dt.date(2020, 1, 31),
-        "message_ids": ("<1@t>", "<2@t>"),
-        "answerable": True,
-    }
-)
+FIELDS = {"id": "17", "query_date": dt.date(2020, 1, 31), "message_ids": ("<1@t>", "<2@t>")}
+QUESTION = Question(**PUBLIC | FIELDS, answerable=True)
 
 
 def write(path: Path, *rows: Any) -> str:

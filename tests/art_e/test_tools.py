@@ -186,11 +186,9 @@ def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
 # What a small model is shown
 
 
-def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None:
-    inbox = inbox_file.open_inbox(episodes.BOB)
-    small = Tools(inbox, View(hits=2, snippet_chars=12, addresses=False))
-    whole = searched(Tools(inbox), keywords=["lease"])
-    found = searched(small, keywords=["lease"])
+def test_a_small_view_shows_less_of_the_same_mail(tools: Tools) -> None:
+    small = Tools(tools.inbox, View(hits=2, snippet_chars=12, addresses=False))
+    whole, found = (searched(each, "lease") for each in (tools, small))
     # The model did not ask for a number of hits, so that there is nothing to tell it of.
     assert "note" not in found
     for shown, full in zip(found["hits"], whole["hits"], strict=False):
@@ -199,40 +197,31 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
         assert 0 < len(cut) <= 12
         assert full["from"].startswith(shown["from"])
         assert "@" not in shown["from"] or "<" not in full["from"]
-    assert searched(small, keywords=["lease"], max_results=9)["note"] == (
-        "max_results is 1 to 2; 2 was used"
-    )
+    noted = searched(small, "lease", max_results=9)["note"]
+    assert noted == "max_results is 1 to 2; 2 was used"
 
 
-def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(
-    inbox_file: InboxFile,
-) -> None:
-    inbox = inbox_file.open_inbox(episodes.BOB)
-    whole = searched(Tools(inbox), keywords=["lease"])["hits"][0]["snippet"]
-    words = whole.split()
-    most = len(words[0]) + 1 + len(words[1]) - 1
-    for length, shown in ((most, words[0]), (len(words[0]) - 1, words[0][:-1])):
-        small = Tools(inbox, View(hits=1, snippet_chars=length))
-        [hit] = searched(small, keywords=["lease"])["hits"]
+def test_a_snippet_is_cut_at_a_word_and_too_many_words_are_noted(tools: Tools) -> None:
+    first, second, *_ = searched(tools, "lease")["hits"][0]["snippet"].split()
+    for length, shown in ((len(f"{first} {second}") - 1, first), (len(first) - 1, first[:-1])):
+        small = Tools(tools.inbox, View(hits=1, snippet_chars=length))
+        [hit] = searched(small, "lease")["hits"]
         assert hit["snippet"] == f"{shown}..."
     many = ["lease", *(f"word{number}" for number in range(MAX_WORDS))]
-    assert "note" not in searched(Tools(inbox), keywords=many[:-1])
-    noted = searched(Tools(inbox), keywords=many)["note"]
+    assert "note" not in searched(tools, *many[:-1])
+    noted = searched(tools, *many)["note"]
     assert noted == f"only the first {MAX_WORDS} words were searched for"
 
 
-def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
-    inbox_file: InboxFile,
-) -> None:
-    inbox = inbox_file.open_inbox(episodes.BOB)
-    views = [Tools(inbox), Tools(inbox, View(spaced=True, utc=True))]
-    hits = [searched(each, keywords=["lease zebra"])["hits"][0] for each in views]
+def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(tools: Tools) -> None:
+    views = [tools, Tools(tools.inbox, View(spaced=True, utc=True))]
+    hits = [searched(each, "lease zebra")["hits"][0] for each in views]
     mails = [read_mail(each, "m1") for each in views]
     for plain, spaced in (hits, mails):
         for name, value in plain.items():
             if name not in ("message_id", "date"):
-                texts = [f" {each}" for each in value] if isinstance(value, list) else f" {value}"
-                plain[name] = texts
+                listed = isinstance(value, list)
+                plain[name] = [f" {each}" for each in value] if listed else f" {value}"
         assert spaced == plain
 
 
