@@ -73,11 +73,8 @@ def left_of(limit: float | None, before: float | None) -> float | None:
 
 
 class Asker:
-    """Asks `model`, a litellm name; raises `UserError` if it can't be asked.
-
-    `role` ("generate", "read") separates the replies of one model. `max_cost_usd` limits what
-    its replies cost, those kept in `folder` included.
-    """
+    """Asks `model`, a litellm name, in a `role` ("generate", "read") with replies of its own.
+    `max_cost_usd` limits what these cost, those kept in `folder` included."""
 
     def __init__(
         self,
@@ -111,11 +108,8 @@ class Asker:
         form: type[BaseModel],
         reading: Callable[[str], Result],
     ) -> Result:
-        """What `reading` makes of the model's reply, which should have the form `form`.
-
-        Raises `UnparseableError`, as `reading` does, after `ATTEMPTS` unreadable replies, and
-        `PolicyError` if a call fails.
-        """
+        """What `reading` makes of the model's reply, which should have the form `form`. Raises what
+        `reading` does after `ATTEMPTS` unreadable replies, and `PolicyError` if a call fails."""
         for attempt in range(ATTEMPTS - 1):
             with contextlib.suppress(UnparseableError):
                 return reading(await self._model.reply(prompt, data, form, attempt=attempt))

@@ -42,10 +42,7 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
 def stats(golden: GoldenSet) -> dict[str, Any]:
-    """The figures of the set, ready for JSON.
-
-    `kinds` and `difficulties` are numbers of rows by label and split.
-    """
+    """The figures of the set as JSON; `kinds` and `difficulties` are by label and split."""
     steps = golden.manifest["steps"]
     # A category keeps the order of its labels.
     labels = {"split": SPLITS, "kind": KINDS, "difficulty": DIFFICULTIES}
@@ -76,10 +73,7 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
 
 
 def export(golden: GoldenSet, to: Path) -> dict[str, int]:
-    """Write the set to the folder `to`; the number of rows of each part.
-
-    Raises `UserError` if the set has no row, or the folder exists or can't be written.
-    """
+    """Write the set to the new folder `to`; the number of rows of each part."""
     if not golden.questions:
         raise UserError("the set has no row to export; art-e golden stats shows what dropped them")
     target = to.resolve()

@@ -36,10 +36,8 @@ ORDER BY id_taken DESC -- so that the first mail of an id counts
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
-    """Drop the rows that fail a rule; those that pass are compared with each other ("duplicate").
-
-    `min_realism` is the smallest `how_realistic` that passes.
-    """
+    """Drop the rows that fail a rule, such as a `how_realistic` below `min_realism`, then all but
+    one of several duplicates."""
     all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
     named = sorted({name for each in golden.questions for name in each.message_ids})
@@ -77,11 +75,8 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
-    """The question with fields that agree.
-
-    Message ids become those that the inbox stores (unknown ones stay); an unanswerable question
-    cites none. `kind` follows from `answerable`, the number of mails and, for counts, the texts.
-    """
+    """The question with fields that agree: message ids as the inbox stores them (unknown ones stay,
+    an unanswerable question has none), and the `kind` that follows from the other fields."""
     answerable = question.answerable
     if question.kind == "unanswerable":
         # If the two fields disagree, the answer decides.
@@ -185,11 +180,8 @@ def language_of(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules use besides the row itself.
-
-    `owner` is None if the file lacks the inbox. `cited` has the mails of the row's message ids, old
-    ones included, and `bodies` their texts.
-    """
+    """What the rules use besides the row: its owner (None without such an inbox), the mails of its
+    message ids, old ones included, and the texts of these."""
 
     min_realism: float
     owner: Owner | None
@@ -374,14 +366,12 @@ class _Text(NamedTuple):
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
     """The failed check by id of each question that asks the same as another one, which is kept.
 
-    Duplicates have the same answer (by the offline judge) and texts that are the same apart from
-    case and punctuation, or have the same values and content stems, in any order; with a common
+    Duplicates have the same answer (by the offline judge), the same values, and either texts that
+    differ in case and punctuation only, or the same content stems in any order, or, with a common
     gold mail, at least `NEAR` of their stems, and no name in each that the other lacks. In two
-    inboxes only questions with a common gold mail are.
-
-    The most realistic question is kept, then an answerable one, then the smallest id. Questions
-    are compared with kept ones only, so that a chain of near texts does not collapse into one.
-    `gold` has the contents of gold mails by question id.
+    inboxes only questions with a common gold mail are. The most realistic question is kept, then an
+    answerable one, then the smallest id; kept ones alone are compared with, so that no chain of
+    near texts collapses. `gold` has the contents of gold mails by question id.
     """
     faults: dict[str, Check] = {}
     # Duplicates share an inbox or a gold mail, besides values and denial.

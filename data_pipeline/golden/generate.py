@@ -91,12 +91,9 @@ class NoQuestion(NamedTuple):
 
 
 def read_items(reply: str, most: int) -> list[GeneratedItem | NoQuestion]:
-    """The first `most` items of a reply, in its order, and the rest as one that is unusable.
-
-    A fault in one item does not affect the others. Of a reply that was cut off the last item is
-    unusable, because it may lack mails. Raises `UnparseableError` for a reply of another form,
-    or one that was cut off in its first item.
-    """
+    """The first `most` items of a reply, in its order, and the rest as one that is unusable, like
+    the last item of a reply that was cut off, which may lack mails. Raises `UnparseableError` for a
+    reply of another form, or cut off in its first item."""
     text, value, is_cut = unwrapped(encodable(reply), GeneratedItems), None, False
     for is_cut in (False, True):
         with contextlib.suppress(ValueError):
@@ -140,10 +137,8 @@ class Batch(NamedTuple):
 def draw_batches(
     file: InboxFile, splits: Mapping[str, Split], count: int, seed: int
 ) -> list[Batch]:
-    """Up to `count` batches of each inbox, in the order of `splits`.
-
-    No mail (by content) is in two batches, or in a batch of one split and an inbox of another.
-    """
+    """Up to `count` batches of each inbox, in the order of `splits`. No mail (by content) is in two
+    batches, or in a batch of one split and an inbox of another."""
     taken: set[bytes] = set()
     batches: dict[str, list[Batch]] = {}
     # Test inboxes choose first, because they have the fewest mails to choose from.
@@ -165,11 +160,8 @@ def draw_batches(
 
 
 def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mail]]:
-    """Up to `count` batches of mails, which come in date order and stay in it.
-
-    Each batch covers its own stretch of time. No two mails have the same content. A thread is in
-    one batch: the whole of it, or the newest mails of a long one.
-    """
+    """Up to `count` batches of mails in date order, each of its own stretch of time and without two
+    mails of one content. A thread is in one batch: the whole, or the newest mails of a long one."""
     once = list({mail.content: mail for mail in reversed(mails)}.values())[::-1]
     threads = [thread[-BATCH_MAILS:] for thread in threads_of(once)]
     total = sum(map(len, threads))
@@ -272,11 +264,8 @@ def generate(
     concurrency: int,
     on_reply: Callable[[], None] = lambda: None,
 ) -> list[Lost]:
-    """Fill a new set with questions; returns why batches gave nothing.
-
-    `concurrency` limits the batches at a time; `on_reply` is called after each reply. Kinds are
-    "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question.
-    """
+    """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
+    nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
     prompt, turn, lost = prompt_text("generate"), asyncio.Semaphore(concurrency), dict[str, Lost]()
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Items:

@@ -55,10 +55,8 @@ PASSED = "no fault found"  # the reason of rules
 
 @checked_dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a row. `passed` None means unsure, which drops nothing by itself.
-
-    `reason` is one line; `by` is "rule", "search", "person" or the name of a model.
-    """
+    """One check of a row; `passed` None means unsure, which drops nothing by itself. `reason` is
+    one line; `by` is "rule", "search", "person" or the name of a model."""
 
     name: str
     step: Step
@@ -120,10 +118,7 @@ class GoldenSet:
     def finish(
         self, step: Step, made: Iterable[tuple[Question, Check | None]], settings: Mapping[str, Any]
     ) -> None:
-        """End a step with its rows, each with the check that drops it or None.
-
-        Raises `AssertionError` if a row was lost or duplicated.
-        """
+        """End a step with its rows, each with the check that drops it or None; none may be lost."""
         made, before = list(made), {each.id: each for each in self.questions}
         came = len(self.questions) + sum(each.step == step for each in self.rejected)
         self.questions = [question for question, fault in made if fault is None]
@@ -154,10 +149,8 @@ class GoldenSet:
 
     @classmethod
     def begun(cls, folder: Path, step: Step, source: str | None = None) -> Self:
-        """A new set, made by `step` from `source`, in place of one that was made so before.
-
-        Raises `UserError` if the folder holds other files of these names.
-        """
+        """A new set, made by `step` from `source`, in place of one that was made so before, but not
+        of other files of these names."""
         names = [each for each in SET_FILES if (folder / each).exists()]
         if names and MANIFEST not in names:
             raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")
@@ -169,10 +162,7 @@ class GoldenSet:
 
     @classmethod
     def load(cls, folder: Path, step: Step | None = None) -> Self:
-        """The set in `folder`, or what `step` begins with; this needs no lock.
-
-        Raises `UserError` if it is missing or torn.
-        """
+        """The set in `folder`, or what `step` begins with; this needs no lock."""
         with _reading(folder):
             while True:
                 golden = cls._read(folder, step)
@@ -278,11 +268,8 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make the folder and keep other processes from changing the set.
-
-    Raises `UserError` if another process holds it, or the folder can't be written to. A folder
-    that stays empty is removed again.
-    """
+    """Make the folder and keep other processes from changing the set; a folder that stays empty is
+    removed again. Raises `UserError` if it is held already or can't be written to."""
     busy = f"another process works on {folder}; wait for its end, or name another folder"
     try:
         folder.mkdir(parents=True, exist_ok=True)

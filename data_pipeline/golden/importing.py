@@ -26,10 +26,7 @@ RATINGS = "ratings"  # the source of what users rated
 
 
 def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
-    """Fill a new set with the rows of `source`: a file, a folder or a hub id.
-
-    Raises `UserError` if `source` has no row or can't be read.
-    """
+    """Fill a new set with the rows of `source`: a file, a folder or a hub id."""
     _import_rows(file, golden, list(read_rows(source)), name_of(source))
 
 
@@ -39,10 +36,8 @@ def name_of(source: str) -> str:
 
 
 def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[AnswerRating]) -> None:
-    """Fill a new set with the answers that users rated good or corrected.
-
-    A bad answer without a correction, and a follow-up question, are rejected.
-    """
+    """Fill a new set with the answers that users rated good or corrected; bad answers without a
+    correction, and follow-up questions, are rejected."""
     _import_rows(file, golden, [_rated(each) for each in ratings], RATINGS)
 
 

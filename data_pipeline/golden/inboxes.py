@@ -38,9 +38,7 @@ FROM emails SEMI JOIN (
 
 class Cited(NamedTuple):
     """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
-
-    `contents` are digests: several if other inboxes have mails of that id, the id if none has.
-    """
+    `contents` are digests: several if other inboxes have mails of that id, the id if none has."""
 
     stored: str | None
     fault: str = ""
@@ -151,11 +149,8 @@ class Counts(NamedTuple):
 def choose_inboxes(
     file: InboxFile, wanted: Counts, seed: int, min_mails: int = MIN_MAILS
 ) -> dict[str, Split]:
-    """The splits of the largest inboxes of persons, with at least `min_mails` mails each.
-
-    An address that hardly ever wrote a mail is a mailing list. In a file with owners only theirs
-    are whole inboxes. Raises `UserError` if there is none.
-    """
+    """The splits of the largest inboxes, of at least `min_mails` mails: those of a file's owners,
+    or of persons, who unlike mailing lists write mail. Raises `UserError` if there is none."""
     owners = file.owners()
     rows = file.execute(
         """
@@ -180,11 +175,8 @@ def choose_inboxes(
 
 
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
-    """A split for each inbox, drawn by `seed` in about the wanted proportions.
-
-    Each wanted split gets an inbox if there are enough, test first. The order of `inboxes` does
-    not matter. Raises `UserError` if nothing is wanted.
-    """
+    """A split for each inbox, drawn by `seed` in about the wanted proportions, whatever the order
+    of `inboxes`. Each wanted split gets one if there are enough, test first."""
     weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
     if not weights:
         raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
@@ -200,11 +192,8 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
 
 
 def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
-    """The first address of up to `most` people, so that nobody is in two splits.
-
-    Addresses belong to one person if mail gives them the same name: "Kaminski, Vince J" is "Vince
-    Kaminski". A single word ("legal", "jeff") names nobody.
-    """
+    """The first address of up to `most` people, so that nobody is in two splits: "Kaminski, Vince
+    J" is "Vince Kaminski", and a single word ("legal", "jeff") names nobody."""
     persons: list[str] = []
     taken: set[frozenset[str]] = set()
     for address, given in rows:

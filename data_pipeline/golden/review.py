@@ -76,20 +76,15 @@ def current(reviews: Iterable[Review], questions: Iterable[Question]) -> dict[st
 
 
 def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]:
-    """The rows of the sample in the order of their review.
-
-    A larger sample begins with the smaller one; added or dropped rows move no others.
-    """
+    """The rows of the sample in the order of their review. A larger sample begins with the smaller
+    one; added or dropped rows move no others."""
     of_split = [each for each in questions if sample.split in (None, each.split)]
     of_split.sort(key=lambda each: (digest(f"{sample.seed}/review/{each.id}"), each.id))
     return of_split[: sample.size]
 
 
 def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -> None:
-    """Apply `reviews` to the set, and measure its precision on those of `sample`.
-
-    A skipped row stays with an unsure check.
-    """
+    """Apply `reviews` to the set (a skipped row is unsure); measure its precision on `sample`."""
     given = current(reviews, golden.questions)
     seen = [each for each in drawn(golden.questions, sample) if each.id in given]
     judged = [each for each in seen if given[each.id].said != "skip"]
@@ -121,10 +116,8 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
 
 
 def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Console") -> int:
-    """Ask for a verdict on each row without one, and write it down; returns how many were given.
-
-    Stops when the person quits.
-    """
+    """Ask for a verdict on each row without one, until the person quits, and write it down; returns
+    how many were given."""
     earlier = current(read_reviews(folder), rows)
     decided = {name for name, each in earlier.items() if each.said != "skip"}
     given = 0

@@ -64,11 +64,8 @@ def verify(
     concurrency: int,
     on_row: Callable[[], None] = lambda: None,
 ) -> None:
-    """Check every row: rows that fail are dropped, superseded answers replaced.
-
-    `strict` also drops rows with an unsure check. `concurrency` limits the rows at a time; `on_row`
-    is called after each. Raises `UserError` for an inbox that the file lacks.
-    """
+    """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
+    too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
 
     async def verify_all() -> list[tuple[Question, Check | None]]:
         turn = asyncio.Semaphore(concurrency)

@@ -156,10 +156,8 @@ def read_spool(path: Path) -> Iterator[RawMessage]:
 
 
 def follow(account: Account, db: Path) -> dict[str, int]:
-    """Bring the spool, and the state beside the inbox file `db`, to what the account holds.
-
-    Returns how many messages are new, have changed labels, and are deleted.
-    """
+    """Bring the spool, and the state beside the inbox file `db`, to what the account holds; returns
+    how many messages are new, have changed labels, and are deleted."""
     password = _password_of(account)
     for folder in (account.spool, db.parent):
         folder.mkdir(parents=True, exist_ok=True)

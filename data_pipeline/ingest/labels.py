@@ -83,9 +83,7 @@ def of_imap(
     folder: str, attributes: Collection[str], flags: Collection[str], gmail: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """The folder (names with "/" between them), the message's flags, and its labels at Gmail.
-
-    Attributes and flags are in lower case. What lies below a spam or trash folder is spam or trash.
-    """
+    Attributes and flags are in lower case. What lies below spam or trash is spam or trash."""
     # Some servers keep all folders below the inbox.
     place = folder[6:] if folder[:6].casefold() == "inbox/" else folder
     special = [_IMAP[each] for each in attributes if each in _IMAP]

@@ -88,11 +88,8 @@ def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
 
 
 def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
-    """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time.
-
-    Raises `UserError` for a path that doesn't exist at once, and for what can't be read when the
-    reading gets there.
-    """
+    """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
+    doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
         return injection_mail() if path == _INJECTION else messages(described(path).config)
     if format != "hf" and not Path(path).exists():
@@ -368,10 +365,8 @@ _MAIL_HEADER = re.compile(
 
 
 def detect(path_or_id: str) -> Format:
-    """The format of a path, a hub id, an IMAP account or a `synthetic:` string.
-
-    Raises `UserError` where there is nothing, and where no format is recognised.
-    """
+    """The format of a path, a hub id, an IMAP account or a `synthetic:` string; `UserError` where
+    there is nothing, and where no format is recognised."""
     if path_or_id.startswith(_SYNTHETIC):
         return "synthetic"
     if is_account(path_or_id):

@@ -19,10 +19,7 @@ _ALL_HANDS = ("All hands {day}", "To all staff", "Notes from the office", "{city
 
 
 class Chatter:
-    """Threads of chatter, each from its own random stream.
-
-    `weights` say how much of it falls to each owner.
-    """
+    """Threads of chatter, each from its own random stream; `weights` are the owners' shares."""
 
     def __init__(
         self, seed: int, company: Company, projects: Sequence[str], weights: Sequence[float]

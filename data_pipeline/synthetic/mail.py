@@ -24,11 +24,8 @@ _SPECIAL = re.compile(r"[^\w !#$%&'*+/=?^`{|}~-]", re.ASCII)
 
 @dataclass(slots=True)
 class Draft:
-    """A mail before it is bytes. `minute` is UTC, in minutes since year 1.
-
-    `references` are message ids, oldest first. `old_addresses` lets owners appear under their
-    other address too.
-    """
+    """A mail before it is bytes; `minute` is UTC, since year 1, `references` have the oldest first.
+    `old_addresses` lets owners appear under their other address too."""
 
     message_id: str
     minute: int

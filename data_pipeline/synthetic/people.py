@@ -23,10 +23,7 @@ def ascii_fold(text: str) -> str:
 
 
 class Pairs:
-    """The pairs of two word lists, none of them twice.
-
-    Any `len(first)` pairs in a row have different first parts.
-    """
+    """The pairs of two word lists, none twice; in `len(first)` in a row no first part is twice."""
 
     def __init__(self, rng: Random, first: list[str], second: list[str]) -> None:
         self.first = rng.sample(first, len(first))
@@ -70,12 +67,9 @@ class Person:
 
 
 class Names:
-    """The people, cities and coined names ("Copper Heron") of one world, and its wording.
-
-    With `vocabulary`, the pools of names are the largest for which all words of phrases,
-    numbers and names stay within it. Worlds of the same `names` share the pools and pair
-    them differently.
-    """
+    """The people, cities and coined names ("Copper Heron") of one world, and its wording. With
+    `vocabulary`, the pools of names are the largest for which all words stay within it. Worlds of
+    the same `names` share the pools and pair them differently."""
 
     def __init__(
         self, seed: int, people: int, coined: int, short: bool, vocabulary: int | None,
@@ -136,10 +130,8 @@ class Names:
 
 
 def _sizes(room: int, people: int, coined: int) -> tuple[int, ...] | None:
-    """How many given and family names, cities, first words and nouns fit into `room` words.
-
-    None if that is too few. A given name may cost two words (its short form).
-    """
+    """How many given (one or two words) and family names, cities, first words and nouns fit into
+    `room` words; None if too few."""
     cities = max(12, min(60, room // 12))
     rest = room - cities
     given, family = min(rest // 6, 200), min(rest * 3 // 10, 250)

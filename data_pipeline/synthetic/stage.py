@@ -129,10 +129,8 @@ class Stage:
         return Value(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
-        """A phrase of the bank with its slots filled, people as mails call them.
-
-        Slots that no phrase of the bank has are ignored; `{x_cap}` is slot `x` with a capital.
-        """
+        """A phrase of the bank with its slots filled, people as mails call them; it need not have
+        all slots. `{x_cap}` is slot `x` with a capital."""
         own, filled = slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
             if name in own:
@@ -243,10 +241,8 @@ class Stage:
         subject_first: bool = False,
         **slots: Slot | Person,
     ) -> Statement:
-        """Write a mail of one phrase on the story's day `offset`; a colleague may send it.
-
-        Its subject comes from a bank of its own, and is the parent's in a reply.
-        """
+        """Write a mail of one phrase on the story's day `offset`; a colleague may send it. Its
+        subject comes from a bank of its own, and is the parent's in a reply."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
         line = self.say(bank, **slots)
         if not subject_first and parent is None:
@@ -268,11 +264,8 @@ class Stage:
         attachment: str = "",
         quoting: bool = True,
     ) -> Draft:
-        """Write one mail on the story's day `offset`. The owner always takes part.
-
-        Where neither sender nor `to` is the owner, the owner is put into To, Cc or, now and
-        then, Bcc; sometimes a colleague forwards the mail to the owner instead.
-        """
+        """Write one mail on the story's day `offset`. An owner who neither sends nor gets it is
+        put into To, Cc or, now and then, Bcc; sometimes a colleague forwards it to the owner."""
         rng, company = self.rng, self.company
         bcc: tuple[Person, ...] = ()
         receivers, copied = list(to), list(cc)
@@ -326,11 +319,8 @@ class Stage:
         until: Draft | None = None,
         **slots: str | Person,
     ) -> None:
-        """Plant a question. `evidence`: the gold mails; the last states the answer.
-
-        The query date is on or after the last gold mail (without any, `after`), and before
-        `until`, the mail that would change the answer.
-        """
+        """Plant a question of the gold mails in `evidence`, the last of which states the answer. It
+        is asked on or after its day (or that of `after`), before `until` changes the answer."""
         template, detail = self._draw(bank), ""
         if kind == "unanswerable":
             # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
@@ -391,12 +381,8 @@ def _as_written(fact: Fact) -> str:
 
 
 def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
-    """Points: few of the question's words in the mails (1), very few (1), two or more
-    gold mails (1), four or more (1), an answer that changed (1), no answer (1).
-    No point: easy; one: medium; more: hard.
-
-    `mails` are the gold mails; for an unanswerable question, the mail that it grew from.
-    """
+    """Points: few of the question's words in the mails (1), very few (1), two or more gold mails
+    (1), four or more (1), a changed answer (1), none (1; `mails` then has what it grew from)."""
     words = words_of(question) - _STOP
     text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
     share = len(words & words_of(text)) / max(1, len(words))

@@ -128,10 +128,7 @@ class World:
 
 
 def messages(config: WorldConfig) -> Iterator[RawMessage]:
-    """The world's mails, exactly `config.size`, roughly by date, made on demand.
-
-    Raises UserError for a size out of range or a vocabulary that is too small.
-    """
+    """The world's mails, exactly `config.size`, roughly by date, made on demand."""
     return World(config).messages()
 
 
@@ -171,12 +168,9 @@ class WorldPlan:
 
 
 def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan]:
-    """All stories in the order of their first day, 60/20/20 over the splits.
-
-    Story numbers run on within an owner: people with neighbouring numbers have different given
-    names, so a first name alone is clear in an inbox whose stories need no more people than
-    there are given names.
-    """
+    """All stories in the order of their first day, 60/20/20 over the splits. Their numbers run on
+    within an owner: neighbours in number differ in given names, so a first name is clear in an
+    inbox whose stories need no more people than there are given names."""
     rng = Random(f"{seed}/plan")
     counts = [0] * plan.owners
     for split, share in _SHARES.items():
