@@ -12,12 +12,13 @@ import io
 import json
 import resource
 import select
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from subprocess import Popen
 from typing import Any
 
+from art_e.children import start_reader
 from data_pipeline.ingest.headers import decode_bytes
 
 LARGEST_BYTES = 20_000_000  # of a file that is kept and read
@@ -48,7 +49,7 @@ class Extractor:
     """Reads attachments; starts its child when it needs one, and anew when one has failed."""
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Popen[bytes] | None = None
 
     def text_of(self, name: str, kind: str, data: bytes) -> str:
         """The text, cut; "" if it has none or can't be read."""
@@ -62,12 +63,7 @@ class Extractor:
         if self._child is not None and self._child.poll() is not None:
             self.close()
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "data_pipeline.ingest.attachments"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+            self._child = start_reader("data_pipeline.ingest.attachments")
             atexit.register(self.close)
         child = self._child
         assert child.stdin is not None and child.stdout is not None

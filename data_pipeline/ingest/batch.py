@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
@@ -325,7 +326,11 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it is killed (its queue would wait for ever)."""
+    """Leave Ctrl-C and the keys to the parent, and end when it is killed (its queue would wait for
+    ever)."""
+    plain = plain_environment()
+    os.environ.clear()
+    os.environ.update(plain)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

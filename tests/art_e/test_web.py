@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
@@ -44,9 +45,10 @@ class Client(httpx.Client):
     """A browser that has opened the address, without its page."""
 
     def __init__(self, address: str) -> None:
-        self.home = address.partition("/?")[0]
-        super().__init__(base_url=self.home, timeout=WAIT_S, trust_env=False)
-        assert self.get(address).status_code == 303
+        page = address.partition("?")[0]
+        self.home = page.rsplit("/", 2)[0]
+        super().__init__(base_url=page, timeout=WAIT_S, trust_env=False)
+        assert 'url=./"' in self.get(address).text
 
     def call(self, name: str, **fields: Any) -> Any:
         """What the server returns to its page."""
@@ -69,13 +71,16 @@ def client(owned_db: Path, home: Path) -> Iterator[Client]:
 def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) -> None:
     with served(owned_db, home) as address, httpx.Client(trust_env=False) as first:
         page = address.partition("?")[0]
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", page)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", page)
         assert first.get(page).status_code == 403
         assert first.get(f"{page}?token=wrong").status_code == 403
         entered = first.get(address)
-        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert entered.status_code == 200 and 'url=./"' in entered.text
         cookie = entered.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie
+        # A browser sends it to no page of another port: none is below this path.
+        assert f"path={urlsplit(page).path.lower()};" in cookie
+        assert first.get(urljoin(page, "/")).status_code == 403
         assert first.get(page).status_code == 200
         refused = httpx.get(address, trust_env=False)
         assert refused.status_code == 403
