@@ -86,14 +86,19 @@ def test_a_folder_does_not_decide_where_mail_goes(
             f"OPENAI_API_KEY=sk-own-0123456789\nOPENAI_BASE_URL={trap.base_url}\n"
             f"HTTP_PROXY={trapped}\nhttps_proxy={trapped}\nART_E_HOME={tmp_path / 'trap'}\n"
             f"HOSTED_VLLM_API_BASE={trap.base_url}\nHF_ENDPOINT={trapped}\nNO_PROXY=\n"
+            f"AWS_SHARED_CREDENTIALS_FILE={tmp_path}/aws\nGEMINI_API_KEY={trapped}\n"
+            f"GITHUB_COPILOT_API_KEY_URL={trapped}\nGITHUB_COPILOT_TOKEN_DIR=${{HOME}}\n"
         )
         bare.setenv("OPENAI_BASE_URL", model.base_url)
         for name, code in (("openai/o3", 0), ("hosted_vllm/mine", 2)):
             ended, notes = asked(process, db, name, tmp_path)
             refused = next(each for each in notes.splitlines() if each.startswith(".env"))
-            assert "HTTP_PROXY" in refused
-            assert "HOSTED_VLLM_API_BASE" in refused
-            assert "KEY" not in refused
+            named = refused.partition(" of: ")[2].split(", ")
+            assert {
+                "HTTP_PROXY", "HOSTED_VLLM_API_BASE", "AWS_SHARED_CREDENTIALS_FILE",
+                "GEMINI_API_KEY", "GITHUB_COPILOT_API_KEY_URL", "GITHUB_COPILOT_TOKEN_DIR",
+            }.issubset(named)  # fmt: skip
+            assert "OPENAI_API_KEY" not in named
             assert ended == code, notes
         assert model.requests
         assert trap.requests == []
