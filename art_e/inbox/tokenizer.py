@@ -38,6 +38,8 @@ CJK = (
 ADDRESS = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
 
 _WORD = re.compile(r"[^\W_]+")
+# More marks than the stream-safe text format (UAX #15) allows in a row, or other signs.
+_LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{31,}")
 _CJK = re.compile(f"[{CJK}]+")
 _ADDRESS = re.compile(ADDRESS)
 # Its own cache makes it five times slower on lists of distinct words.
@@ -48,14 +50,19 @@ def fold(text: str) -> str:
     """`text` in lower case without accents, as DuckDB's `lower(strip_accents(text))`."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFD", text)
-    kept = "".join(char for char in decomposed if unicodedata.category(char)[0] != "M")
+    # NFD sorts a run of marks in quadratic time, so long runs go before it.
+    text = _LONG_RUN.sub(lambda run: _without_marks(run[0]), text)
+    kept = _without_marks(unicodedata.normalize("NFD", text))
     # DuckDB knows no final sigma: each character has one lower case.
     return (
         unicodedata.normalize("NFC", kept)
         .replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
         .lower()
     )
+
+
+def _without_marks(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char)[0] != "M")
 
 
 def words(text: str) -> list[str]:

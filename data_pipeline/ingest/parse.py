@@ -14,6 +14,7 @@ import html
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from email.message import Message
@@ -386,6 +387,7 @@ def _limited() -> Iterator[None]:
 
 
 def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail | Quarantined:
+    ends = time.monotonic() + LONGEST_SECONDS
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
         return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
@@ -408,20 +410,22 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached="" if extractor is None else _attached(files, extractor),
+        attached="" if extractor is None else _attached(files, extractor, ends),
         files=tuple(files[:_MOST_FILES]),
     )
 
 
-def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
-    """The texts of attachments, each under its name."""
-    read = (
-        (each.name, extractor.text_of(each.name, each.kind, each.data))
-        for each in files[:_MOST_READ]
-        if each.data is not None
-    )
-    found = (f"\n\n[Text of {name}]\n{tidy(scrub(text))}" for name, text in read if text)
-    return "".join(found)
+def _attached(files: Sequence[AttachedFile], extractor: Extractor, ends: float) -> str:
+    """The texts of attachments, each under its name, that can be read until the mail's time
+    `ends`."""
+    texts = []
+    for name, kind, data in files[:_MOST_READ]:
+        text = extractor.text_of(name, kind, data, ends - time.monotonic()) if data else ""
+        if text is None:
+            texts.append(f"\n\n[Text of {name} left out: it takes too long or too much memory]")
+        elif text:
+            texts.append(f"\n\n[Text of {name}]\n{tidy(scrub(text))}")
+    return "".join(texts)
 
 
 def message_by_email(data: bytes) -> PlainMessage:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,10 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import parse_query
-from data_pipeline.ingest import attachments
+from data_pipeline.ingest import attachments, parse
 from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, form_of
-from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, raw, with_files
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
 from tests.mailbox import calendar, excel, pdf, word
 
@@ -42,11 +43,13 @@ def extractor() -> Iterator[Extractor]:
 
 def test_the_text_of_each_form(extractor: Extractor) -> None:
     for name, (data, text) in FILES.items():
-        assert extractor.text_of(name, "application/octet-stream", data).startswith(text)
+        read = extractor.text_of(name, "application/octet-stream", data)
+        assert read is not None and read.startswith(text)
     assert form_of("unnamed", "application/pdf") == "pdf"
     assert extractor.text_of("photo.jpg", "image/jpeg", b"\xff\xd8") == ""
     assert extractor.text_of("a.pdf", "", b"%PDF-1.4 cut off") == ""
-    assert len(extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)) < MAX_CHARS
+    cut = extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)
+    assert cut is not None and len(cut) < MAX_CHARS
 
 
 def endless() -> bytes:
@@ -57,6 +60,12 @@ def endless() -> bytes:
 
 def bomb() -> bytes:
     """A spreadsheet of a few kilobytes whose strings are gigabytes."""
+    cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
+    return with_sheet(b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>")
+
+
+def with_sheet(sheet: bytes) -> bytes:
+    """A workbook of that sheet."""
     out = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(excel("x"))) as book,
@@ -65,19 +74,15 @@ def bomb() -> bytes:
         for each in book.namelist():
             if each != "xl/worksheets/sheet1.xml":
                 packed.writestr(each, book.read(each))
-        cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
-        sheet = b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>"
         packed.writestr("xl/worksheets/sheet1.xml", sheet)
     return out.getvalue()
 
 
 @pytest.mark.parametrize(("name", "made"), [("a.pdf", endless), ("a.xlsx", bomb)])
 def test_a_bomb_is_not_read_and_the_next_file_is(
-    name: str, made: Callable[[], bytes], extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+    name: str, made: Callable[[], bytes], extractor: Extractor
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(attachments, "TIMEOUT_S", 1.0)
-        assert len(extractor.text_of(name, "", made())) <= MAX_CHARS
+    assert extractor.text_of(name, "", made(), 1.0) is None
     # A child that dies is replaced, too.
     data, expected = FILES["lease.pdf"]
     assert extractor.text_of("lease.pdf", "", data) == expected
@@ -85,6 +90,33 @@ def test_a_bomb_is_not_read_and_the_next_file_is(
     extractor._child.kill()
     extractor._child.wait()
     assert extractor.text_of("lease.pdf", "", data) == expected
+
+
+def endless_rows() -> bytes:
+    """A spreadsheet of a kilobyte with a million empty rows of 16,384 cells."""
+    sheet = (
+        b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+        b'<dimension ref="A1:XFD1048576"/><sheetData><row r="1"><c r="XFD1"/></row>'
+        b'<row r="1048576"><c r="XFD1048576"/></row></sheetData></worksheet>'
+    )
+    return with_sheet(sheet)
+
+
+def test_the_attachments_of_a_mail_share_its_time(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = tries(2, 30)
+    monkeypatch.setattr(parse, "LONGEST_SECONDS", float(seconds))
+    bad = {f"{number}.xlsx": endless_rows() for number in range(20)}
+    begun = time.monotonic()
+    email = parse.parse_message(mail({"first.pdf": FILES["lease.pdf"][0], **bad}), extractor)
+    assert time.monotonic() - begun < seconds + 60
+    assert isinstance(email, ParsedEmail)
+    assert "The quagga lease ends" in email.attached
+    assert email.attached.count("left out: it takes too long or too much memory]") == 19
+    assert len(email.files) == 21
+    after = parse.parse_message(mail({"a.pdf": FILES["lease.pdf"][0]}), extractor)
+    assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
 
 
 def test_without_the_libraries_only_text_is_read(

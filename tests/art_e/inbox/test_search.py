@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import re
 import sys
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, stems, tokens, words
 from art_e.tools import SearchEmails, Tools, View
-from tests.builders import date_header, make_inbox, message_ids, raw
+from tests.builders import date_header, make_inbox, message_ids, raw, tries
 
 BOB = "bob@test.example"
 FILLER = "The weather here stays dry and nobody minds. " * 30
@@ -261,6 +262,16 @@ def test_every_character_folds_and_splits_as_in_duckdb() -> None:
     rows = duckdb.connect().execute(query, [texts]).fetchall()
     pairs = zip(texts, rows, strict=True)
     assert [ascii(text) for text, row in pairs if row != (fold(text), words(text))] == []
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\u0316\u0334e\u0301", "\u3099\u0301"])
+def test_accents_of_several_classes_take_linear_time(marks: str) -> None:
+    begun = time.process_time()
+    text = f"caf\u00e9 {marks * tries(100_000, 1_000_000)}"
+    assert words(text)[0] == "cafe"
+    assert time.process_time() - begun < tries(5, 50)
+    short = f"x{marks * 40}"
+    assert fold(short) == fold("".join(sorted(short, key=unicodedata.combining)))
 
 
 def test_what_is_indexed_is_the_same_in_sql(world: InboxFile) -> None:
