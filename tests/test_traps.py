@@ -55,8 +55,9 @@ def cli(folder: Path, home: Path, tmp_path: Path) -> Cli:
         command = [sys.executable, "-P", "-m", "art_e", *map(str, args)]
         env = {**os.environ, "ART_E_HOME": str(home), **environment}
         env.pop("PYTHONSAFEPATH", None)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        done = subprocess.run(command, cwd=folder, env=env, check=False, text=True, **pipes)
+        done = subprocess.run(
+            command, cwd=folder, env=env, check=False, text=True, capture_output=True
+        )
         assert done.returncode == code, done.stderr
         assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
         return done.stdout
