@@ -303,8 +303,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep standard error for the tests."""
 
 
-# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value.
-Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any]]
+# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value,
+# or a reply as it is.
+Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any] | Reply]
 
 
 class _JsonServer(Provider):
@@ -313,8 +314,10 @@ class _JsonServer(Provider):
         self._answer = answer
 
     def reply_to(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        status, value = self._answer(method, path, headers, body)
-        return Reply(json.dumps(value).encode(), status)
+        answer = self._answer(method, path, headers, body)
+        if isinstance(answer, Reply):
+            return answer
+        return Reply(json.dumps(answer[1]).encode(), answer[0])
 
 
 @contextmanager

@@ -54,7 +54,7 @@ from art_e.cli.trace import shown_source, shown_turn
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE
+from art_e.models.base import OFFLINE, REFUSED
 from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
 from art_e.ratings import rate as keep_rating
@@ -72,7 +72,7 @@ OFFLINE_NOTE = (
 )
 
 # Failures that the same command would meet again.
-_LASTING = {"auth", "no-model", "no-credit", "budget", "context", "request"}
+_LASTING = REFUSED | {"budget", "context", "request"}
 
 COMPLETED = 500  # addresses that are suggested, the owners first
 CHAT_HELP = (

@@ -42,8 +42,8 @@ class PolicyStep:
 
 
 # Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an
-# account without credit.
-REFUSED = frozenset({"auth", "no-model", "no-credit"})
+# account without credit, a server that names another host.
+REFUSED = frozenset({"auth", "no-model", "no-credit", "redirect"})
 
 
 class PolicyError(Exception):

@@ -15,9 +15,11 @@ import json
 import math
 import random
 import re
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from art_e.errors import UserError
@@ -133,6 +135,8 @@ def failure_of(error: Exception, model: str) -> ProviderError:
         or _has_code(error, "context_length_exceeded")
     ):
         return ProviderError("context", f"{model}: {what}", again=False)
+    for refused in (each for each in _chain(error) if isinstance(each, PolicyError)):
+        return ProviderError(refused.kind, f"{model}: {_one_line(str(refused))}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
         # A retry would not help: no server is running.
         message = f"{model}: no server answers at its address"
@@ -257,24 +261,31 @@ def received(message: Any, messages: list[ChatMessage], model: str = "") -> Assi
     return AssistantMessage(message.content or None, tuple(calls), thoughts)
 
 
+# Several times what any model takes or writes in one call.
+_MOST_TOKENS = 10_000_000
+
+
 def usage_of(response: Any) -> Usage | None:
     """The tokens of litellm's response; None if the provider did not report them. litellm writes
-    zeros then."""
+    zeros then. Raises `ValueError` for numbers that no call has."""
     usage = getattr(response, "usage", None)
     if usage is None or not usage.prompt_tokens:
         return None
-    prompt, completion = (
-        getattr(usage, f"{each}_tokens_details", None) for each in ("prompt", "completion")
-    )
-    cached = (prompt and prompt.cached_tokens) or 0
-    reasoning = (completion and completion.reasoning_tokens) or 0
+    details = (getattr(usage, f"{each}_tokens_details", None) for each in ("prompt", "completion"))
+    of_prompt, of_completion = details
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    cached = (of_prompt and of_prompt.cached_tokens) or 0
+    reasoning = (of_completion and of_completion.reasoning_tokens) or 0
+    for count in (prompt, cached, completion, reasoning):
+        if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
+            raise ValueError("impossible usage")
     # Costs follow from these: a part must not exceed the whole, even if a provider says so.
-    return Usage(
-        usage.prompt_tokens,
-        min(cached, usage.prompt_tokens),
-        usage.completion_tokens,
-        min(reasoning, usage.completion_tokens),
-    )
+    return Usage(prompt, min(cached, prompt), completion, min(reasoning, completion))
+
+
+@cache
+def _say_impossible(model: str) -> None:
+    sys.stderr.write(f"{model} reports impossible numbers of tokens; costs follow our own count\n")
 
 
 # A prompt is counted before the call with a tokenizer that may not be the model's own. The true
@@ -329,7 +340,10 @@ class Calls:
             message.content = message.content and without_keys(message.content)
             for each in message.tool_calls or ():
                 each.function.arguments = without_keys(each.function.arguments or "")
-            usage = usage_of(answer)
+            try:
+                usage = usage_of(answer)
+            except ValueError:
+                usage = self._counted(request, message)
             if usage is not None and self._price is not None:
                 cost = self._price.cost(usage)
         except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
@@ -339,6 +353,13 @@ class Calls:
         finally:
             self.budget.settle(reserved, cost)
         return Called(message, usage, cost, seconds)
+
+    def _counted(self, request: Mapping[str, Any], message: Any) -> Usage:
+        """Our own count of a call's tokens, in place of a server's that can't be true."""
+        _say_impossible(self._model)
+        count = partial(load_litellm().token_counter, model=self._model)
+        prompt = count(messages=request["messages"], tools=request.get("tools"))
+        return Usage(prompt, completion_tokens=count(text=str(message)))
 
     def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
         """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""
@@ -396,8 +417,8 @@ class LitellmPolicy:
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The model's next message. Raises `PolicyError` when the retries are used up. Kinds of
-        errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
-        request, budget."""
+        errors: auth, no-model, no-credit, redirect, rate-limit, provider, timeout, connection,
+        context, request, budget."""
         request = self._request(messages, tools)
         warm_up(self.model)
 

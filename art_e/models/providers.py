@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from art_e.errors import UserError
-from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
+from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS, PolicyError
 from art_e.privacy import loopback_directly
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def load_litellm() -> Any:
     """The module litellm, silent, and offline except for the calls that we make."""
     os.environ.update(_ENVIRONMENT)
     loopback_directly()
+    _refuse_redirects()
     import litellm
 
     # pydantic warns about litellm's types.
@@ -63,6 +64,29 @@ def load_litellm() -> Any:
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return litellm
+
+
+@cache
+def _refuse_redirects() -> None:
+    """Have no client follow a redirect of a POST: it would take mail, and keys in headers, to a
+    host that the user was not told of. All clients send through httpx; litellm makes its own in
+    many places and has each follow. Downloads are GET, and go on as before."""
+    from httpx._client import BaseClient
+
+    build = BaseClient._build_redirect_request
+
+    def refuse(self: Any, request: Any, response: Any) -> Any:
+        there = build(self, request, response)
+        if request.method != "POST":
+            return there
+        hosts = [each.url.netloc.decode("ascii", "replace") for each in (request, there)]
+        raise PolicyError(
+            "redirect",
+            f"{hosts[0]} sends the call on to {hosts[1]}, and no redirect is followed;"
+            " set the address of the server that answers",
+        )
+
+    BaseClient._build_redirect_request = refuse  # type: ignore[method-assign]
 
 
 @cache
@@ -171,6 +195,7 @@ def _client(provider: str) -> "AsyncOpenAI":
     address, key = _address_of(provider), os.environ.get(_PLAIN[provider][0])
     if address == _ADDRESSES[provider].default:
         address = f"{address}/v1"
+    _refuse_redirects()
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     if (provider, address, key) not in clients:
         clients[provider, address, key] = openai.AsyncOpenAI(

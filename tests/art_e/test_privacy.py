@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.hosted import LitellmPolicy
 from art_e.privacy import REDACTED, redact, without_keys
 from art_e.publish import public_name
 from tests import tiny_qwen
-from tests.builders import WAIT_S, answer, search
+from tests.builders import QUICK, WAIT_S, act, answer, search
 from tests.command_line import ANN, MAILS, Run, the_error
-from tests.provider import Provider, Request, says
+from tests.provider import Provider, Reply, Request, json_server, says
 
 
 def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path: Path) -> None:
@@ -103,6 +105,60 @@ def test_a_folder_does_not_decide_where_mail_goes(
         assert model.requests
         assert trap.requests == []
     assert not (tmp_path / "trap").exists()
+
+
+# A model of each client, with the variable of its address and the path in that.
+CLIENTS = {
+    "openai/gpt-4.1": ("OPENAI_BASE_URL", "/v1"),
+    "openai/gpt-5.5": ("OPENAI_BASE_URL", "/v1"),  # by litellm
+    "hosted_vllm/mine": ("HOSTED_VLLM_API_BASE", "/v1"),
+    "ollama_chat/mine": ("OLLAMA_API_BASE", ""),
+    "ollama/mine": ("OLLAMA_API_BASE", ""),
+    "anthropic/claude-sonnet-4-5": ("ANTHROPIC_API_BASE", ""),
+    "gemini/gemini-2.5-pro": ("GEMINI_API_BASE", ""),
+    "openrouter/mine": ("OPENROUTER_API_BASE", ""),
+    "cohere_chat/mine": ("COHERE_API_BASE", ""),
+    "azure/mine": ("AZURE_API_BASE", ""),
+}
+
+
+@pytest.mark.parametrize("model", CLIENTS)
+def test_a_server_that_names_another_host_is_refused_with_both_named(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, path = CLIENTS[model]
+    for provider in ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "COHERE", "AZURE"):
+        monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+    trapped: list[str] = []
+    asked: list[str] = []
+    statuses: list[int] = []
+
+    def trap(_: str, path: str, *__: object) -> tuple[int, object]:
+        trapped.append(path)
+        return 200, {}
+
+    def send_on(_: str, path: str, *__: object) -> Reply:
+        asked.append(path)
+        return Reply(b"{}", statuses[-1], {"Location": f"{there}/v1?key=4"})
+
+    with json_server(trap) as there, json_server(send_on) as here:
+        monkeypatch.setenv(name, here + path)
+        for status in (301, 302, 303, 307, 308):
+            statuses.append(status)
+            asked.clear()
+            with pytest.raises(PolicyError) as error:
+                act(LitellmPolicy(model, ModelOptions(), QUICK))
+            hosts = [each.removeprefix("http://") for each in (here, there)]
+            assert f"{model}: {hosts[0]} sends the call on to {hosts[1]}, and" in str(error.value)
+            assert (error.value.kind, error.value.retries) == ("redirect", 0)
+            # Ollama is asked what the model can do, too.
+            assert len([each for each in asked if each != "/api/show"]) == 1
+        if model.startswith("openai"):
+            on_answer: list[str] = []
+            with pytest.raises(PolicyError, match="no redirect is followed"):
+                act(LitellmPolicy(model, ModelOptions(on_answer=on_answer.append), QUICK))
+    assert trapped == []
 
 
 def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(

@@ -14,6 +14,7 @@ import pytest
 from art_e.agent import run_episode
 from art_e.errors import UserError
 from art_e.message import ToolCall, compact_json
+from art_e.models import hosted
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
 from art_e.models.providers import capabilities_of, load_litellm
@@ -259,6 +260,37 @@ def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
     assert kinds == ["auth", "connection", "timeout"]
     assert spent[0] == 0 and spent[1] > least
     assert spent[2] == pytest.approx(2 * spent[1])
+
+
+IMPOSSIBLE = (-1, -(10**10), float("nan"), float("inf"), "many", None, [1], 3.5, 10**9, 10**30)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_numbers_of_tokens_that_can_not_be_are_not_believed(
+    make: Make, capsys: pytest.CaptureFixture[str], follows: bool
+) -> None:
+    """They are counted here, which is said once, and no limit grows by them."""
+    hosted._say_impossible.cache_clear()
+    pairs = [(100, each) for each in IMPOSSIBLE] + [(each, 10) for each in IMPOSSIBLE if each]
+    script = []
+    for prompt, completion in pairs:
+        sent = json.loads(says("On May 3, or " + "so " * 100).body)
+        sent["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
+        script.append(Reply(json.dumps(sent).encode()))
+    options: dict[str, Any] = {"on_answer": lambda _: None} if follows else {}
+    with Provider(script) as provider:
+        policy = make(provider, "openai/gpt-4.1", max_cost_usd=1.0, **options)
+        usages, spent = set(), 0.0
+        for _ in script:
+            step = act(policy)
+            usages.add(step.usage)
+            assert step.cost_usd is not None and 0 < step.cost_usd < 0.01
+            spent += step.cost_usd
+    [usage] = usages
+    assert 20 < usage.prompt_tokens < 2_000 and 100 < usage.completion_tokens < 300
+    assert policy._calls.spent_usd == pytest.approx(spent)
+    notes = capsys.readouterr().err
+    assert notes.count("openai/gpt-4.1 reports impossible numbers of tokens") == 1
 
 
 # Failures and retries
