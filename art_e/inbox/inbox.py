@@ -133,7 +133,9 @@ class Inbox:
         rows = self._execute(
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
             " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
-            f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
+            " list_sort(list_distinct(flatten(coalesce((SELECT list(labels)"
+            f" FROM {self._mail.labelled} AS own WHERE own.email_id = emails.email_id), []))))"
+            " FROM emails"
             f" WHERE email_id IN ({', '.join(map(str, place_of))})"
         ).fetchall()
         mails = {}

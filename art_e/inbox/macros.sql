@@ -29,10 +29,11 @@ CREATE MACRO ids_of(inbox) AS TABLE
 SELECT address_id FROM addresses
 WHERE address = lower(inbox) OR address IN (
     SELECT same.address FROM people AS named JOIN people AS same USING (person) WHERE named.address = lower(inbox));
-CREATE MACRO mail_of(inbox, with_junk) AS TABLE
-SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
-UNION ALL
-SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
+CREATE MACRO mail_of(inbox, with_junk) AS TABLE FROM ${mail};
+
+-- Who imported a mail.
+CREATE VIEW owners AS
+SELECT email_id, address FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id) WHERE role = 'owner';
 
 -- The id by which an inbox knows a mail: its message id, unless an earlier mail of the inbox has it.
 CREATE MACRO name_of(message_id, copy_digest, taken) AS

@@ -236,10 +236,10 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
         if name in ("after", "newer_than"):
             return at_or_after
         return day == wanted if name == "on" else (day > 0) & ~at_or_after
-    return mail.where(*_condition(name, value, mail.owned), size)
+    return mail.where(*_condition(name, value, mail.labelled), size)
 
 
-def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
+def _condition(name: str, value: str, labelled: str) -> tuple[str, list[str]]:
     """A filter as a condition on `emails` in SQL, and its parameters."""
     if name == "phrase":
         either = (f"regexp_matches(folded({each}), ?)" for each in ("subject", "body || attached"))
@@ -256,8 +256,9 @@ def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
         return f"email_id IN (SELECT email_id FROM files WHERE true{each_part})", parts
     if (name, value) == ("in", "anywhere"):
         return "true", []
+    labels = f"email_id IN (SELECT email_id FROM {labelled}"
     if (name, value) == ("is", "read"):
-        return f"{owned} AND NOT list_contains(labels, 'unread')", []
+        return f"{labels}) AND NOT {labels} WHERE list_contains(labels, 'unread'))", []
     # A label, or one below it.
     folded = value.casefold()
-    return f"{owned} AND {_LABELLED}", [folded, f"{folded}/"]
+    return f"{labels} WHERE {_LABELLED})", [folded, f"{folded}/"]

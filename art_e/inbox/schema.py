@@ -6,7 +6,7 @@ from string import Template
 from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "8"
+SCHEMA_VERSION = "9"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2
@@ -16,6 +16,25 @@ SUBJECT_WEIGHT = 2
 # Points are millionths of a BM25 score, summed as whole numbers, so that the order of addition
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
+
+# In SQL, of the person with the addresses `ids`: all mail, the mails that they have in several
+# copies, each with the one that is shown, and all mail that is shown.
+LISTED = """(
+    SELECT email_id FROM parties WHERE address_id IN ({ids})
+    UNION ALL SELECT email_id FROM junk_parties WHERE {junk} AND address_id IN ({ids})
+)"""
+_OTHERS = """(
+    SELECT email_id FROM others_copies
+    WHERE address_id IN ({ids}) AND coalesce(owner_id NOT IN ({ids}), true)
+)"""
+COPIES = f"""(
+    SELECT email_id, min(email_id) OVER (PARTITION BY first_id) AS shown
+    FROM owners_copies SEMI JOIN {LISTED} USING (email_id) ANTI JOIN {_OTHERS} USING (email_id)
+)"""
+SHOWN = f"""(
+    SELECT email_id FROM {LISTED} WHERE email_id NOT IN {_OTHERS}
+    AND email_id NOT IN (SELECT email_id FROM {COPIES} WHERE shown <> email_id)
+)"""
 
 _FOLDER = resources.files("art_e.inbox")
 
@@ -30,6 +49,7 @@ def macros_sql() -> str:
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
+        mail=SHOWN.format(ids="FROM ids_of(inbox)", junk="with_junk"),
         points=POINTS,
         k1=K1,
         k1_plus_1=K1 + 1,

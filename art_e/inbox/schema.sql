@@ -48,6 +48,11 @@ CREATE TABLE addresses (
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 
+-- Copies of one mail that several owners imported, or an owner and nobody, with the first of them.
+CREATE TABLE owners_copies (email_id INTEGER NOT NULL, first_id INTEGER NOT NULL);
+-- What an address does not see, because its own mail has a copy of it or the same message id; and whose it is.
+CREATE TABLE others_copies (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, owner_id INTEGER); -- NULL: nobody's
+
 -- Addresses of one person, each with the one that stands for all, itself too; all open one inbox.
 CREATE TABLE people (address VARCHAR NOT NULL, person VARCHAR NOT NULL);
 

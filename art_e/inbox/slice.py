@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from art_e.inbox.mail import Execute, Mask, Numbers, Reals
+from art_e.inbox.schema import COPIES, LISTED, SHOWN
 from art_e.inbox.snippet import searchable
 from art_e.inbox.threads import threads_of
 from art_e.inbox.tokenizer import fold
@@ -95,8 +96,13 @@ class Slice:
         # In SQL: the person's addresses, and the condition of their mail.
         self._own = ", ".join(map(str, address_ids))
         self._from_parties = parties
-        of_own = f"SELECT email_id FROM {parties} WHERE address_id IN ({self._own})"
-        self._mine = f"email_id IN ({of_own})"
+        scope = {"ids": self._own, "junk": parties != "parties"}
+        # Files of one owner, most of them, are spared the longer statements.
+        [(shared,)] = execute(
+            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
+        ).fetchall()
+        self._copies = COPIES.format(**scope) if shared else ""
+        self._mine = f"email_id IN {(SHOWN if shared else LISTED).format(**scope)}"
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
             " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
@@ -128,11 +134,18 @@ class Slice:
         self._by_message_id: dict[str, list[Named]] = {}
 
     @property
-    def owned(self) -> str:
-        """In SQL: whether the person alone owns the mail: who gave which label is not kept."""
-        owners = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner' AND address_id"
-        own = f"({self._own})"
-        return f"email_id IN ({owners} IN {own}) AND email_id NOT IN ({owners} NOT IN {own})"
+    def labelled(self) -> str:
+        """In SQL: the labels that the person gave their mail, of each copy of its date."""
+        owned = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner'"
+        own = f"SELECT * FROM emails WHERE email_id IN ({owned} AND address_id IN ({self._own}))"
+        labels = f"SELECT email_id, labels FROM ({own})"
+        if self._copies:
+            labels += (
+                f" UNION ALL SELECT shown, copy.labels FROM {self._copies} JOIN ({own}) AS copy"
+                " USING (email_id) JOIN emails AS mail ON mail.email_id = shown"
+                " WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at"
+            )
+        return f"({labels})"
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
         """The mails of each id: first its own, then those that it is a copy of."""
@@ -147,11 +160,16 @@ class Slice:
         found: dict[str, list[Named]] = {}
         for position, name in self._renamed.items():
             found[name] = [(position, int(self.sent[position]))]
+        names = (
+            "(SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
+            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases)"
+        )
+        if self._copies:
+            copies = f"FROM {names} JOIN {self._copies} USING (email_id)"
+            names = f"(FROM {names} UNION ALL SELECT message_id, shown, sent_at, 2 {copies})"
         rows = self._execute(
-            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM ("
-            "SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
-            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases"
-            f") WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
+            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM {names}"
+            f" WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
             parameters,
         ).fetchall()
         for message_id, email_id, sent in rows:

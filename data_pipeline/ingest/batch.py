@@ -41,6 +41,7 @@ _MAILS = pa.schema({
     "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
+    "owner": pa.string(),
 })  # fmt: skip
 # role: 0, 1, 2 for to, cc, bcc
 _RECIPIENTS = pa.schema({
@@ -51,7 +52,6 @@ _FILES = pa.schema({
     "row": pa.int32(), "number": pa.int16(), "name": pa.string(), "kind": pa.string(),
     "data": pa.binary(),
 })  # fmt: skip
-_OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
@@ -84,7 +84,7 @@ class StoredMail(NamedTuple):
 
     email: ParsedEmail
     any_id: bool
-    owners: tuple[str, ...]
+    owner: str  # empty: nobody's
 
 
 class Job(NamedTuple):
@@ -105,7 +105,6 @@ class BatchTables(NamedTuple):
     mails: pa.Table
     recipients: pa.Table
     files: pa.Table
-    owners: pa.Table
     postings: pa.Table
     stems: list[str]
     words: pa.Table
@@ -125,7 +124,7 @@ def process(job: Job) -> BatchTables:
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
         else:
-            kept.append(StoredMail(email, job.rules.any_id, ()))
+            kept.append(StoredMail(email, job.rules.any_id, ""))
     return _tables(kept, skipped)
 
 
@@ -175,6 +174,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "copy_digest": list(map(copy_digest, emails, digests)),
         "any_id": [each.any_id for each in kept],
         "reference_ids": [email.references for email in emails],
+        "owner": [each.owner for each in kept],
     }
     others = [name for name in _MAILS.names if name not in mails]
     mails |= {name: [getattr(email, name) for email in emails] for name in others}
@@ -189,10 +189,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
     ]
-    owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    tables = (
-        _table(recipients, _RECIPIENTS), _table(files, _FILES), _table(owners, _OWNERS), postings
-    )  # fmt: skip
+    tables = _table(recipients, _RECIPIENTS), _table(files, _FILES), postings
     mail_table = pa.table(mails, schema=_MAILS)
     return BatchTables(mail_table, *tables, stem_list, word_table, skipped)
 

@@ -165,27 +165,23 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     """The mails of the file being added to."""
     rows = old.execute(
         """
-        SELECT any_id, coalesce(owned.owners, []), labels, reference_ids,
+        SELECT any_id, coalesce(address, ''), labels, reference_ids,
             {'address': from_address, 'name': from_name},
             to_recipients, cc_recipients, bcc_recipients,
             {'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
              'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
              'delivered_to': delivered_to, 'attached': attached}
-        FROM emails AS e LEFT JOIN (
-            SELECT email_id, list(address ORDER BY address) AS owners
-            FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
-            WHERE role = 'owner' GROUP BY email_id
-        ) AS owned USING (email_id) ORDER BY email_id
+        FROM emails AS e LEFT JOIN owners USING (email_id) ORDER BY email_id
         """
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
-        for any_id, owners, labels, references, sender, *roles, rest in chunk:
+        for any_id, owner, labels, references, sender, *roles, rest in chunk:
             fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
             for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
                 fields[role] = tuple(Mailbox(**each) for each in listed)
             email = ParsedEmail(sender=Mailbox(**sender), **fields)
-            items.append(StoredMail(email, any_id, tuple(owners)))
+            items.append(StoredMail(email, any_id, owner))
         yield Job(items, Rules())
 
 
@@ -224,7 +220,7 @@ class InboxBuild:
         postings = batch.postings.set_column(
             1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
         )
-        for name in ("mails", "recipients", "files", "owners", "postings"):
+        for name in ("mails", "recipients", "files", "postings"):
             table = postings if name == "postings" else getattr(batch, name)
             rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
             self._insert(name, table.set_column(0, "row", pa.array(rows)))
@@ -241,8 +237,9 @@ class InboxBuild:
         self._attach(old, "old (READ_ONLY)")
         self._run(
             "INSERT INTO staging.old_copies"
-            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at"
+            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at, coalesce(address, '')"
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
+            " LEFT JOIN old.owners USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
         # The old mails come first, in the order of their numbers.
@@ -272,11 +269,9 @@ class InboxBuild:
         `read` is the number of messages that the file stands for, `owner` the address whose inbox
         gets all the new mail, `people` say whose addresses belong together. Returns the counts.
         """
-        self._run(
-            "INSERT INTO staging.owners SELECT row, $owner FROM staging.mails"
-            f" WHERE row >= {self._stored} AND $owner IS NOT NULL",
-            {"owner": owner},
-        )
+        if owner is not None:
+            new = f"row >= {self._stored}"
+            self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
         for row in people:
             self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
         self._run_file("merge.sql")

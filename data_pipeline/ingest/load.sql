@@ -36,15 +36,28 @@ WHERE c.row <> m.kept
 UNION ALL
 SELECT o.message_id, k.email_id, o.source, o.sent_at
 FROM old_copies AS o
-    JOIN (SELECT DISTINCT copy_digest, id_group, kept FROM copies JOIN members USING (row)) AS g
-        USING (copy_digest, id_group)
+    JOIN (SELECT DISTINCT copy_digest, id_group, owner, kept FROM copies JOIN members USING (row)) AS g
+        USING (copy_digest, id_group, owner)
     JOIN kept AS k ON k.row = g.kept
 ORDER BY ALL;
+
+INSERT INTO inbox.owners_copies SELECT email_id, first_id FROM kept_copies ORDER BY email_id;
 
 CREATE TEMP TABLE roles AS
 SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
 UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row)
-UNION ALL SELECT email_id, address, 'owner' FROM owners;
+UNION ALL SELECT email_id, owner, 'owner' FROM kept WHERE owner <> '';
+
+CREATE TEMP TABLE not_own AS
+WITH own AS (
+    SELECT owner, message_id FROM copies UNION SELECT owner, message_id FROM old_copies
+),
+others AS (
+    SELECT own.owner AS address, email_id, kept.owner FROM own JOIN kept USING (message_id)
+    UNION SELECT own.owner, other.email_id, other.owner
+    FROM kept_copies AS own JOIN kept_copies AS other USING (first_id)
+)
+SELECT address, email_id, owner FROM others SEMI JOIN roles USING (address, email_id) WHERE address <> owner;
 
 CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 
@@ -55,9 +68,16 @@ WITH named AS (
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails
-FROM (SELECT address, count(DISTINCT email_id) FILTER (email_id NOT IN (FROM junk)) AS emails FROM roles GROUP BY address)
-    LEFT JOIN names USING (address)
+FROM (
+        SELECT address, count(DISTINCT coalesce(first_id, email_id)) FILTER (
+            email_id NOT IN (FROM junk) AND (address, email_id) NOT IN (SELECT address, email_id FROM not_own)) AS emails
+        FROM roles LEFT JOIN kept_copies USING (email_id) GROUP BY address
+    ) LEFT JOIN names USING (address)
 ORDER BY address;
+
+INSERT INTO inbox.others_copies
+SELECT a.address_id, email_id, o.address_id FROM not_own
+    JOIN inbox.addresses AS a USING (address) LEFT JOIN inbox.addresses AS o ON o.address = owner ORDER BY ALL;
 
 INSERT INTO inbox.parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
