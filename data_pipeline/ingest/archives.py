@@ -16,6 +16,8 @@ from art_e.errors import UserError
 from art_e.text import encodable
 
 GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
+# Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
+_MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
 ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
@@ -25,12 +27,43 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
     magic = head_of(path, len(XZ))
     with path.open("rb", 1 << 16) as file:
         if magic.startswith(GZIP):
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
+            yield _bounded(gzip.GzipFile(fileobj=file), path, _most(path))
         elif magic == XZ:
             with lzma.LZMAFile(file) as unpacked:
-                yield cast(BinaryIO, unpacked)
+                yield _bounded(unpacked, path, _most(path))
         else:
             yield file
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a part of an archive; `left` is how many all its parts together may have yet."""
+
+    def __init__(self, stream: BinaryIO, path: Path, left: list[int]) -> None:
+        self._stream, self._path, self._left = stream, path, left
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
+        """Read into `buffer`; the number of bytes. Raises `UserError` beyond the bound."""
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self._left[0] -= len(data)
+        if self._left[0] < 0:
+            raise UserError(
+                f"{encodable(str(self._path))} unpacks to over {_MOST_TIMES} times its size, as no"
+                " mail does; if you trust it, unpack it and give the folder"
+            )
+        return len(data)
+
+
+def _bounded(stream: object, path: Path, left: list[int]) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, stream), path, left), 1 << 16))
+
+
+def _most(path: Path) -> list[int]:
+    return [max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)]
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -50,9 +83,10 @@ def regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and bytes of the files whose names have that ending: in a folder, in its archives, or in
-    the archive `path`. If `path` is another file, that one whatever its name."""
+def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO | str]]:
+    """Name and bytes of the files whose names have that ending (or why these can't be read): in a
+    folder, in its archives, or in the archive `path`. If `path` is another file, that one whatever
+    its name."""
     if path.is_dir():
         for file in regular_files(path):
             if _ends(file.name, *ARCHIVES):
@@ -71,9 +105,9 @@ def _ends(name: str, *endings: str) -> bool:
     return name.lower().endswith(endings)
 
 
-def members(path: Path) -> Iterator[tuple[str, BinaryIO]] | None:
-    """Name and bytes of the files of a zip or tar archive, each to be read before the next one;
-    None if `path` is no archive."""
+def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
+    """Name and bytes (or why they can't be read) of the files of a zip or tar archive, each to be
+    read before the next one; None if `path` is no archive."""
     if head_of(path, len(ZIP)) == ZIP:
         return _zip_members(path)
     with decompressed(path) as stream:
@@ -84,20 +118,36 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO]] | None:
     return _tar_members(path)
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
+    left = _most(path)
     with zipfile.ZipFile(path) as archive:
+        _check_apart(path, archive.infolist())
         for info in archive.infolist():
             if info.flag_bits & 1:
                 raise UserError(
                     f"{encodable(str(path))} is encrypted; unpack it, and give the folder"
                 )
-            if not info.is_dir():
+            if info.is_dir():
+                continue
+            try:
                 with archive.open(info) as stream:
-                    buffered = io.BufferedReader(cast(io.RawIOBase, stream), 1 << 16)
-                    yield encodable(info.filename), buffered
+                    yield encodable(info.filename), _bounded(stream, path, left)
+            except NotImplementedError:
+                method = zipfile.compressor_names.get(info.compress_type, info.compress_type)
+                yield encodable(info.filename), f"packed by a method that isn't read ({method})"
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def _check_apart(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+    """Raise `UserError` if entries of a zip share bytes, as those of bombs do."""
+    end = 0
+    for info in sorted(entries, key=lambda info: info.header_offset):
+        if info.header_offset < end:
+            shown = encodable(str(path))
+            raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
+        end = info.header_offset + zipfile.sizeFileHeader + info.compress_size
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
     with decompressed(path) as stream:
         yield from ((encodable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
 

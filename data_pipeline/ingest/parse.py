@@ -2,8 +2,8 @@
 
 Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
-"too-large" (over 50 MB), "too-slow" (over 30 s of CPU time), "parse-error" (unforeseen; the detail
-names the exception).
+"too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 30 s
+of CPU time), "parse-error" (unforeseen; the detail names the exception).
 """
 
 import binascii
@@ -391,8 +391,9 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
         return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
-    if raw.gone:
-        return Quarantined(source, "gone", "moved or deleted while the mail was read")
+    if raw.gone or raw.unread:
+        why = raw.unread or "moved or deleted while the mail was read"
+        return Quarantined(source, "gone" if raw.gone else "unread", why)
     if not raw.data or raw.data.isspace():
         return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
     headers, body, files = plain_message(raw.data) or message_by_email(raw.data)

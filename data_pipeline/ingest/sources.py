@@ -94,6 +94,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
         return injection_mail() if path == _INJECTION else messages(described(path).config)
     if format != "hf" and not Path(path).exists():
         raise _missing(path)
+    _check_kind(path)
     return _read(path, *_READERS[format])
 
 
@@ -105,6 +106,12 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
             yield message
     if is_empty:
         raise UserError(f"{encodable(path)} holds no {nothing}")
+
+
+def _check_kind(path: str) -> None:
+    """Raise `UserError` if there is a pipe, device or socket at `path`, which may never end."""
+    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
 
 
 def _missing(path_or_id: str) -> UserError:
@@ -120,7 +127,10 @@ def _missing(path_or_id: str) -> UserError:
 def _read_eml(path: Path) -> Iterator[RawMessage]:
     """One message in a file, or all .eml files of a folder or an archive."""
     for name, stream in files_with(path, ".eml"):
-        yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
+        if isinstance(stream, str):
+            yield RawMessage(name, b"", unread=stream)
+        else:
+            yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
 
 
 def _read_maildir(path: Path) -> Iterator[RawMessage]:
@@ -181,6 +191,9 @@ _LONGEST_READ = 1 << 20
 def _read_mbox(path: Path) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
     for name, stream in files_with(path, ".mbox"):
+        if isinstance(stream, str):
+            yield RawMessage(name, b"", unread=stream)
+            continue
         for number, (separator, data) in enumerate(_pieces(stream), start=1):
             source = f"{name.rpartition('/')[2]}#{number}"
             date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
@@ -191,26 +204,24 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     """From_ line and quoted bytes of each message, holding one message at a time."""
     current = b""  # the From_ line of the message being read
     candidate = b""  # a From_ line on which the next line decides
-    lines: list[bytes] = []
-    size = 0
+    data = bytearray()
     at_line_start = True
     for line in iter(lambda: stream.readline(_LONGEST_READ), b""):
         if candidate:
             if not current or _HEADER.match(line):
                 if current:
-                    yield current, b"".join(lines)
-                current, lines, size = candidate, [], 0
+                    yield current, bytes(data)
+                current, data = candidate, bytearray()
             else:
-                lines.append(candidate)
+                data += candidate
             candidate = b""
         if at_line_start and _SEPARATOR.match(line):
             candidate = line
-        elif current and size <= LARGEST_MESSAGE:
-            lines.append(line)
-            size += len(line)
+        elif current and len(data) <= LARGEST_MESSAGE:
+            data += line
         at_line_start = line.endswith(b"\n")
     if current:
-        yield current, b"".join([*lines, candidate])
+        yield current, bytes(data + candidate)
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
@@ -264,7 +275,8 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    files = [file for file in found if file.is_file()]
     try:
         for file in files:
             with pq.ParquetFile(file) as table:
@@ -376,6 +388,7 @@ def detect(path_or_id: str) -> Format:
         if _HUB_ID.fullmatch(path_or_id):
             return "hf"
         raise _missing(path_or_id)
+    _check_kind(path_or_id)
     with reading(path):
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:

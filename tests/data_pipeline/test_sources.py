@@ -4,8 +4,10 @@ import csv
 import datetime as dt
 import io
 import lzma
+import os
 import tarfile
 import zipfile
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from art_e.errors import UserError
+from data_pipeline.ingest import archives
 from data_pipeline.ingest.archives import tar_members
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
@@ -300,6 +303,62 @@ def test_damaged_files_are_not_read_as_if_they_were_whole(
     file.write_bytes(data)
     with pytest.raises(UserError, match=advice):
         list(open_source(str(file), name))
+
+
+def overlapping(mail: bytes, entries: int) -> bytes:
+    """A zip with one compressed mail, and that many entries in its directory that are this mail."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.eml", mail)
+        file.filelist *= entries
+    return buffer.getvalue()
+
+
+def test_archives_are_bounded_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mail.zip"
+    file.write_bytes(overlapping(b"Subject: s\n\n" + b"x" * 1_000_000, 60))
+    assert "overlap" in the_error(lambda: list(open_source(str(file), "eml")))
+    mails = {f"{number}.eml": b"Subject: s\n\n" + b"x" * 1_000_000 for number in range(10)}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, mail in mails.items():
+            packed.writestr(name, mail)
+    assert len(list(open_source(str(file), "eml"))) == 10
+    alone = tmp_path / "mail.mbox.xz"
+    alone.write_bytes(lzma.compress(b"From a@x Mon Apr 03 12:00:00 2017\n" + b"x" * 10_000_000))
+    assert len(list(open_source(str(alone), "mbox"))) == 1
+    monkeypatch.setattr(archives, "_ALWAYS_FINE", 1_000_000)
+    for path, form in ((file, "eml"), (alone, "mbox")):
+        error = the_error(lambda path=path, form=form: list(open_source(str(path), form)))
+        assert "unpacks to over 200 times its size" in error
+
+
+def test_an_entry_of_another_method_is_left_and_the_next_one_read(tmp_path: Path) -> None:
+    file = tmp_path / "mail.zip"
+    with zipfile.ZipFile(file, "w") as packed:
+        for name in ("a.eml", "b.eml"):
+            packed.writestr(name, raw(f"<{name}>").data)
+    data = bytearray(file.read_bytes())
+    for place in (8, data.index(b"PK\1\2") + 10):
+        data[place] = 9  # Deflate64
+    file.write_bytes(data)
+    report = ingest([Source(open_source(str(file), detect(str(file))), Rules())], tmp_path / "i")
+    assert report.counts["quarantined"] == {"unread": 1}
+    assert report.counts["stored"] == 1
+
+
+@pytest.mark.parametrize("name", ["auto", "enron", "maildir", "mbox", "eml", "csv", "hf"])
+def test_pipes_and_devices_are_refused(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        read = partial(detect, path) if name == "auto" else partial(open_source, path, name)
+        assert "no file or folder: save" in the_error(read)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "1.eml").write_bytes(raw().data)
+    os.mkfifo(folder / "2.eml")
+    assert len(list(open_source(str(folder), "eml"))) == 1
 
 
 # ---- Tar: every file of an archive, and no damage passed over.
