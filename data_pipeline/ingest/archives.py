@@ -133,8 +133,11 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
                 with archive.open(info) as stream:
                     yield encodable(info.filename), _bounded(stream, path, left)
             except NotImplementedError:
-                method = zipfile.compressor_names.get(info.compress_type, info.compress_type)
-                yield encodable(info.filename), f"packed by a method that isn't read ({method})"
+                why = f"packed by a method that isn't read (number {info.compress_type})"
+                yield encodable(info.filename), why
+
+
+_LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 
 
 def _check_apart(path: Path, entries: list[zipfile.ZipInfo]) -> None:
@@ -144,7 +147,7 @@ def _check_apart(path: Path, entries: list[zipfile.ZipInfo]) -> None:
         if info.header_offset < end:
             shown = encodable(str(path))
             raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
-        end = info.header_offset + zipfile.sizeFileHeader + info.compress_size
+        end = info.header_offset + _LOCAL_HEADER + info.compress_size
 
 
 def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
