@@ -30,7 +30,7 @@ from art_e.tools import ReadEmail, ReturnFinalAnswer, Tools, parse_call, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
-from data_pipeline.ingest.records import RawMessage
+from data_pipeline.ingest.records import MailFields, RawMessage
 
 # Seconds before a test gives up waiting.
 WAIT_S = 60.0
@@ -116,7 +116,7 @@ def date_header(day: int, hour: int = 9) -> str:
 
 def make_inbox(
     path: Path,
-    messages: Iterable[RawMessage],
+    messages: Iterable[RawMessage | MailFields],
     rules: Rules | None = None,
     owner: str | None = None,
     **options: Any,

@@ -19,7 +19,7 @@ import numpy as np
 from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
-from art_e.inbox.tokenizer import addresses, is_cjk, search_words, stems, tokens, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
 
 # Operators with what their value is.
 OPERATORS = {
@@ -49,12 +49,9 @@ _TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?("[^"]*"|[^\s"]+)')
 _UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
-_GAP = r"[^\p{L}\p{N}]+"
-_IN_SUBJECT = (
-    "list_has_any(tokens_of(subject) || addresses_in(subject),"
-    " (SELECT coalesce(list(word), []) FROM terms WHERE stem = ?))"
-)
-_LABELLED = "len(list_filter(labels, lambda x: lower(x) = ? OR starts_with(lower(x), ?))) > 0"
+_LETTER, _GAP = r"[^\W_]", r"[\W_]+"
+# Whose bodies are read for a phrase.
+_MAILS_AT_ONCE = 1_000
 
 
 class Term(NamedTuple):
@@ -130,7 +127,7 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
         elif name is None and (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
             raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
         elif name is None:
-            if search_words([value]):
+            if words(value):
                 yield Term("phrase" if quoted else "word", value, bool(minus))
         else:
             yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
@@ -221,44 +218,65 @@ def passing(query: Query, mail: Slice, size: int, holding: Callable[[str], Numbe
 
 def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
     name, value = term.operator, term.value
+    every: Mask = np.ones(size, dtype=np.bool_)
     if name in ("from", "to", "cc"):
         return mail.matching(value, name, size)[:size]
-    if name == "word":
-        held_by_all = np.ones(size, dtype=np.bool_)
-        for stem in stems(addresses(value) or tokens(value)):
-            mask = np.zeros(size, dtype=np.bool_)
-            mask[holding(stem)] = True
-            held_by_all &= mask
-        return held_by_all
+    if name in ("word", "subject", "phrase"):
+        return _holds_words(name, value, mail, every, holding)
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
-        at_or_after: Mask = day >= wanted
-        if name in ("after", "newer_than"):
-            return at_or_after
-        return day == wanted if name == "on" else (day > 0) & ~at_or_after
-    return mail.where(*_condition(name, value, mail.labelled), size)
-
-
-def _condition(name: str, value: str, labelled: str) -> tuple[str, list[str]]:
-    """A filter as a condition on `emails` in SQL, and its parameters."""
-    if name == "phrase":
-        either = (f"regexp_matches(folded({each}), ?)" for each in ("subject", "body || attached"))
-        named = words(value)
-        before = "" if is_cjk(named[0]) else f"(^|{_GAP})"
-        after = "" if is_cjk(named[-1][-1]) else f"($|{_GAP})"
-        return " OR ".join(either), 2 * [before + _GAP.join(map(re.escape, named)) + after]
-    if name == "subject":
-        wanted = stems(addresses(value) or tokens(value))
-        return " AND ".join([_IN_SUBJECT] * len(wanted)) or "false", wanted
+        before: Mask = (day < wanted) & (day > 0)
+        since: Mask = day == wanted if name == "on" else day >= wanted
+        return before if name in ("before", "older_than") else since
     if name in ("has", "filename"):
         parts = words(value) if name == "filename" else []
-        each_part = " AND contains(folded(name), ?)" * len(parts)
-        return f"email_id IN (SELECT email_id FROM files WHERE true{each_part})", parts
+        return mail.where("name", lambda file: all(p in fold(file) for p in parts), every, "files")
     if (name, value) == ("in", "anywhere"):
-        return "true", []
-    labels = f"email_id IN (SELECT email_id FROM {labelled}"
-    if (name, value) == ("is", "read"):
-        return f"{labels}) AND NOT {labels} WHERE list_contains(labels, 'unread'))", []
+        return every
     # A label, or one below it.
-    folded = value.casefold()
-    return f"{labels} WHERE {_LABELLED})", [folded, f"{folded}/"]
+    is_read = (name, value) == ("is", "read")
+    label = f"{'unread' if is_read else value.casefold()}/"
+    labelled = mail.where(
+        "labels",
+        lambda held: any(f"{each.casefold()}/".startswith(label) for each in held),
+        every,
+        mail.labelled,
+    )
+    owned = mail.where("labels", lambda _: True, every, mail.labelled) if is_read else labelled
+    return owned & (labelled != is_read)
+
+
+def _holds_words(
+    name: str, value: str, mail: Slice, every: Mask, holding: Callable[[str], Numbers]
+) -> Mask:
+    """Which mails hold the words of a value: anywhere, in the subject, or in a row."""
+    wanted = tokens(value) if name == "phrase" else addresses(value) or tokens(value)
+    stemmed = stems(wanted)
+    held = every & bool(wanted)
+    for word, stem in zip(wanted, stemmed, strict=True):
+        # A phrase may begin with half a pair of CJK; and long words are not indexed.
+        if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
+            mask = np.zeros_like(every)
+            mask[holding(stem)] = True
+            held &= mask
+    if name == "subject":
+        return mail.where(
+            "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
+        )
+    return _in_a_row(words(value), mail, held) if name == "phrase" else held
+
+
+def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
+    """Which mails have these words in a row, in the subject or the text."""
+    first, *rest = map(re.escape, named)
+    # What may not stand before the first word is looked for behind it, which is ten times as fast.
+    # CJK has no edges.
+    before = "" if is_cjk(named[0]) else rf"(?<!{_LETTER}{first})"
+    after = "" if is_cjk(named[-1][-1]) else rf"(?!{_LETTER})"
+    row = re.compile(_GAP.join([first + before, *rest]) + after)
+    (places,) = among.nonzero()
+    holds = np.zeros_like(among)
+    for some in np.array_split(places, len(places) // _MAILS_AT_ONCE + 1):
+        read = mail.rows(some.tolist())
+        holds[some] = [any(row.search(fold(text)) for text in each[-2:]) for each in read]
+    return holds

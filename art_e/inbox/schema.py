@@ -1,12 +1,13 @@
 """The SQL of an inbox file, its version, and the constants of the ranking."""
 
+from functools import cache
 from importlib import resources
 from string import Template
 
-from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS
+from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS, WORD, fold
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "9"
+SCHEMA_VERSION = "10"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2
@@ -44,9 +45,16 @@ def tables_sql() -> str:
     return (_FOLDER / "schema.sql").read_text("utf-8")
 
 
+@cache
 def macros_sql() -> str:
     """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
+    # What Python makes of each character of Unicode; "\0" parts them. Those that vanish come last.
+    every = "".join(
+        map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000)))
+    )
+    pairs = zip(every, fold("\0".join(every)).split("\0"), strict=True)
+    changed = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: not pair[1])
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
         mail=SHOWN.format(ids="FROM ids_of(inbox)", junk="with_junk"),
@@ -55,6 +63,9 @@ def macros_sql() -> str:
         k1_plus_1=K1 + 1,
         b=B,
         one_minus_b=1 - B,
+        changed="".join(before for before, _ in changed),
+        folded="".join(after for _, after in changed),
+        letters="".join(f"{run[0]}-{run[-1]}" for run in WORD.findall(every)),
         cjk=f"[{CJK}]",
         address=ADDRESS,
     )

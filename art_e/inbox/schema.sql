@@ -7,6 +7,7 @@ CREATE TABLE emails (
     sent_at TIMESTAMP,                 -- UTC; NULL: unknown
     utc_offset SMALLINT NOT NULL,      -- of the zone in which it was sent, in minutes
     subject VARCHAR NOT NULL,
+    bare_subject VARCHAR NOT NULL,     -- in lower case, without the prefixes of replies and forwards
     from_address VARCHAR NOT NULL,
     from_name VARCHAR NOT NULL,
     to_recipients STRUCT(address VARCHAR, name VARCHAR)[] NOT NULL,
@@ -44,7 +45,7 @@ CREATE TABLE aliases (
 CREATE TABLE addresses (
     address_id INTEGER NOT NULL,
     address VARCHAR NOT NULL,          -- lower case
-    names VARCHAR NOT NULL,            -- every name it was given, lower case, joined by " | "
+    names VARCHAR NOT NULL,            -- every name it was given, joined by " | "
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 

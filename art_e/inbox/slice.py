@@ -8,7 +8,7 @@ and later searches run no SQL. Threads may share a slice.
 import datetime as dt
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -250,17 +250,19 @@ class Slice:
             self.nbytes += 2 * sum(map(len, self.folded.values()))
             self._rows = rows  # last, as the mark that all is read
 
-    def where(self, condition: str, parameters: list[Any], size: int) -> Mask:
-        """Which of the first `size` mails a condition on `emails` holds for."""
-        mask = np.zeros(size, dtype=np.bool_)
-        if size:
-            found = self._execute(
-                f"SELECT email_id FROM emails WHERE {self._mine}"
-                f" AND email_id <= {int(self.ids[size - 1])} AND ({condition})",
-                parameters,
-            ).fetchnumpy()
-            mask[np.searchsorted(self.ids, np.asarray(found["email_id"]))] = True
-        return mask
+    def where(
+        self, column: str, passes: Callable[[Any], bool], among: Mask, table: str = "emails"
+    ) -> Mask:
+        """Which of the mails of `among` have a value in a column of a table that passes."""
+        mask = np.zeros_like(among)
+        if among.any():
+            last = self.ids[among.nonzero()[0][-1]]
+            rows = self._execute(
+                f"SELECT email_id, {column} FROM {table} WHERE {self._mine} AND email_id <= {last}"
+            ).fetchall()
+            passing = [email_id for email_id, value in rows if passes(value)]
+            mask[self.ids.searchsorted(passing)] = True
+        return mask & among
 
     def _matching(self, wanted: str, role: Literal["from", "to", "cc"], size: int) -> Mask:
         """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that the filter fits.
@@ -297,7 +299,7 @@ class Slice:
         named: dict[str, list[tuple[int, str]]] = {address: [] for (address,) in addresses}
         # The names in the table `addresses` would reveal other inboxes.
         names = self._execute(
-            "SELECT address, folded(name) AS name, min(email_id) FROM ("
+            "SELECT address, name, min(email_id) FROM ("
             f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
             f" WHERE {self._mine} UNION ALL"
             " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
@@ -306,7 +308,7 @@ class Slice:
         )
         for address, name, first in names.fetchall():
             if address in named:
-                named[address].append((int(np.searchsorted(self.ids, first)), name))
+                named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))
         return _Parties(
             positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
             is_sender=np.asarray(found["is_sender"], dtype=np.bool_),

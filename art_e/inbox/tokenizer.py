@@ -2,7 +2,7 @@
 
 A word is a run of letters and digits, in lower case and without accents. Words are indexed under
 their stem (Snowball English); of Chinese, Japanese and Korean, which write no spaces, every two
-characters that stand together; and mail addresses whole, besides their words. The macro `tokens_of`
+characters that stand together; and mail addresses whole, besides their words. The macro `tokens_in`
 of the inbox file gives the same without Python.
 """
 
@@ -37,7 +37,7 @@ CJK = (
 # A mail address in lower case; the bounds keep the time linear.
 ADDRESS = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
 
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
 # More marks than the stream-safe text format (UAX #15) allows in a row, or other signs.
 _LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{31,}")
 _CJK = re.compile(f"[{CJK}]+")
@@ -47,13 +47,13 @@ _stemmer = Stemmer.Stemmer("english", 0)
 
 
 def fold(text: str) -> str:
-    """`text` in lower case without accents, as DuckDB's `lower(strip_accents(text))`."""
+    """`text` in lower case without accents."""
     if text.isascii():
         return text.lower()
     # NFD sorts a run of marks in quadratic time, so long runs go before it.
     text = _LONG_RUN.sub(lambda run: _without_marks(run[0]), text)
     kept = _without_marks(unicodedata.normalize("NFD", text))
-    # DuckDB knows no final sigma: each character has one lower case.
+    # Without final sigma: each character has one lower case wherever it stands, in SQL too.
     return (
         unicodedata.normalize("NFC", kept)
         .replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
@@ -67,7 +67,7 @@ def _without_marks(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words of `text` in order, with repetitions."""
-    return _WORD.findall(fold(text))
+    return WORD.findall(fold(text))
 
 
 def tokens(text: str) -> list[str]:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
+from art_e.inbox.threads import bare_subject
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_message
@@ -35,7 +36,8 @@ _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
     "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
-    "utc_offset": pa.int16(), "subject": pa.string(), "from_address": pa.string(),
+    "utc_offset": pa.int16(), "subject": pa.string(),
+    "bare_subject": pa.string(), "from_address": pa.string(),
     "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
     "content_digest": pa.binary(), "copy_digest": pa.binary(), "any_id": pa.bool_(),
     "junk": pa.bool_(),
@@ -167,6 +169,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     digests = [content_digest(email) for email in emails]
     mails: dict[str, Any] = {
         "row": range(len(emails)),
+        "bare_subject": [bare_subject(email.subject) for email in emails],
         "from_address": [email.sender.address for email in emails],
         "from_name": [email.sender.name for email in emails],
         "length": lengths,

@@ -16,7 +16,7 @@ labelled AS (
     FROM members JOIN staging.mails AS m USING (row) JOIN staging.mails AS k ON k.row = kept
     WHERE m.sent_at IS NOT DISTINCT FROM k.sent_at GROUP BY kept
 )
-SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
+SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.bare_subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest, m.copy_digest,
     row_number() OVER (PARTITION BY k.message_id ORDER BY k.email_id) > 1, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
@@ -63,8 +63,8 @@ CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 
 INSERT INTO inbox.addresses
 WITH named AS (
-    SELECT from_address AS address, lower(from_name) AS name FROM inbox.emails
-    UNION SELECT address, lower(name) FROM staging.recipients SEMI JOIN kept USING (row)
+    SELECT from_address AS address, from_name AS name FROM inbox.emails
+    UNION SELECT address, name FROM staging.recipients SEMI JOIN kept USING (row)
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails

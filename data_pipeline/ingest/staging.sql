@@ -1,6 +1,6 @@
 -- What the workers made, as it came: every copy of every mail, row by row.
 CREATE TABLE staging.mails (
-    row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, from_address VARCHAR,
+    row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, bare_subject VARCHAR, from_address VARCHAR,
     from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, copy_digest BLOB,
     any_id BOOLEAN, junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
     attached VARCHAR, owner VARCHAR);

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import duckdb
@@ -19,9 +20,10 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import parse_query
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import (
+    BOB,
     Material,
     Query,
     as_row,
@@ -330,7 +332,8 @@ QUERIES = (
 def test_what_a_typed_query_finds_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
 ) -> None:
-    word = st.sampled_from([*twins.made_of.words, "unicorn", "zeppelins", "zanzibar"])
+    words = [each for each in twins.made_of.words if each]
+    word = st.sampled_from([*words, "unicorn", "zeppelins", "zanzibar"])
     text = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
     query = parse_query(text, twins.as_of)
     whole, alone = (each.search(query.words, query=query) for each in opened(twins))
@@ -351,3 +354,61 @@ def test_a_name_is_found_where_the_inbox_itself_gives_it(twins: Twins) -> None:
     before, _ = opened(twins)
     for part in ("zanzibar", "Zanzibar Quill", "zan"):
         assert before.search([], to_addr=part) == before.search([], from_addr=part) == []
+
+
+# Every character: a word outside an inbox is the same word inside it or none
+
+# All that Unicode has or may soon have, without surrogates and private use.
+CHARACTERS = list(map(chr, (*range(32, 0xD800), *range(0xF900, 0x34000), *range(0xE0000, 0xE1000))))
+MAILS_OF_SET = 50
+OPERATORS = ("subject:", "-subject:", "", "-", "from:", "filename:")
+
+
+def fields(message_id: str, to: str, number: int, texts: list[str]) -> MailFields:
+    """A mail with the texts in its subject, its body, and a sender's name of them."""
+    sender, day = f"{' '.join(texts)} <s@test.example>", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    date = day + dt.timedelta(minutes=number)
+    return MailFields(
+        message_id, message_id, " | ".join(texts), sender, [to], [], [], date, texts[0]
+    )
+
+
+@pytest.mark.fire
+def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -> None:
+    """The words of mail outside are those inside without a character, in its place, and alone."""
+    size = tries(4, 40) * MAILS_OF_SET
+    # Those that Unicode got after Python's, and Python and DuckDB split or fold differently.
+    differing = "\xad\u0cf3\u0ece\u1c89\ua7cb\U00011240\U00011f02\U00031350\U000323af"
+    rng = Random(0)
+    drawn = [*differing, *rng.sample(CHARACTERS, tries(size, len(CHARACTERS)) - len(differing))]
+    for first in range(0, len(drawn), size):
+        placed = dict(enumerate(drawn[first : first + size]))
+        inside = {n: f"Q{n}{char}z{n}" for n, char in placed.items()}
+        own, others = [], []
+        for number in range(MAILS_OF_SET):
+            mine = list(inside)[number::MAILS_OF_SET]
+            own.append(fields(f"<in{number}@t>", BOB, number, [inside[n] for n in mine]))
+            around = [f"q{n}z{n} q{n} z{n} {placed[n]} {inside[n]}" for n in mine]
+            others.append(fields(f"<out{number}@t>", "zoe@test.example", number, around))
+        make_inbox(tmp_path / "alone.duckdb", own)
+        make_inbox(tmp_path / "whole.duckdb", [*own, *others])
+        with (
+            InboxFile(tmp_path / "alone.duckdb") as alone,
+            InboxFile(tmp_path / "whole.duckdb") as whole,
+        ):
+            inboxes = [file.open_inbox(BOB) for file in (alone, whole)]
+            for at in range(0, len(placed), MAILS_OF_SET):
+                # One text of each mail, all in one query.
+                some = [n for n in range(at, min(at + MAILS_OF_SET, size)) if placed[n] != '"']
+                for operator in OPERATORS if first == 0 else OPERATORS[:1]:
+                    for form in ([f"q{n}z{n}" for n in some], [inside[n] for n in some]):
+                        joint = " OR " if operator[:1] != "-" else " "
+                        text = joint.join(f'{operator}"{each}"' for each in form)
+                        query = parse_query(text, dt.date(2020, 1, 1))
+                        found = [
+                            message_ids(inbox.search([], query=query, max_results=NO_LIMIT))
+                            for inbox in inboxes
+                        ]
+                        assert found[0] == found[1], ascii(text)
+                        if operator == "subject:" and form[0] == inside[some[0]]:
+                            assert len(found[0]) == len(some)
