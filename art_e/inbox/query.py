@@ -242,8 +242,9 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
         every,
         mail.labelled,
     )
-    owned = mail.where("labels", lambda _: True, every, mail.labelled) if is_read else labelled
-    return owned & (labelled != is_read)
+    if is_read:
+        labelled = mail.where("labels", lambda _: True, every, mail.labelled) & ~labelled
+    return labelled
 
 
 def _holds_words(
