@@ -1,19 +1,24 @@
 """IMAP against a real Dovecot: nothing is lost or read twice, wherever the connection is cut; the
 server is left as it was; passwords stay secret. A scripted server stands in for Gmail."""
 
+import base64
 import contextlib
 import imaplib
 import itertools
+import quopri
 import shutil
 import socketserver
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
 from art_e.inbox.file import InboxFile
+from art_e.text import digest
 from data_pipeline.ingest import imap
 from data_pipeline.ingest.imap import Account, follow, load_state, state_file
 from tests.builders import files_of, raw, tries
@@ -239,6 +244,19 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
     assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
 
 
+def test_a_damaged_record_is_a_lost_connection(
+    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.put(range(1000, 1009))
+    monkeypatch.setenv("SSL_CERT_FILE", str(box.server.folder / "cert.pem"))
+    wire = Wire(box.server.tls_port)
+    wire.cuts = [-30_000, -9_000]
+    shown = art_e("ingest", f"imaps://{USER.replace('@', '%40')}@localhost:{wire.port}")
+    wire.close()
+    assert (shown.exit_code, shown.stderr.count("is cut ([SSL")) == (0, 2), shown.stderr
+    assert len(box.stored()) == 9
+
+
 def test_an_address_that_is_none_is_not_repeated(art_e: Run) -> None:
     for url in ("imaps://me", f"imaps://me:{PASSWORD}@x.example", "imap://me@x.example:99999"):
         line = the_error(art_e("ingest", url))
@@ -271,6 +289,8 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
 
 
 REFUSED = b"refused"
+# An answer, or what goes on writing it.
+Script = dict[bytes, bytes | Iterable[bytes]]
 
 
 class Scripted(socketserver.StreamRequestHandler):
@@ -278,24 +298,27 @@ class Scripted(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         server: Any = self.server
-        self.wfile.write(b"* OK ready\r\n")
-        for line in self.rfile:
-            tag, _, command = line.rstrip().partition(b" ")
-            server.seen.append(command)
-            reply = server.script[max(filter(command.startswith, server.script), key=len)]
-            end = (b"", b" NO it is broken") if reply == REFUSED else (reply, b" OK done")
-            self.wfile.write(end[0] + tag + end[1] + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(server.script.get(b"", b"* OK ready\r\n"))
+            for line in self.rfile:
+                tag, _, command = line.rstrip().partition(b" ")
+                server.seen.append(command)
+                reply = server.script[max(filter(command.startswith, server.script), key=len)]
+                end = b" OK done"
+                if isinstance(reply, bytes) and reply.startswith(REFUSED):
+                    reply, end = b"", b" NO " + (reply[len(REFUSED) :] or b"it is broken")
+                for part in [reply] if isinstance(reply, bytes) else reply:
+                    self.wfile.write(part)
+                self.wfile.write(tag + end + b"\r\n")
 
 
 @contextlib.contextmanager
-def scripted(
-    script: dict[bytes, bytes], host: str = "127.0.0.1"
-) -> Iterator[tuple[int, list[bytes]]]:
+def scripted(script: Script, host: str = "127.0.0.1") -> Iterator[tuple[int, list[bytes]]]:
     """A server's port, and what it is sent."""
     with socketserver.ThreadingTCPServer((host, 0), Scripted) as server:
         server.daemon_threads = True
         server.script, server.seen = script, []  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server.server_address[1], server.seen  # type: ignore[attr-defined]
         server.shutdown()
 
@@ -304,14 +327,14 @@ def literal(data: bytes) -> bytes:
     return b"{%d}\r\n%s" % (len(data), data)
 
 
-BASE = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
+BASE: Script = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
 OPENED = b"* %d EXISTS\r\n* OK [UIDVALIDITY 7] fine\r\n"
 ONE, TWO = (raw(f"<{number}@x.example>", date=None).data for number in (1, 2))
 BODIES = [
     b'* 1 FETCH (UID 4 INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> ' + literal(ONE),
     b"* 2 FETCH (BODY[]<0> " + literal(TWO) + b" UID 9 FLAGS ())\r\n",
 ]
-ALL_MAIL = {
+ALL_MAIL: Script = {
     **BASE,
     b"CAPABILITY": b"* CAPABILITY IMAP4rev1 X-GM-EXT-1\r\n",
     b"LIST": b'* LIST (\\HasNoChildren) "/" "INBOX"\r\n'
@@ -380,3 +403,139 @@ def test_no_password_is_sent_in_the_open(art_e: Run) -> None:
         line = the_error(art_e("ingest", f"imap://me@127.0.0.2:{port}"))
     assert "127.0.0.2 would get the password in the open: use imaps://" in line
     assert seen == [b"CAPABILITY"]
+
+
+# ---- Servers that talk nonsense.
+
+LISTED = b"* 1 FETCH (UID 4 FLAGS () RFC822.SIZE 100)\r\n"
+SMALL: Script = {
+    **BASE,
+    b"LIST": b'* LIST () "/" "INBOX"\r\n',
+    b"EXAMINE": OPENED % 1,
+    b"UID FETCH 1:*": LISTED,
+    b"UID FETCH 4": BODIES[0] + b")\r\n",
+}
+ODD = (
+    b"1/../../../../victim", b"-1", b"9" * 5000, b"4294967296", b"(4)", b'"4"', b"four", b"\xff\xfe"
+)  # fmt: skip
+NONSENSE: dict[str, Script] = {
+    **{f"validity {odd[:9]!r}": {b"EXAMINE": (OPENED % 1).replace(b"7", odd)} for odd in ODD},
+    **{f"UID {odd[:9]!r}": {b"UID FETCH 1:*": LISTED.replace(b"4", odd)} for odd in (b"0", *ODD)},
+    **{f"size {odd[:9]!r}": {b"UID FETCH 1:*": LISTED.replace(b"100", odd)} for odd in ODD},
+    "exists": {b"EXAMINE": b"* EXISTS many\r\n* OK [UIDVALIDITY 7] fine\r\n"},
+    "count": {b"EXAMINE": b"* " + b"9" * 5000 + b" EXISTS\r\n"},
+    "bytes": {b"CAPABILITY": b"* CAPABILITY IMAP4rev1 \xff\r\n"},
+    "capability": {b"CAPABILITY": b""},
+    "HTTP": {b"": b"HTTP/1.1 400 Bad Request\r\n"},
+    "no greeting": {b"": b"\xff\xfe\r\n"},
+    "a line": {b"LIST": b"what is this\r\n"},
+    "a tag": {b"LIST": b"ZZZZ9 OK done\r\n"},
+    "a literal's size": {b"UID FETCH 1:*": b"* 1 FETCH (UID {99999999999999999999}\r\n"},
+    "its digits": {b"UID FETCH 1:*": b"* 1 FETCH (UID {%s}\r\n" % (b"9" * 5000)},
+    # Without an end.
+    "lines": {b"LIST": itertools.repeat(b"* FOO 1\r\n" * 1000)},
+    "a long line": {b"LIST": itertools.repeat(b"x" * 1000)},
+    "literals": {
+        b"LIST": itertools.chain([b"* LIST ({0}\r\n"], itertools.repeat(b"{0}\r\n" * 999))
+    },
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_nonsense_is_one_line_that_names_the_server(
+    art_e: Run, plain_password: Path, tmp_path: Path, name: str
+) -> None:
+    with scripted({**SMALL, **NONSENSE[name]}) as (port, _):
+        line = the_error(art_e("ingest", f"imap://me@127.0.0.1:{port}"))
+    assert line.startswith(("Error: 127.0.0.1 answers what no IMAP", "Error: 127.0.0.1 refuses ("))
+    assert f"check its name and that {port} is its port for IMAP" in line
+    assert len(line) < 400
+    # Whatever was written is no mail, and lies in the spool.
+    assert not [each for each in tmp_path.rglob("*") if each.name in ("victim", "4")]
+    assert {each.name for each in plain_password.iterdir()} <= {"imap", "inbox.duckdb.sync.json"}
+
+
+def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatch: Any) -> None:
+    secret = b"melon & snow-7 \xc3\xa4pfel"
+    monkeypatch.setenv(imap.PASSWORD, secret.decode())
+    codes = [
+        secret, b'"' + secret + b'"', secret.upper(), secret[:11], secret.hex().encode(),
+        b" ".join(bytes([each]) for each in secret[:13]), quote(secret, safe="").encode(),
+        base64.b64encode(secret), base64.b64encode(b"\0me\0" + secret), quopri.encodestring(secret),
+    ]  # fmt: skip
+    for number, code in enumerate(codes):
+        places: list[Script] = [
+            {key: REFUSED + b"no: " + code + b"?"}
+            for key in (b"LIST", b"EXAMINE", b"UID FETCH 1:*", b"UID FETCH 4", b"LOGIN")
+        ]
+        places += [
+            {b"LOGIN": REFUSED + b"[UNAVAILABLE] " + code},
+            {b"": b"* NO " + code + b"\r\n"},
+            {b"LIST": code + b"\r\n"},
+            {b"EXAMINE": REFUSED, b"LIST": b'* LIST () "/" ' + literal(code) + b"\r\n"},
+        ]
+        for place in places[number % (step := tries(4, 1)) :: step]:
+            with scripted({**SMALL, **place}) as (port, _):
+                shown = art_e("ingest", f"imap://me@127.0.0.1:{port}")
+            assert shown.exit_code == 2
+            said = shown.stderr.casefold()
+            pieces = (code.decode("utf-8", "replace"), str(code)[2:-1], "melon", "pfel")
+            assert not [each for each in pieces if each.casefold() in said], said
+
+
+class Drip:
+    """A byte now and then, for a minute."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(3_000):
+            time.sleep(0.02)
+            yield b"x"
+
+
+def test_an_answer_has_a_size_and_a_time(
+    art_e: Run, plain_password: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A literal beyond the largest mail is left, counted, and the next mail is read."""
+    large = b"* 1 FETCH (UID 4 BODY[]<0> {70000000}\r\n"
+    listed = LISTED + LISTED.replace(b"4", b"9")
+    script = {**SMALL, b"EXAMINE": OPENED % 2, b"UID FETCH 1:*": listed}
+    script[b"UID FETCH 4,9"] = [large, *[b"x" * 1_000_000] * 70, b")\r\n", BODIES[1]]
+    with scripted(script) as (port, _):
+        report = json_of(art_e("ingest", f"imap://me@127.0.0.1:{port}", "--json"))
+    assert (report["read"], report["stored"], report["quarantined"]) == (2, 1, {"too-large": 1})
+    # A byte now and then is no answer; signs of life come before.
+    monkeypatch.setattr(imap, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(imap, "_SIGN_S", 0.3)
+    with scripted({**SMALL, b"LIST": Drip()}) as (port, _):
+        shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--replace")
+    assert shown.exit_code == 2
+    assert "127.0.0.1: 0.0 MB so far" in shown.stderr
+    assert f"no connection to 127.0.0.1:{port} (it is too slow)" in shown.stderr
+
+
+@pytest.mark.usefixtures("plain_password")
+@pytest.mark.parametrize(
+    "place",
+    [
+        {b"UID FETCH 1:*": b"* 1 FETCH (" + b"X-GM-LABELS (" * 70_000 + b"\r\n"},
+        {b"UID FETCH 1:*": b"* 1 FETCH (X-GM-LABELS (" + b'"\\' * 450_000 + b"\r\n"},
+        {b"UID FETCH 1:*": b"* 1 FETCH (" + b" A (" * 240_000 + b"\r\n"},
+        {b"LIST": b'* LIST () "/" "' + b"&" * 900_000 + b'"\r\n'},
+        {b"LIST": b'* LIST () "/" ' + b'"\\' * 450_000 + b"\r\n"},
+    ],
+    ids=["labels", "quotes", "fields", "name", "names"],
+)
+def test_a_long_line_takes_time_by_its_length(art_e: Run, place: Script) -> None:
+    began = time.process_time()
+    with scripted({**SMALL, **place}) as (port, _):
+        art_e("ingest", f"imap://me@127.0.0.1:{port}", "--replace")
+    assert time.process_time() - began < 10
+
+
+def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, plain_password: Path) -> None:
+    with scripted(SMALL) as (port, _):
+        account = Account.of(f"imap://me@127.0.0.1:{port}")
+        account.spool.mkdir(parents=True)
+        (account.spool / f"{digest('INBOX')}-7").write_text("in the way")
+        line = the_error(art_e("ingest", str(account)))
+    assert f"{digest('INBOX')}-7: File exists; name another place" in line
