@@ -57,7 +57,7 @@ others AS (
     UNION SELECT own.owner, other.email_id, other.owner
     FROM kept_copies AS own JOIN kept_copies AS other USING (first_id)
 )
-SELECT address, email_id, owner FROM others SEMI JOIN roles USING (address, email_id) WHERE address <> owner;
+SELECT address, email_id, owner FROM others WHERE address <> owner AND address <> '';
 
 CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 

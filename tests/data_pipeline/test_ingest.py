@@ -155,25 +155,30 @@ _mails = st.lists(
 
 @settings(max_examples=tries(3, 60), deadline=None)
 @given(
-    first=_mails, second=_mails, of_enron=st.tuples(st.booleans(), st.booleans()), data=st.data()
+    first=_mails,
+    second=_mails,
+    of_enron=st.tuples(st.booleans(), st.booleans()),
+    owners=st.tuples(*2 * [st.sampled_from([None, "ann@test.example", "b@test.example"])]),
+    data=st.data(),
 )
 def test_any_order_and_any_split_give_the_same_file(
     tmp_path_factory: pytest.TempPathFactory,
     first: list[RawMessage],
     second: list[RawMessage],
     of_enron: tuple[bool, bool],
+    owners: tuple[str | None, str | None],
     data: st.DataObject,
 ) -> None:
     folder = tmp_path_factory.mktemp("order")
     one, two, whole = (folder / f"{name}.duckdb" for name in ("one", "two", "whole"))
     rules = [Rules(any_id=each) for each in of_enron]
-    make_inbox(one, first, rules[0])
-    make_inbox(one, second, rules[1], append=True)
-    make_inbox(two, data.draw(st.permutations(second)), rules[1])
-    make_inbox(two, data.draw(st.permutations(first)), rules[0], append=True)
+    make_inbox(one, first, rules[0], owners[0])
+    make_inbox(one, second, rules[1], owners[1], append=True)
+    make_inbox(two, data.draw(st.permutations(second)), rules[1], owners[1])
+    make_inbox(two, data.draw(st.permutations(first)), rules[0], owners[0], append=True)
     assert contents(two) == contents(one)
-    if rules[0] == rules[1]:
-        make_inbox(whole, data.draw(st.permutations([*first, *second])), rules[0])
+    if rules[0] == rules[1] and owners[0] == owners[1]:
+        make_inbox(whole, data.draw(st.permutations([*first, *second])), rules[0], owners[0])
         assert contents(whole) == contents(one)
 
 

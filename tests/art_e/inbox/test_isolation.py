@@ -1,24 +1,37 @@
 """No leak: mail of another inbox or after `as_of` is found by nothing, on no path."""
 
+import asyncio
 import datetime as dt
 import email
 import email.policy
 import re
-from collections.abc import Iterator
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from art_e.agent import run_episode
+from art_e.cli.mcp import answer_call
+from art_e.cli.model_options import Options
+from art_e.episode import Episode
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.query import OPERATORS as EVERY_OPERATOR
 from art_e.inbox.query import parse_query
-from data_pipeline.ingest.batch import Rules
+from art_e.models.base import OFFLINE
+from art_e.models.offline import OfflinePolicy
+from art_e.question import Question
+from art_e.web.server import Desk
+from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
@@ -36,6 +49,7 @@ from tests.builders import (
     run_query,
     run_sql,
     tries,
+    with_files,
 )
 
 MAILS = 300
@@ -412,3 +426,239 @@ def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -
                         assert found[0] == found[1], ascii(text)
                         if operator == "subject:" and form[0] == inside[some[0]]:
                             assert len(found[0]) == len(some)
+
+
+# ---- Owners: copies of one mail differ, and what an inbox shows comes from its owner's
+
+ANN, HOME, CY, DEE = (f"{name}@test.example" for name in ("ann", "home", "cy", "dee"))
+# Who imported a copy; Cy and Dee have no import.
+OWNERS = (ANN, HOME, BOB, "")
+VIEWERS = ((ANN,), (HOME,), (BOB,), (CY,), (DEE,), (ANN, HOME))
+# In which two copies may differ. With other wording or people they are not merged.
+FIELDS = (
+    "name",
+    "date",
+    "spacing",
+    "wording",
+    "reference",
+    "attachment",
+    "labels",
+    "junk",
+    "people",
+)
+WORDS = ("lease", "crane", "budget", "harbor", "permit", "invoice")
+LABELS = ("inbox", "sent", "unread", "starred", "answered", "Work", "Work/tax")
+DAYS = (None, dt.date(2020, 1, 12), dt.date(2020, 1, 20))
+
+
+class Copy(NamedTuple):
+    """A copy of a mail that `owner` imported, and in what it differs from the others'."""
+
+    raw: RawMessage
+    mail: ParsedEmail
+    owner: str
+    mark: str
+    fields: frozenset[str]
+
+
+def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
+    """Copies of each mail for some of the owners, sometimes two for one."""
+    copies: list[Copy] = []
+    for number in range(mails):
+        people = rng.sample((ANN, HOME, BOB, CY, DEE), rng.randint(2, 4))
+        words = rng.choices(WORDS, k=4)
+        for owner in rng.choices(OWNERS, k=rng.randint(1, 4)):
+            fields = frozenset(each for each in FIELDS if rng.random() < 0.3)
+            mark = f"{owner.partition('@')[0] or 'nobody'}{number}"
+            called = f"Quill {mark} " if "name" in fields else "Person "
+            day = rng.randint(6, 24) if "date" in fields else 6 + number % 18
+            text = [*words, f"zebra{mark}"] if "wording" in fields else words
+            spaces = "  " if "spacing" in fields else " "
+            message = raw(
+                f"<{number}{'.' + mark if any_id else ''}@t>",
+                sender=f"{called}<{people[0]}>",
+                to=", ".join(f"{called}<{each}>" for each in people[1:]),
+                cc=CY if "people" in fields and CY not in people else None,
+                subject=f"Re:{spaces}{text[-1]} {number % 5}",
+                body=" ".join([*text, f"number {number} of the 3 May."]),
+                date=f"{day} Jan 2020 09:{number:02}:00 +0000",
+            )
+            if "attachment" in fields or number % 3 == 0:
+                text = [f"annex{mark}"] if "attachment" in fields else ["annex"]
+                message = with_files(message, {"note.txt": " ".join(text).encode()})
+            if "reference" in fields:
+                message = changed(message, number, references=f"<{rng.randrange(mails)}@t>")
+            labels = (*rng.sample(LABELS, 2), mark) if "labels" in fields else ("inbox",)
+            message = message._replace(
+                source=f"{number}/{len(copies)}", labels=labels + ("spam",) * ("junk" in fields)
+            )
+            mail = parse_message(message)
+            assert isinstance(mail, ParsedEmail)
+            copies.append(Copy(message, mail, owner, mark, fields))
+    return copies
+
+
+def write_owned(path: Path, copies: Collection[Copy], any_id: bool, rng: Random) -> None:
+    """Import the copies for each owner, in any order of owners and mails."""
+    for owner in rng.sample(OWNERS, len(OWNERS)):
+        messages = [each.raw for each in copies if each.owner == owner]
+        if messages:
+            rng.shuffle(messages)
+            make_inbox(path, messages, Rules(any_id=any_id), owner or None, append=True)
+
+
+def says_the_same(one: Copy, other: Copy) -> bool:
+    return copy_digest(one.mail, content_digest(one.mail)) == copy_digest(
+        other.mail, content_digest(other.mail)
+    )
+
+
+def is_in_inbox(copy: Copy, person: Collection[str], copies: Collection[Copy]) -> bool:
+    """Whether one of the person's addresses imported it, or sent or got it and imported no other
+    copy nor a mail of its id."""
+    mail = copy.mail
+    parties = {box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc)}
+    return copy.owner in person or (
+        not parties.isdisjoint(person)
+        and not any(
+            each.owner in person
+            and (each.mail.message_id == mail.message_id or says_the_same(each, copy))
+            for each in copies
+        )
+    )
+
+
+class Side(NamedTuple):
+    """One inbox of a file, with and without junk, and on every surface."""
+
+    files: dict[bool, InboxFile]
+    shell: duckdb.DuckDBPyConnection
+    desk: Desk
+    address: str
+    as_of: dt.date | None
+
+
+def write_people(path: Path, person: Sequence[str]) -> None:
+    """Merge the person's addresses, also those that the file lacks."""
+    with duckdb.connect(str(path)) as connection:
+        for each in person:
+            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
+
+
+SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
+
+
+def shown_on(surface: str, side: Side, text: str, ids: list[str], words: list[str]) -> Any:
+    """What a surface shows of a query, of mails and of words."""
+    query = parse_query(text, dt.date(2020, 1, 20))
+    file, address, as_of = side.files[query.junk], side.address, side.as_of
+    inbox = file.open_inbox(address, as_of)
+    if surface == "search":
+        hits = inbox.search(query.words, query=query, max_results=NO_LIMIT)
+        return hits, inbox.thread_sizes(message_ids(hits))
+    if surface == "read":
+        names = [inbox.canonical_id(each) for each in ids]
+        return inbox.read_many(ids), names, [inbox.files(each) for each in ids]
+    if surface == "thread":
+        return [inbox.thread(each) for each in ids], inbox.thread_sizes(ids)
+    if surface == "mcp":
+        one = {"message_id": ids[0]}
+        calls = ("search_emails", {"keywords": words}), ("read_email", one), ("read_thread", one)
+        return [answer_call(inbox, name, arguments) for name, arguments in calls]
+    if surface == "page":
+        mail = (
+            {}
+            if inbox.read(ids[0]) is None
+            else side.desk.mail(address, ids[0], whole=True, words=words, junk=query.junk)
+        )
+        return side.desk.search(address, text), mail, side.desk.inbox(address)
+    if surface == "ask":
+        episode = Episode(inbox, Question("q", f"What is {' '.join(words)}?", address))
+        trajectory = asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
+        return trajectory.messages, trajectory.final_answer, trajectory.sources
+    if surface == "sql":
+        return run_sql(side.shell, address, as_of, Query(words, max_results=NO_LIMIT))
+    listed = [each for each in side.files[False].inboxes() if each.address == address]
+    return len(inbox), None if as_of else listed
+
+
+def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str]]:
+    """A query of one or two operators, and their names."""
+    days = [f"2020-01-{day:02}" for day in range(5, 26)]
+    parties = ["quill", f'"quill {mark}"', mark, "person", "ann", BOB, CY]
+    values: dict[str, Sequence[str]] = {
+        **dict.fromkeys(("from", "to", "cc"), parties),
+        **dict.fromkeys(("after", "before", "on"), days),
+        **dict.fromkeys(("older_than", "newer_than"), ("3d", "1w", "2w")),
+        "subject": [*words, "re"],
+        "label": [*LABELS, mark],
+        "in": ("inbox", "sent", "drafts", "spam", "anywhere"),
+        "is": ("unread", "read", "starred", "answered"),
+        "has": ["attachment"],
+        "filename": ["note", "annex"],
+    }
+    assert values.keys() == EVERY_OPERATOR.keys()
+    names = rng.sample(list(values), rng.randint(1, 2))
+    terms = [f"{rng.choice(['', '-'])}{name}:{rng.choice(values[name])}" for name in names]
+    return " ".join([*terms, *rng.sample(words, rng.randint(0, 1))]), names
+
+
+@pytest.mark.fire
+@pytest.mark.parametrize("seed", range(tries(2, 40)))
+def test_an_inbox_shows_its_owners_copies_alone(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+    rng = Random(seed)
+    any_id = seed % 2 == 1
+    copies = owned_copies(rng, any_id)
+    ids = sorted({each.mail.message_id for each in copies})
+    counts: Counter[str] = Counter()
+    write_owned(tmp_path / "whole.duckdb", copies, any_id, rng)
+    for number, person in enumerate(rng.sample(VIEWERS, tries(2, len(VIEWERS)))):
+        as_of = rng.choice(DAYS)
+        own = [
+            each
+            for each in copies
+            if is_in_inbox(each, person, copies)
+            and (as_of is None or (each.mail.sent_at and each.mail.sent_at.date() <= as_of))
+        ]
+        others = [each for each in copies if each not in own or each.owner not in person]
+        if not own or not others:
+            continue
+        sides = []
+        paths = [tmp_path / f"{number}.{name}.duckdb" for name in ("whole", "alone")]
+        shutil.copyfile(tmp_path / "whole.duckdb", paths[0])
+        write_owned(paths[1], own, any_id, rng)
+        for path in paths:
+            write_people(path, person)
+            files = {junk: InboxFile(path, junk=junk) for junk in (False, True)}
+            inbox = files[True].open_inbox(person[-1], as_of)
+            desk = Desk(files[False], inbox, OFFLINE, Options())
+            sides.append(Side(files, plain_connection(path), desk, person[0], as_of))
+        known = {word for (word,) in sides[1].shell.execute("SELECT word FROM terms").fetchall()}
+        for _ in range(tries(30, 60)):
+            other, surface = rng.choice(others), rng.choice(SURFACES)
+            mail = other.mail
+            named = re.findall(r"\w+", f"{mail.subject} {mail.body} {mail.attached}")
+            words = rng.sample(named, min(3, len(named)))
+            text, operators = drawn_query(rng, words, other.mark)
+            if surface == "sql":
+                words = [each for each in words if each.lower() in known]
+            names = [mail.message_id, *rng.sample(ids, 2)]
+            results = []
+            for side in sides:
+                try:
+                    results.append(shown_on(surface, side, text, names, words))
+                except UserError as error:
+                    results.append(str(error).partition(" in /")[0])
+            case = seed, person, as_of, surface, text, names, words
+            assert results[0] == results[1], case
+            counts.update({surface, *operators, *other.fields, f"for {len(person)}"})
+        for side in sides:
+            for file in side.files.values():
+                file.close()
+            side.shell.close()
+    with capsys.disabled():
+        print(f"\n{seed}: {dict(sorted(counts.items()))}")
