@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,8 +106,7 @@ def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
 
 
 def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = SimpleNamespace(returncode=0)
-    monkeypatch.setattr(chain, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
+    monkeypatch.setattr(chain, "run_art_e", lambda *_: 0)
     (tmp_path / "golden").mkdir()
     record = {"generate": {"batches": {"lost": {"budget": 1}}}}
     (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
@@ -141,19 +139,19 @@ def test_the_chain_to_its_report(
 ) -> None:
     """Each command in this process, which has imported torch."""
 
-    def in_process(command: list[str], cwd: Path, **_: object) -> Any:
+    def in_process(words: list[str], folder: Path) -> Any:
         with monkeypatch.context() as patch:
-            patch.chdir(cwd)
-            patch.setattr(sys, "argv", ["art-e", *command[3:]])
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", ["art-e", *words])
             with pytest.raises(SystemExit) as ended:
                 run_app()
-        return SimpleNamespace(returncode=ended.value.code)
+        return ended.value.code
 
     monkeypatch.setenv("ART_E_HOME", str(home))
     out = tmp_path / "out"
     words = ("reproduce", "--profile", "nano", "--out", out, *TINY)
     with monkeypatch.context() as patch:
-        patch.setattr(chain, "subprocess", SimpleNamespace(run=in_process))
+        patch.setattr(chain, "run_art_e", in_process)
         made = art_e(*words)
     assert made.exit_code == 0, made.output
     page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))
