@@ -106,7 +106,6 @@ def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
 
 
 def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "run_art_e", lambda *_: 0)
     (tmp_path / "golden").mkdir()
     record = {"generate": {"batches": {"lost": {"budget": 1}}}}
     (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
@@ -115,7 +114,7 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
         (0, Step("baselines", "baseline-o3", ["eval"], makes_run=True), "cut short"),
         (2, Step("sft", "sft-0", ["train"], makes_run=True), "run this again to resume"),
     ):
-        done.returncode = code
+        monkeypatch.setattr(chain, "run_art_e", lambda *_, code=code: code)
         with pytest.raises(UserError, match=words):
             step.do(tmp_path)
     assert not (tmp_path / STAMPS).exists()
