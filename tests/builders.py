@@ -24,7 +24,8 @@ from art_e.inbox.mail import Hit, in_zone
 from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
-from art_e.models.hosted import LitellmPolicy, Retries
+from art_e.models.calls import Retries
+from art_e.models.hosted import LitellmPolicy
 from art_e.question import Question
 from art_e.tools import ReadEmail, ReturnFinalAnswer, Tools, parse_call, schemas
 from art_e.trajectory import Trajectory

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.models.base import ModelOptions
-from art_e.models.hosted import LitellmPolicy, Retries
+from art_e.models.calls import Retries
+from art_e.models.hosted import LitellmPolicy
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import QUICK, Make, make_inbox, once, raw
 from tests.processes import start

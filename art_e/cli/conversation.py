@@ -19,11 +19,11 @@ from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import OFFLINE, Policy
-from art_e.models.fit import ReadMail, candidates
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import rate
 from art_e.runs import Run, start_run
+from art_e.sentences import ReadMail, candidates
 from art_e.storage import runs_folder
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 

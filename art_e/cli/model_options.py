@@ -13,8 +13,8 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.models.base import ModelOptions, Policy
 from art_e.models.checkpoint import episode_form
+from art_e.models.clients import warm_up
 from art_e.models.model import Model, full_name
-from art_e.models.providers import warm_up
 from art_e.storage import expanded
 
 # ---- How it is called.
@@ -179,7 +179,9 @@ def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> Ready
         tool_calls=options.tool_calls,
         concurrency=1,
         max_cost_usd=options.max_cost,
-        on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
+        on_retry=lambda number, most, why, wait: say(
+            f"{why}; trying again in {wait:.0f} s, {number} of {most}"
+        ),
         on_answer=on_answer,
     )
     return ReadyModel(ready_policy(Model(model), called), form)

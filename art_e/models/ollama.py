@@ -95,7 +95,9 @@ async def _followed(
     client: Any, body: Mapping[str, Any], on_text: Callable[[str], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The message put together from what arrives, and the last line with its counts."""
-    content, calls, last = "", [], {}
+    content = ""
+    calls: list[dict[str, Any]] = []
+    last: dict[str, Any] = {}
     async with client.stream("POST", "/api/chat", json=body) as response:
         await _checked(response)
         async for line in response.aiter_lines():
