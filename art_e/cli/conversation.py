@@ -19,7 +19,7 @@ from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import OFFLINE, Policy
-from art_e.models.offline import OfflinePolicy, all_candidates
+from art_e.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import rate
 from art_e.runs import Run, start_run

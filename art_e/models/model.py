@@ -15,8 +15,8 @@ from art_e.models.checkpoint import require_train_extra
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.known import SHORT_NAMES, ending, listed_models
 from art_e.models.nearby import use
-from art_e.models.offline import OfflinePolicy
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
+from art_e.offline import OfflinePolicy
 from art_e.privacy import load_env
 
 

@@ -13,7 +13,7 @@ from unittest import mock
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
-from art_e.models.offline import OfflinePolicy
+from art_e.offline import OfflinePolicy
 from art_e.runs import start_run
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
