@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from art_e.episode import MAX_WRONG_MESSAGES, Episode, EpisodeForm
+from art_e.episode import MAX_PROSE, MAX_WRONG_MESSAGES, Episode, EpisodeForm
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.tools import MAX_CALLS, View
@@ -143,12 +143,23 @@ def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None
 
 def test_of_two_answers_the_first_counts_and_text_is_kept(start: Start) -> None:
     episode = start()
-    said = message(answer("May 3", LEASE), answer("June 9"), text="I know.")
-    done, refused = shown(episode.step(said))
+    said = message(answer("May 3", LEASE), answer("June 9"), read(LEASE), text="I know.")
+    done, refused, _ = shown(episode.step(said))
     assert done == DONE and "already" in refused["error"]
     assert (episode.final_answer, episode.sources) == ("May 3", (LEASE,))
     assert episode.messages[2]["content"] == "I know."
-    assert len(episode.messages[2]["tool_calls"]) == 2
+    assert len(episode.messages[2]["tool_calls"]) == 3
+
+
+def test_a_source_that_was_never_shown_is_none(start: Start) -> None:
+    episode = start()
+    step(episode, read(LEASE))
+    [done] = episode.step(message(answer("May 3", LEASE, "m77", PRICE)))
+    assert json.loads(done["content"].splitlines()[-1]) == {
+        "note": f"never shown, so no source: m77, {PRICE}"
+    }
+    assert (episode.sources, episode.rubric.num_sources) == ((LEASE,), 3)
+    assert episode.events[-1]["notes"] == [f"never shown, so no source: m77, {PRICE}"]
 
 
 # The end
@@ -204,8 +215,9 @@ WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
     said, counter, helpful = WRONG[wrong]
+    most = MAX_WRONG_MESSAGES if said.tool_calls else MAX_PROSE
     # The limit of turns comes at the same time, and doesn't count.
-    episode = start(max_turns=MAX_WRONG_MESSAGES)
+    episode = start(max_turns=most)
     observations = episode.step(said)
     assert helpful in shown(observations)[0]["error"]
     assert episode.messages[-1] == observations[-1]
@@ -213,11 +225,11 @@ def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wr
     counted = {each: getattr(episode.rubric, each) for each in counters}
     assert counted == dict.fromkeys(counters, 0) | {counter: 1}
     assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
-    for _ in range(MAX_WRONG_MESSAGES - 1):
+    for _ in range(most - 1):
         assert not episode.done
         episode.step(said)
     rubric = episode.rubric
-    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == 3
+    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == most
     assert not (rubric.answered or rubric.abstained or rubric.ran_out_of_turns)
 
 
@@ -299,7 +311,7 @@ def test_every_gold_mail_is_needed(start: Start) -> None:
     assert episode.rubric.num_gold_sources == 2
     assert episode.rubric.sources_correct is False
     complete = start(message_ids=(PRICE, CREW))
-    step(complete, answer("4,000", CREW, LEASE, PRICE))
+    step(complete, read(PRICE), read(CREW), answer("4,000", CREW, LEASE, PRICE))
     assert complete.rubric.sources_correct is True
     assert complete.rubric.num_sources == 3
 
