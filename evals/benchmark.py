@@ -25,7 +25,7 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import REFUSED, Policy, PolicyStep, Usage, kind_of
+from art_e.models.base import REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
 from art_e.models.providers import accepts
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
@@ -69,7 +69,7 @@ class BenchmarkConfig(BaseModel):
     max_turns: int
     view: View
     concurrency: dict[str, int]
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
     temperature: float | None = None
     max_cost_usd: float | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"

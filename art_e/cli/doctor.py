@@ -176,10 +176,12 @@ def gpu_check() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def model_checks(*, online: bool = False) -> list[Finding]:
-    """Check which models can be called from here. A missing key is not an error."""
+def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
+    """Check which models can be called from here; `near` are those of servers on this machine. A
+    missing key is not an error."""
     load_env()
-    near, rows = nearby(), [each for each in KNOWN if each.variables]
+    near = nearby() if online else near
+    rows = [each for each in KNOWN if each.variables]
     found = [_by_environment(each.model, each.variables, near) for each in rows]
     if online:
         found = asyncio.run(_call_all(found))
@@ -212,11 +214,10 @@ async def _called(finding: Finding) -> Finding:
 def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:
     """Return what the environment and this machine say of a model behind a server."""
     name = f"model {model}"
-    if ended := ending(model):
-        # A model of the past is a row to compare with, none to run.
-        return Finding(name, "missing", ended.partition("; ")[0], ended.partition("; ")[2] or None)
+    ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
-        return Finding(name, "ok", f"{present} is set")
+        state: State = "missing" if " ended " in ended else "ok"
+        return Finding(name, state, "; ".join(filter(None, [f"{present} is set", ended])))
     if model.startswith("ollama"):
         if any(each.model == model for each in near):
             return Finding(name, "ok", "Ollama listens here, and has it")
@@ -232,8 +233,8 @@ def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]
 @app.command(epilog=example("art-e models", "art-e models --json"))
 def models(as_json: JsonOption = False) -> None:
     """List the models that can be asked, what the others need, and those found on this machine."""
-    checks = [(each.name.removeprefix("model "), each) for each in model_checks()]
     near = nearby()
+    checks = [(each.name.removeprefix("model "), each) for each in model_checks(near)]
     if as_json:
         rows = [{**each._asdict(), "name": name} for name, each in checks]
         print_json({"nearby": [each._asdict() for each in near], "models": rows})

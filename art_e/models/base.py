@@ -97,6 +97,9 @@ MAX_OUTPUT_TOKENS = 4_096
 MAX_REASONING_TOKENS = 16_384
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How a model is called; each kind of policy uses what applies to it.
@@ -113,7 +116,7 @@ class ModelOptions:
     """
 
     temperature: float | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Effort | None = None
     max_output_tokens: int | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
     concurrency: int = 16

@@ -166,9 +166,9 @@ class Calls:
             options,
             retries or Retries(options.tries),
         )
-        self.takes = accepts(model)
         # Raises if the host is unknown: litellm sends some such requests to OpenAI.
         self.host = receiving_host(model)
+        self.takes = accepts(model)
         self.max_output_tokens = options.max_output_tokens or self.takes.most_tokens
         self._price = price_of(model)
         self.budget = Budget(options.max_cost_usd, self._price, model)

@@ -71,7 +71,7 @@ def listed_model(model: str) -> dict[str, Any]:
 
 
 def ending(model: str, today: dt.date | None = None) -> str | None:
-    """One line if the model has ended, or ends within 60 days; else None."""
+    """One line, with what follows it, if the model has ended or ends within 60 days; or None."""
     row = next((each for each in KNOWN if each.model == model), Known(model))
     last = row.ends or listed_model(model).get("deprecation_date")
     if not last:

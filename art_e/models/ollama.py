@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from art_e.message import ChatMessage, ToolCall, compact_json
-from art_e.models.base import PolicyError
+from art_e.models.base import MAX_OUTPUT_TOKENS, PolicyError
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
@@ -39,7 +39,10 @@ async def complete(
         "format": None if schema is None else schema.model_json_schema(),
         "stream": True,
     }
-    chars, most = len(compact_json([sent["messages"], sent["tools"]])), request["max_tokens"]
+    chars, most = (
+        len(compact_json([sent["messages"], sent["tools"]])),
+        request.get("max_tokens", MAX_OUTPUT_TOKENS),
+    )
     async with httpx.AsyncClient(base_url=address, timeout=timeout_s) as client:
         limit = await context_length(client, sent["model"])
         context = fitting(int(chars / _FEWEST_CHARS) + most, limit)

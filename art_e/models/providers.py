@@ -4,7 +4,7 @@ import ipaddress
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from art_e.errors import UserError
@@ -65,7 +65,7 @@ def provider_of(model: str) -> str:
     provider, _, name = model.partition("/")
     named = {str(each.get("litellm_provider")) for each in listed_models().values()}
     if not name.strip() or name != name.strip() or provider not in PROVIDERS.keys() | named:
-        names = "offline, local:PATH, a name such as o3, or PROVIDER/NAME as litellm has it"
+        names = "offline, local:PATH or a litellm name such as openai/o3"
         raise UserError(f"unknown model {model!r}; use {names}")
     return provider
 
@@ -174,58 +174,66 @@ def accepts(model: str) -> Accepts:
     """What `model` accepts, as far as that is known before a call. Raises `UserError` for an
     unknown name or a missing key."""
     provider, name = provider_of(model), model.partition("/")[2]
-    keys = PROVIDERS.get(provider, Provider()).keys
+    keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
     if keys and not any(map(os.environ.get, keys)):
         raise UserError(f"{model} needs a key: export {' or '.join(keys)}, or put it into .env")
-    entry = listed_model(model)
-    openai = provider in ("openai", "azure")
-    reasons_as_openai = openai and _REASONS.match(name) is not None
-    ollama = provider.startswith("ollama")
-    # A self-hosted server may enforce "required" with a grammar other than the form that the model
-    # was trained to write; dashscope documents "auto" alone.
-    forced = (
-        entry.get("supports_tool_choice") and entry.get("supports_forced_tool_use") is not False
-    )
+    entry, openai = listed_model(model), provider == "openai"
+
+    def listed(capability: str) -> bool:
+        """Whether the list does not deny it."""
+        return entry.get(f"supports_{capability}") is not False
+
+    as_openai = provider in ("openai", "azure") and _REASONS.match(name) is not None
+    reasons = as_openai or entry.get("supports_reasoning") is True
+    choice: Literal["required", "auto"] | None = None
+    if listed("function_calling") and not provider.startswith("ollama"):
+        # A self-hosted server may enforce "required" with a grammar other than the form that the
+        # model was trained to write; dashscope documents "auto" alone.
+        forced = entry.get("supports_tool_choice") and listed("forced_tool_use")
+        choice = "required" if forced and provider != "dashscope" else "auto"
+    gemini_3 = provider == "gemini" and _GEMINI_3.match(name) is not None
     return Accepts(
-        tools=entry.get("supports_function_calling") is not False,
-        reasons=reasons_as_openai or entry.get("supports_reasoning") is True,
-        tool_choice=None
-        if ollama
-        else "required"
-        if forced and provider != "dashscope"
-        else "auto",
-        temperature=not reasons_as_openai
-        and entry.get("supports_sampling_params") is not False
-        and not (provider == "gemini" and _GEMINI_3.match(name)),
-        # A Claude that thinks accepts no forced tool call; a server of one's own says itself.
-        reasoning_effort=reasons_as_openai
-        or (bool(entry.get("supports_reasoning")) and "claude" not in name)
+        tools=listed("function_calling"),
+        reasons=reasons,
+        tool_choice=choice,
+        temperature=not (as_openai or gemini_3) and listed("sampling_params"),
+        # A Claude that is told to think accepts no forced call; servers of one's own tell.
+        reasoning_effort=(reasons and "claude" not in name)
         or (not entry and provider in ("openai", "hosted_vllm")),
-        max_tokens="max_completion_tokens" if reasons_as_openai else "max_tokens",
-        system_role="developer" if provider == "openai" and re.match(r"o\d", name) else "system",
-        responses=provider == "openai" and _BY_RESPONSES.match(name) is not None,
-        schema=entry.get("supports_response_schema") is not False,
+        max_tokens="max_completion_tokens" if as_openai else "max_tokens",
+        system_role="developer" if openai and re.match(r"o\d", name) else "system",
+        responses=openai and _BY_RESPONSES.match(name) is not None,
+        schema=listed("response_schema"),
     )
 
 
-# What a provider's refusal of a parameter says, and what is accepted instead.
-_CORRECTIONS: tuple[tuple[str, dict[str, object]], ...] = (
-    (r"/v1/responses", {"responses": True}),
-    (r"use '?max_completion_tokens", {"max_tokens": "max_completion_tokens"}),
-    (r"support tool use|support tools|--enable-auto-tool-choice", {"tools": False}),
-    (r"tool_choice|forced? tool", {"tool_choice": "auto"}),
-    (r"tool_choice", {"tool_choice": None}),
-    (r"temperature|sampling param", {"temperature": False}),
-    (r"reasoning_effort|reasoning\.effort|think(ing)?\b", {"reasoning_effort": False}),
-    (r"'?developer'? role|roles? .{0,40}developer|\.role", {"system_role": "system"}),
+def _keys_of(model: str) -> list[str]:
+    """The keys that are missing for a model of a provider that only litellm knows."""
+    from art_e.models.clients import load_litellm
+
+    missing = list(load_litellm().validate_environment(model)["missing_keys"])
+    # Other settings have other sources (a cloud's profile, a default address).
+    return missing if all(each.endswith("_API_KEY") for each in missing) else []
+
+
+# What a provider's refusal of a parameter says, the field that it is about, and what comes in the
+# place of its value: something weaker, so that corrections come to an end.
+_CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
+    (r"/v1/responses", "responses", {False: True}),
+    (r"use '?max_completion_tokens", "max_tokens", {"max_tokens": "max_completion_tokens"}),
+    (r"support tool use|support tools|--enable-auto-tool-choice", "tools", {True: False}),
+    (r"tool_choice|forced? tool", "tool_choice", {"required": "auto", "auto": None}),
+    (r"temperature|sampling param", "temperature", {True: False}),
+    (r"reasoning_effort|reasoning\.effort", "reasoning_effort", {True: False}),
+    (r"developer.? role|role.{0,40}developer", "system_role", {"developer": "system"}),
 )
 
 
 def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
     """What a model accepts by its provider's `refusal`, and the field that changes; None if the
     refusal names no parameter that could be left out."""
-    for pattern, change in _CORRECTIONS:
-        better = replace(now, **change)  # type: ignore[arg-type]
-        if better != now and re.search(pattern, refusal, re.IGNORECASE):
-            return better, next(iter(change))
+    for pattern, field, weaker in _CORRECTIONS:
+        value = getattr(now, field)
+        if value in weaker and re.search(pattern, refusal, re.IGNORECASE):
+            return replace(now, **{field: weaker[value]}), field
     return None

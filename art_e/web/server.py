@@ -51,7 +51,15 @@ from art_e.cli.conversation import (
     supporting_sentence,
 )
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import MaxCostOption, ModelOption, Options, ReadyModel, ready_model
+from art_e.cli.model_options import (
+    MaxCostOption,
+    ModelOption,
+    Options,
+    ReadyModel,
+    RetriesOption,
+    TimeoutOption,
+    ready_model,
+)
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -406,6 +414,8 @@ def web(
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
     db: DbOption = None,
     port: Annotated[
         int | None,
@@ -418,7 +428,7 @@ def web(
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
-        options = Options(max_cost=max_cost, junk=junk)
+        options = Options(max_cost=max_cost, junk=junk, timeout=timeout, retries=retries)
         desk = Desk(file, opened, model or default_model(), options)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))

@@ -238,7 +238,7 @@ def test_a_conversation(
             expect(entries.locator("summary")).to_contain_text("3 turns, ")
             entries.locator("summary").click()
             expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')
-            expect(entries.locator(".steps")).to_contain_text("trying again, 2 of 8")
+            expect(entries.locator(".steps")).to_contain_text("2 of 3")
             # The source opens with its sentence marked, then its conversation.
             page.get_by_role("button", name="Warehouse lease").click()
             mail = page.get_by_role("complementary")

@@ -13,7 +13,8 @@ from art_e.cli import doctor
 from art_e.config import SETTINGS
 from art_e.models import nearby as module
 from art_e.models.nearby import Near, Nearby, nearby
-from tests.builders import WAIT_S
+from art_e.tools import schemas
+from tests.builders import WAIT_S, search
 from tests.command_line import ANN, BOB, Run, json_of, the_error
 from tests.provider import Provider, json_server, refuses, says
 
@@ -76,7 +77,7 @@ def test_a_broken_part_is_shown_with_its_fix(
 def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch) -> None:
     replies = {
         "o3": says("OK."),
-        "o4-mini": refuses(400, "max_tokens or model output limit was reached."),
+        "gpt-5.4-mini": says(None, search("lease")),
         "gpt-4.1": refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}"),
     }
     with Provider(lambda request: replies[request.body["model"]]) as provider:
@@ -88,13 +89,14 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         requests = provider.requests
     assert sorted(each.body["model"] for each in requests) == sorted(replies)
     for each in requests:
-        assert 16 in (each.body.get("max_completion_tokens"), each.body.get("max_tokens"))
+        # All that `ask` sends.
+        assert each.body["tools"] == schemas() and each.body["tool_choice"] == "required"
     rows = json.loads(result.stdout)["checks"]
     checks = {each["name"].removeprefix("model "): each for each in rows}
-    assert (checks["openai/o3"]["state"], checks["openai/o3"]["detail"]) == ("ok", "answered")
-    assert checks["openai/o4-mini"]["state"] == "ok"
+    assert checks["openai/o3"]["detail"] == "answered, but called no tool"
+    assert checks["openai/gpt-5.4-mini"]["detail"] == "answered with a call"
     refused = checks["openai/gpt-4.1"]
-    assert refused["state"] == "missing" and refused["detail"].startswith("401: Incorrect API key")
+    assert refused["state"] == "missing" and "401: Incorrect API key" in refused["detail"]
     assert "no server answers" in checks["hosted_vllm/Qwen2.5-14B-Instruct"]["detail"]
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
 
@@ -167,9 +169,9 @@ def servers() -> Iterator[list[Nearby]]:
     with json_server(lambda _, path, *__: (200, replies[path])) as address:
         yield [
             Nearby("Ollama", address, "/api/tags", "ollama_chat"),
-            Nearby("vLLM", address, "/v1/models", "hosted_vllm", "HOSTED_VLLM_API_BASE"),
-            Nearby("Odd", address, "/odd", "odd"),
-            Nearby("None", "http://127.0.0.1:9", "/v1/models", "none"),
+            Nearby("vLLM", address, "/v1/models", "hosted_vllm"),
+            Nearby("Odd", address, "/odd", "openai_like"),
+            Nearby("None", "http://127.0.0.1:9", "/v1/models", "lm_studio"),
         ]
 
 
@@ -181,7 +183,7 @@ def test_models_of_servers_that_listen_here_come_before_those_by_key(
     assert nearby(servers) == [
         Near("ollama_chat/qwen2.5:14b", "Ollama listens here"),
         Near("ollama_chat/llama3", "Ollama listens here"),
-        Near("hosted_vllm/mine", "vLLM listens here", f"export HOSTED_VLLM_API_BASE={served}"),
+        Near("hosted_vllm/mine", "vLLM listens here", "HOSTED_VLLM_API_BASE", served),
     ]
     bare.setattr("art_e.cli.doctor.nearby", lambda: nearby(servers))
     listed = json_of(art_e("models", "--json"))
@@ -193,4 +195,4 @@ def test_models_of_servers_that_listen_here_come_before_those_by_key(
     bare.setenv("OPENAI_API_KEY", "sk-something-secret")
     *_, vllm, hosted = nearby(servers)
     assert vllm.export == ""
-    assert hosted == Near("openai/o4-mini", "OPENAI_API_KEY is set")
+    assert hosted == Near("openai/gpt-5.4-mini", "OPENAI_API_KEY is set")

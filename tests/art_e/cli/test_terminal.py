@@ -64,7 +64,7 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
         with talking(owned_db, home, "--model", "gpt-4.1") as say:
             first = say(QUESTION, "1 retried, $")
             assert 'searched "warehouse lease"' in first and "waiting for openai/gpt-4.1" in first
-            assert "openai/gpt-4.1: trying again, 2 of 8" in first
+            assert "trying again in 0 s, 2 of 3" in first
             # The answer is shown while it arrives.
             assert first.count("It ends") > 3 and "It ends on March 31, 2002." in first
             assert "\x1b]0;" not in first
