@@ -444,7 +444,7 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
 app.command(
     epilog=example(
         "art-e eval judge",
-        "art-e eval judge --judge offline --judge gemini/gemini-2.5-flash",
+        "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
         "art-e eval judge --run 20260101-120000-eval",
     )
 )(judge)

@@ -136,7 +136,7 @@ def _refuse_unhosted(model: str, offline: str) -> None:
 def generate_command(
     model: Annotated[
         str, Option("--model", "-m", metavar="MODEL", parser=full_name, help="Any hosted model.")
-    ] = "gemini/gemini-2.5-pro",
+    ] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
         int, _number("--batches", "Number of 20-mail batches per inbox.")
@@ -265,7 +265,7 @@ def filter_command(
         filtering.filter_rows(file, golden, min_realism=min_realism)
 
 
-DEFAULT_MODEL = "gemini/gemini-2.5-flash"
+DEFAULT_MODEL = "gemini/gemini-3.5-flash-lite"
 
 
 @app.command(
