@@ -212,8 +212,8 @@ class Calls:
             except ProviderError as error:
                 if room is None and (room := room_left(str(error))):
                     continue
-                better = corrected(self.takes, str(error)) if error.kind == "request" else None
-                if better is None:
+                better = corrected(self.takes, str(error))
+                if better is None or error.kind not in ("request", "no-model"):
                     raise
                 self.takes, changed = better
                 _say_corrected(self._model, changed, str(getattr(self.takes, changed)))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from art_e.models.base import PolicyError
+from art_e.models.providers import SELF_HOSTED
 from art_e.privacy import redact
 from art_e.text import encodable
 
@@ -106,8 +107,10 @@ def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderEr
     if reason == "length" and empty:
         message = f"{model}: the whole output went into thinking; ask for less effort"
         return ProviderError("length", message, again=False, may_be_billed=True)
-    if reason == "error" or (empty and "malformed" in str(reason)):
-        message = f"{model}: the provider ended the answer ({reason})"
+    # litellm says "stop" where Gemini says that a call was malformed. A model on one's own hardware
+    # may be too weak for more.
+    if reason == "error" or (empty and model.partition("/")[0] not in SELF_HOSTED):
+        message = f"{model}: an answer without text or call ({reason})"
         return ProviderError("provider", message, again=True, may_be_billed=True)
     return None
 

@@ -124,14 +124,16 @@ def test_the_wait_that_a_provider_asks_for_in_its_body() -> None:
         ("length", True, "length"),
         ("length", False, None),
         ("malformed_function_call", True, "provider"),
-        ("error", True, "provider"),
-        ("stop", True, None),
+        ("error", False, "provider"),
+        ("stop", True, "provider"),
         (None, False, None),
     ],
 )
 def test_why_a_message_ended(reason: str | None, empty: bool, kind: str | None) -> None:
-    failure = finish_failure(reason, "m", empty=empty)
+    failure = finish_failure(reason, "gemini/m", empty=empty)
     assert (failure and failure.kind) == kind
+    own = finish_failure("stop", "hosted_vllm/m", empty=True)
+    assert own is None  # too weak, perhaps
 
 
 def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
