@@ -133,11 +133,9 @@ def _text(value: Any) -> str:
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
 # The ends, as the funnel names them, that leave nothing to be right or wrong.
 _UNDECIDED = {
-    "out_of_turns": "out of turns",
-    "lost_to_format": "lost",
-    "failed": "failed",
+    "out_of_turns": "out of turns", "lost_to_format": "lost", "failed": "failed",
     "unjudged": "unjudged",
-}
+}  # fmt: skip
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
