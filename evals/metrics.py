@@ -314,9 +314,7 @@ def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
         counts = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
         lines.append(f"not measured: {len(errors):,} ({counts}): {errors[-1]['message']}")
     if unjudged:
-        lines.append(
-            f"unjudged: {len(unjudged):,} ({mode(unjudged)}); give them art-e eval rejudge"
-        )
+        lines.append(f"unjudged: {len(unjudged):,} ({mode(unjudged)}); see art-e eval rejudge")
     if others:
         lines.append(f"answered by {', '.join(sorted(others))}")
     return {"errors": len(errors), "errors_by_kind": kinds, "reservations": lines}

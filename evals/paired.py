@@ -39,7 +39,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """
     pairs = paired(a, b)
     if not pairs:
-        raise UserError("the two have no judged question in common; compare runs of the same set")
+        raise UserError("the two have no question in common that was judged; compare other runs")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
     answerable = one["answerable"]
     right_a, right_b = (

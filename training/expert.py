@@ -144,6 +144,7 @@ def stored_episodes(names: Iterable[str]) -> list[Scored]:
         for name in names
         for each in load_run(find_run(name, runs_folder()))
         if each.question.split not in HELD_OUT
+        and not each.unjudged
         and (each.trajectory.reward is not None or each.verdicts)
     ]
 

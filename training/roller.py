@@ -229,14 +229,15 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     """The figures of `Step` that come from its episodes."""
     rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
     facts = [each.trajectory.rubric for each in scored]
+    judged = [each for each in scored if not each.unjudged]
     names = sorted({name for each in rewards for name in each["components"]})
     return {
         "reward": mean_of([each["total"] for each in rewards]),
         "components": {
             name: fmean(each["components"].get(name, 0.0) for each in rewards) for name in names
         },
-        "accuracy": mean_of([each.correct for each in scored if each.question.answerable]),
-        "hallucination": mean_of([each.wrong for each in scored]),
+        "accuracy": mean_of([each.correct for each in judged if each.question.answerable]),
+        "hallucination": mean_of([each.wrong for each in judged]),
         "abstention": mean_of([bool(each["abstained"]) for each in facts]),
         "turns": mean_of([each["turns"] for each in facts]),
         "effort": mean_of([each["effort"] for each in facts]),

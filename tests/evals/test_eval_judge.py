@@ -95,11 +95,11 @@ def test_two_judges_side_by_side_and_what_they_cost(
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
     assert figures["unjudged"] == 1
-    assert figures["agreement"]["value"] == 0.8
+    assert (figures["agreement"]["value"], figures["agreement"]["n"]) == (1, 4)
     # Four calls of 1,000 + 100 tokens, at $2 and $8 a million, and one of 100 + 10.
     assert "5 calls, 4,510 tokens, $0.0115" in result.stderr
     assert json_of(again) == shown
-    assert "questions and answers go to 127.0.0.1" in result.stderr
+    assert "judge: mail text stays on this machine (127.0.0.1" in result.stderr
     assert KEY not in result.output
 
 

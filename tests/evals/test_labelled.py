@@ -33,15 +33,18 @@ def test_figures_worked_out_by_hand() -> None:
     assert list(figures["confusion"].values()) == [20, 5, 10, 15]
 
 
-def test_a_missing_verdict_is_no_agreement() -> None:
+def test_a_missing_verdict_is_in_no_figure() -> None:
     judged = table(20, 0, 0, 20)
     unjudged = [rated(bool(number % 2), None, 40 + number) for number in range(10)]
     figures = agreement([*judged, *unjudged])
-    assert figures["unjudged"] == 10
-    assert figures["agreement"]["value"] == 0.8
+    assert (figures["n"], figures["unjudged"]) == (50, 10)
+    assert (figures["agreement"]["value"], figures["agreement"]["n"]) == (1, 40)
     assert sum(figures["confusion"].values()) == 40
-    assert figures["kappa"]["value"] == pytest.approx(0.6)
-    assert agreement(unjudged)["agreement"]["value"] == 0
+    assert figures["kappa"]["value"] == pytest.approx(1)
+    assert agreement(unjudged)["agreement"]["value"] is None
+    # A judge that failed on the one answer that needs it has judged nothing.
+    needing = Rated(unjudged[0].case._replace(answer="4 May"), unjudged[0].verdict)
+    assert agreement([*judged, needing])["agreement"]["value"] is None
 
 
 # ---- The labelled set.
