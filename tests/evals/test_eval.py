@@ -194,9 +194,9 @@ def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
     people = run("-m", "offline").stdout
     [row] = [line for line in people.splitlines() if line.startswith("│ openai/o3")]
     assert row.split()[-2] == f"${1000 * COST:.2f}"
-    for line in ("retries 0, 1 at a time", "not measured: 1 (request 1): openai/o3: 400: no such"):
-        assert f"openai/o3: {line}" in people or line in people
-    assert "openai/o3: answered by scripted" in people
+    for line in ("not measured: 1 (request 1): openai/o3: ", "answered by scripted\n"):
+        assert f"openai/o3: {line}" in people
+    assert "retries 0, 1 at a time" in people
     # Only of models that were asked: offline has neither tokens nor a price.
     assert people.count("tokens a question") == 1
 
@@ -281,21 +281,18 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
 def test_a_judge_that_fails_gives_no_figure(run: Any, art_e: Run, tmp_path: Path) -> None:
     def rule(request: Request) -> Reply:
         if request.body["model"] == "gpt-4.1":
-            return refuses(429, "You exceeded your quota.", code="insufficient_quota")
+            return refuses(402, "Insufficient credits.")
         asked = asked_in(request)
         # The gold answer word for word needs no judge.
-        text = asked.answer if asked == ASKED[0] else f"{asked.answer}, I think"
-        return says(None, answer(text, *asked.message_ids))
+        return says(None, answer(asked.answer if asked == ASKED[0] else f"{asked.answer}, I think"))
 
     out = tmp_path / "run"
     result = run("--judge", "openai/gpt-4.1", "--out", out, rule=rule)
-    assert result.exit_code == 1 and "│" not in result.stdout and "0.0%" not in result.stdout
-    assert "unjudged: 5 (failed: no-credit: openai/gpt-4.1: 429: You exceeded" in result.stdout
-    assert "openai/o3: not measured: nothing was judged" in result.stdout
-    # The answers are there: another judge needs no more.
-    assert RunFolder(out).complete
+    assert result.exit_code == 1 and "│" not in result.stdout
+    why = "openai/o3: unjudged: 5 (failed: no-credit: openai/gpt-4.1: 402: Insufficient"
+    assert why in result.stdout and "openai/o3: not measured: nothing" in result.stdout
     page = Path(json_of(art_e("eval", "report", out, "--json"))["report"]).read_text("utf-8")
-    assert "openai/o3: unjudged: 5 (failed: no-credit" in page
+    assert why in page
     assert json_of(art_e("eval", "rejudge", out, "--json"))["models"][O3]["measured"]
 
 

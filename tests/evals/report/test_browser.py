@@ -280,7 +280,7 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
     # A question with a lone surrogate is refused; whatever a model or a mail says is not.
     asked = HOSTILE.replace("\ud800", "")
     item = question(0, question=asked, answer=asked, id=asked, inbox_address=asked)
-    made = episode(item, "wrong", model=HOSTILE)
+    made = episode(item, "wrong", model=HOSTILE, repeat=1)
     answer = builders.message(
         builders.answer(HOSTILE, HOSTILE), builders.call(HOSTILE, {HOSTILE: HOSTILE})
     )
