@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
-from art_e.models.offline import OfflinePolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import OPERATORS as EVERY_OPERATOR
 from art_e.inbox.query import parse_query
 from art_e.models.base import OFFLINE
+from art_e.offline import OfflinePolicy
 from art_e.question import Question
 from art_e.web.server import Desk
 from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
