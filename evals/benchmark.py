@@ -67,6 +67,8 @@ class BenchmarkConfig(BaseModel):
     temperature: float | None = None
     max_cost_usd: float | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
+    timeout_s: float | None = None
+    retries: int | None = None
     gpu_usd_per_hour: float | None = None
     self_hosted: list[str] | None = None
     db: str
@@ -75,7 +77,7 @@ class BenchmarkConfig(BaseModel):
 
 
 # A run that a cost limit stopped may resume with a higher one, and the same mail may lie elsewhere.
-_MAY_DIFFER = ("max_cost_usd", "command", "db")
+_MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
 def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:

@@ -15,7 +15,9 @@ from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
     RecipeOption,
+    RetriesOption,
     TemperatureOption,
+    TimeoutOption,
     ToolCallsOption,
     chosen_form,
     default_concurrency,
@@ -61,6 +63,7 @@ from evals.verdict import Judge
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
 _TYPICAL = Usage(15_000, 0, 600)
+_RETRIES = 7  # nobody waits for a benchmark's calls
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -193,6 +196,8 @@ def run(
     temperature: TemperatureOption = None,
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
@@ -264,6 +269,8 @@ def run(
             temperature=temperature,
             max_cost_usd=max_cost,
             tool_calls=tool_calls,
+            timeout_s=timeout,
+            retries=retries,
             gpu_usd_per_hour=gpu_usd_per_hour,
             self_hosted=own,
             db=str(inbox_file.path),
@@ -313,6 +320,8 @@ def _entrant(
         max_output_tokens=turn_tokens(form, name),
         tool_calls=config.tool_calls,
         concurrency=at_once,
+        timeout_s=config.timeout_s,
+        tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )
     policy = ready_policy(Model(name), options)

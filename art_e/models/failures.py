@@ -67,9 +67,10 @@ def failure_of(error: Exception, model: str) -> ProviderError:
         return error
     headers = _headers(error)
     status: int = getattr(error, "status_code", None) or 500
-    said, body = str(error), getattr(error, "body", None)
-    told = body.get("message") if isinstance(body, dict) else None
-    what = _one_line(told if isinstance(told, str) else said) or type(error).__name__
+    body = getattr(error, "body", None)
+    code, told = (body.get("code"), body.get("message")) if isinstance(body, dict) else ("", None)
+    said = f"{error} {code}"
+    what = _one_line(told if isinstance(told, str) else str(error)) or type(error).__name__
     for refused in (each for each in _chain(error) if isinstance(each, PolicyError)):
         return ProviderError(refused.kind, f"{model}: {_one_line(str(refused))}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
