@@ -13,6 +13,8 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -153,10 +155,14 @@ class Inbox:
         if position is None:
             return []
         rows = self._execute(
-            "SELECT name, kind, data FROM files WHERE email_id = ? ORDER BY number",
+            "SELECT number, name, kind, data FROM files WHERE email_id = ? ORDER BY number, part",
             [int(self._mail.ids[position])],
         )
-        return [AttachedFile(*row) for row in rows.fetchall()]
+        files = []
+        for (_, name, kind), parts in groupby(rows.fetchall(), itemgetter(0, 1, 2)):
+            data = [part for *_, part in parts]
+            files.append(AttachedFile(name, kind, None if None in data else b"".join(data)))
+        return files
 
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""

@@ -51,8 +51,8 @@ _RECIPIENTS = pa.schema({
     "position": pa.int32(),
 })  # fmt: skip
 _FILES = pa.schema({
-    "row": pa.int32(), "number": pa.int16(), "name": pa.string(), "kind": pa.string(),
-    "data": pa.binary(),
+    "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
+    "kind": pa.string(), "data": pa.binary(),
 })  # fmt: skip
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
@@ -62,6 +62,12 @@ _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, 
 _QUEUED = 2
 # Fewer messages than this are parsed sooner than workers start (about 0.7 s).
 WORTH_WORKERS = 1200
+# Bytes of mail under way; a larger mail is alone.
+_MOST_HELD = 32_000_000
+# Characters of text in a table: attachments unpack to more than their mails.
+_MOST_TEXT = 8_000_000
+# Bytes of a file in a row: DuckDB reads 2,048 rows at a time.
+_PIECE = 1 << 16
 
 Numbers = npt.NDArray[np.int64]
 Task = TypeVar("Task")
@@ -95,11 +101,23 @@ class Job(NamedTuple):
     items: Sequence[RawMessage | MailFields | StoredMail]
     rules: Rules
 
+    @property
+    def size(self) -> int:
+        """About the bytes of its mails."""
+        return sum(map(size_of, self.items))
+
+
+def size_of(item: RawMessage | MailFields | StoredMail) -> int:
+    """About the bytes of a mail."""
+    if isinstance(item, RawMessage):
+        return len(item.data)
+    return len(item.body if isinstance(item, MailFields) else item.email.body)
+
 
 class BatchTables(NamedTuple):
     """A batch as it comes back.
 
-    recipients: row, address, name, role, position. files: row, number, name, kind, data.
+    recipients: row, address, name, role, position. files: row, number, part, name, kind, data.
     postings: row, term, frequency, with `term` an index into `stems`. words: word, term (of
     subjects and bodies, not of senders' names). skipped: source, stage, reason, detail.
     """
@@ -113,10 +131,13 @@ class BatchTables(NamedTuple):
     skipped: list[tuple[str, str, str, str]]
 
 
-def process(job: Job) -> BatchTables:
-    """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
+def process(job: Job) -> list[BatchTables]:
+    """Parse, filter and tokenise one batch, in several tables if its text is long. Never raises for
+    what a mail contains."""
+    tables = []
     kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
+    text = 0
     for item in job.items:
         email = item if isinstance(item, StoredMail) else parse_message(item, _extractor())
         if isinstance(email, StoredMail):
@@ -127,7 +148,11 @@ def process(job: Job) -> BatchTables:
             skipped.append((email.source, "filtered", *why))
         else:
             kept.append(StoredMail(email, job.rules.any_id, ""))
-    return _tables(kept, skipped)
+            text += len(email.body) + len(email.attached)
+        if text > _MOST_TEXT:
+            tables.append(_tables(kept, skipped))
+            kept, skipped, text = [], [], 0
+    return [*tables, _tables(kept, skipped)]
 
 
 @cache
@@ -188,13 +213,19 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for position, box in enumerate(listed)
     ]
     files = [
-        (row, number, *file)
+        (row, number, part, file.name, file.kind, data)
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
+        for part, data in enumerate(_pieces(file.data))
     ]
     tables = _table(recipients, _RECIPIENTS), _table(files, _FILES), postings
     mail_table = pa.table(mails, schema=_MAILS)
     return BatchTables(mail_table, *tables, stem_list, word_table, skipped)
+
+
+def _pieces(data: bytes | None) -> list[bytes | None]:
+    starts = range(0, len(data), _PIECE) if data else ()
+    return [data[at : at + _PIECE] for at in starts if data] or [data]
 
 
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -274,30 +305,38 @@ def default_rules(source_format: Format) -> Rules:
 # ---- Work spread over all cores, its results in order.
 
 
-def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
-    """Every job with its batch, in order; small ingests don't pay for starting workers."""
+def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, list[BatchTables]]]:
+    """Every job with its tables, in order; small ingests don't pay for starting workers."""
     first: list[Job] = []
-    while sum(len(job.items) for job in first) < WORTH_WORKERS:
-        job = next(jobs, None)
-        if job is None:
-            yield from ((each, process(each)) for each in first)
-            return
+    messages = size = 0
+    for job in jobs:
         first.append(job)
-    yield from spread(process, itertools.chain(first, jobs))
+        messages += len(job.items)
+        size += job.size
+        if messages >= WORTH_WORKERS or size > _MOST_HELD:
+            yield from spread(process, itertools.chain(first, jobs), lambda job: job.size)
+            return
+    yield from ((each, process(each)) for each in first)
 
 
-def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
-    """Every task with its result, in order; `work` is a function of a module."""
+def spread(
+    work: Callable[[Task], Done], tasks: Iterator[Task], size: Callable[[Task], int] = lambda _: 0
+) -> Iterator[tuple[Task, Done]]:
+    """Every task with its result, in order; `work` is a function of a module. Tasks whose `size`s
+    add up to more than `_MOST_HELD` wait for one another."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     under_way: deque[tuple[Task, Future[Done]]] = deque()
+    held = 0
     try:
         for task in tasks:
-            under_way.append((task, _submit(pool, work, task)))
-            if len(under_way) >= workers * _QUEUED:
+            held += size(task)
+            while under_way and (len(under_way) >= workers * _QUEUED or held > _MOST_HELD):
                 done, future = under_way.popleft()
+                held -= size(done)
                 yield done, future.result()
+            under_way.append((task, _submit(pool, work, task)))
         yield from ((done, future.result()) for done, future in under_way)
     finally:
         pool.shutdown(cancel_futures=True)

@@ -296,6 +296,11 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
 _LONGEST_VALUE = 1_000_000
+# Of a header block, in bytes; what is behind belongs to the body.
+_LARGEST_BLOCK = 4_000_000
+# `email` takes a hundred bytes for a line of a container, and a thousand for a part. A container
+# with more of them is read as text.
+_MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 
 _NAME = rb"[!-9;-~]+[ \t]*:"
 # A line that is neither a header nor indented (the block's end is no line). Names start
@@ -408,6 +413,9 @@ def cut(data: bytes) -> SplitMessage:
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
     block, body = cut(data)
+    if len(block) > _LARGEST_BLOCK:
+        end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
+        block, body = block[:end], block[end:] + b"\n" + body
     stray = _STRAY_LINE.search(block)
     if stray is None:
         return SplitMessage(block, body)
@@ -466,13 +474,14 @@ def declared_type(value: str) -> PartType:
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
     """The message as `email` sees it: its MIME tree, or its headers and a payload.
 
-    Only containers are parsed whole. Those nested too deeply for `email`, or with parameters that
-    would keep it busy for minutes, are read as text.
+    Only containers are parsed whole. Those nested too deeply for `email`, with too many lines or
+    parts, or with parameters that would keep it busy for minutes, are read as text.
     """
     tree = _PARSER.parsebytes(message.block, headersonly=True)
     is_container = part_type(tree).is_container
     data = message.block + b"\n" + message.body if is_container else message.block
-    if _ENDLESS_PARAMETERS.search(data):
+    is_large = data.count(b"\n") > _MOST_LINES or data.count(b"\n--") > _MOST_PARTS
+    if (is_container and is_large) or _ENDLESS_PARAMETERS.search(data):
         del tree["content-type"], tree["content-disposition"]
     elif is_container:
         try:

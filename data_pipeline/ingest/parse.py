@@ -40,6 +40,10 @@ from data_pipeline.ingest.records import (
     RawMessage,
 )
 
+# Of a text that is read, in bytes, and of what is stored of a mail's texts.
+_LARGEST_TEXT, MOST_CHARS = 20_000_000, 2_000_000
+_REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
+
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
 
 # Beyond these, tags are stripped. libxml2 drops what is nested deeper than 256.
@@ -162,10 +166,15 @@ def _strip_tags(source: str) -> str:
     """The text between the tags, without scripts and styles; linear in the length."""
     pieces: list[str] = []
     unseen = ""  # the element (or comment) whose end is awaited
-    end = 0
+    end = length = 0
     for match in _TOKEN.finditer(source):
         token = match[0]
+        if length > MOST_CHARS:
+            pieces.append(_REST)
+            end = len(source)
+            break
         if not unseen:
+            length += match.start() - end + 1
             pieces.append(source[end : match.start()])
             pieces.append("\n" if _BLOCK_TAG.match(token) else " ")
         end = match.end()
@@ -248,9 +257,15 @@ def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
-    """The readable text of a part's bytes, its transfer encoding undone."""
-    text = decode_bytes(data, kind.charset)
-    return tidy(html_to_text(text)) if kind.is_html else plain_text(text)
+    """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
+    end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
+    text = decode_bytes(data[:end], kind.charset)
+    text = _cut(tidy(html_to_text(text)) if kind.is_html else plain_text(text))
+    return text if end == len(data) or text.endswith(_REST) else text + _REST
+
+
+def _cut(text: str) -> str:
+    return text[: MOST_CHARS - len(_REST)] + _REST if len(text) > MOST_CHARS else text
 
 
 def plain_text(text: str) -> str:
@@ -470,12 +485,13 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
             return Quarantined(source, "empty", "no fields and no body")
         return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
     date = head.most_plausible(fields.date and head.zoned(fields.date))
-    sender, body = head.one_line(fields.sender), plain_text(fields.body)
+    sender, body = head.one_line(fields.sender), plain_text(fields.body[:_LARGEST_TEXT])
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
 def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
+    fields = fields._replace(body=_cut(fields.body))
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
     roles: list[tuple[Mailbox, ...]] = []

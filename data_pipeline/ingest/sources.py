@@ -233,7 +233,7 @@ _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 def _read_csv(path: Path) -> Iterator[RawMessage]:
     """The column `message` of a CSV file, "" if a row lacks it; `source` is the column `file`."""
     # A field is a whole message; the default limit of 128 KB is far too small.
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(2 * LARGEST_MESSAGE)
     with (
         decompressed(path) as stream,
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,

@@ -247,7 +247,7 @@ def indexed(found: list[str]) -> list[str]:
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
-    batch = process(Job(fields, Rules()))
+    [batch] = process(Job(fields, Rules()))
     postings: Counter[tuple[int, str]] = Counter()
     found: list[str] = []
     lengths = []

@@ -1,9 +1,14 @@
 """What the parser makes of whole messages: headers, bodies, rejections."""
 
 import datetime as dt
+import os
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +16,13 @@ from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest import parse
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.headers import decode_bytes
-from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
+from data_pipeline.ingest.parse import (
+    MOST_CHARS,
+    derived_message_id,
+    html_to_text,
+    parse_message,
+    plain_text,
+)
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
     MailFields,
@@ -19,6 +30,7 @@ from data_pipeline.ingest.records import (
     Quarantined,
     RawMessage,
 )
+from tests.builders import tries
 
 HEAD = b"From: ann@x.com\nSubject: s\n"
 
@@ -482,3 +494,43 @@ def test_stray_quoted_printable_is_decoded() -> None:
 )
 def test_text_that_only_looks_like_html_or_quoted_printable_stays(text: str) -> None:
     assert plain_text(text) == text.rstrip()
+
+
+# ---- Memory: what passes a mail's share is left out, and its mail says so.
+
+HEADS = b"From: a@x\nSubject: s\n"
+MIXED = b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
+HTML, WIDE = b"Content-Type: text/html; charset=utf-8\n\n", "\U0001f600".encode()
+LARGE: dict[str, Callable[[int], bytes]] = {
+    "lines": lambda size: HEADS + MIXED + b"--b\n\n" + b"a\n" * (size // 2),
+    "parts": lambda size: HEADS + MIXED + b"--b\n\n" * (size // 5),
+    "html parts": lambda size: (
+        HEADS + MIXED + b"--b\nContent-Type: text/html\n\n<p>x\n" * (size // 35)
+    ),
+    "headers": lambda size: HEADS + b"a:\n" * (size // 3),
+    "headers of a part": lambda size: HEADS + MIXED + b"--b\n" + b"a:\n" * (size // 3),
+    "tags": lambda size: HEADS + HTML + WIDE + b"<p>a " * (size // 5),
+    "text": lambda size: HEADS + b"\n" + WIDE + b"a b\n" * (size // 4),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_mail_of_anything_is_kept_in_bounded_memory(name: str) -> None:
+    size = tries(10_000_000, 49_000_000)
+    code = (
+        "import resource, sys\n"
+        "from data_pipeline.ingest.parse import parse_message\n"
+        "from tests.data_pipeline.test_parse import LARGE, RawMessage\n"
+        f"data = LARGE[{name!r}]({size})\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before, email = peak(), parse_message(RawMessage('any', data))\n"
+        "print(email.subject, len(email.body), '(rest)' * ('rest is left out' in email.body),"
+        " peak() - before)\n"
+    )
+    command = [sys.executable, "-c", code]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    subject, length, *rest, kilobytes = done.stdout.split()
+    assert subject == "s" and int(length) <= MOST_CHARS + 100
+    assert int(kilobytes) < 500_000
+    assert rest
