@@ -62,7 +62,7 @@ class Inbox:
         self._end = day_after * 24 * 60 * 60  # in seconds of Unix time
         self._size = int(mail.sent.searchsorted(self._end))
         length = mail.length[: self._size]
-        mean_length = float(length.sum()) / len(length) if len(length) else 1.0
+        mean_length = float(length.sum()) / max(len(length), 1) or 1.0
         self._points: dict[int, _Scored] = {}
         # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)

@@ -20,6 +20,7 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
+from art_e.text import visible
 
 # Operators with what their value is.
 OPERATORS = {
@@ -119,7 +120,7 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
     def quoted_day(found: re.Match[str]) -> str:
         return found[0] if day_of(found[2], today) is None else f'{found[1]}"{found[2]}"'
 
-    for found in _TOKEN.finditer(_DAY.sub(quoted_day, text)):
+    for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
         if name is None and not quoted and not minus and value == "OR":

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import Stemmer
 
+from art_e.text import visible
+
 # Stands in every file's `meta`; a file of another tokenizer is rejected.
 TOKENIZER = "snowball-english/2"
 
@@ -121,7 +123,7 @@ def stems(surfaces: list[str]) -> list[str]:
 def search_words(keywords: list[str]) -> list[str]:
     """The distinct words to search for, in order, without stop words if there are others; then the
     addresses, which stand for their words."""
-    text = fold(" ".join(keywords))
+    text = fold(visible(" ".join(keywords)))
     rest = _ADDRESS.sub(" ", text) if "@" in text else text
     distinct = list(dict.fromkeys([*tokens(rest), *addresses(text)]))
     return [word for word in distinct if word not in STOP_WORDS] or distinct

@@ -18,6 +18,7 @@ from email.utils import parsedate_tz
 from typing import NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
+from art_e.text import visible
 
 # ---- Bytes and strings as clean text.
 
@@ -183,7 +184,7 @@ def _first_mailbox(value: str) -> Mailbox:
 @cached_if_short
 def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
-    name = decode_words(directory_name).partition("<")[0][:1_000]
+    name = visible(decode_words(directory_name)).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
     name = _DIRECTORY_PATH.sub("", name)
     name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
@@ -223,7 +224,7 @@ def _mailbox(name: str, address: str) -> Mailbox:
     """A clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
-    address = _DIRT.sub("", address).strip("'`,;:").rstrip(".").lower()
+    address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()
     local, _, domain = address.rpartition("@")
     if not local or not domain:
         address = ""
@@ -234,7 +235,7 @@ def _clean_name(name: str) -> str:
     name = decode_words(name).strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
-    return one_line(name.strip('"'))
+    return visible(one_line(name.strip('"')))
 
 
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.

@@ -27,6 +27,7 @@ from lxml import etree
 from lxml.html import HtmlElement, HTMLParser, document_fromstring
 
 from art_e.inbox.mail import AttachedFile, Mailbox
+from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
 from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
@@ -335,13 +336,14 @@ def _file_name(part: Part) -> str:
     except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
         return "unnamed"
     data = str(name).encode("utf-8", "surrogateescape")
-    return decode_words(decode_bytes(data))[:_LONGEST_NAME]
+    return visible(decode_words(decode_bytes(data)))[:_LONGEST_NAME]
 
 
 # ---- The message.
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
+_MANY = 20  # characters that show as nothing
 _MOST_READ, _MOST_FILES = 20, 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
@@ -440,7 +442,7 @@ def _attached(files: Sequence[AttachedFile], extractor: Extractor, ends: float) 
         if text is None:
             texts.append(f"\n\n[Text of {name} left out: it takes too long or too much memory]")
         elif text:
-            texts.append(f"\n\n[Text of {name}]\n{tidy(scrub(text))}")
+            texts.append(f"\n\n[Text of {name}]\n{_shown(tidy(scrub(text)))}")
     return "".join(texts)
 
 
@@ -473,7 +475,7 @@ def compose(
     email = _email(fields, directory_name)
     return replace(
         email,
-        references=tuple(dict.fromkeys(_REFERENCE.findall(ids)))[-_MOST_REFERENCES:],
+        references=tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:],
         delivered_to=next((box.address for box in head.mailboxes(delivered) if box.address), ""),
     )
 
@@ -504,29 +506,38 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
         roles.append(tuple(boxes.values()))
     to, cc, bcc = roles
     sender = head.sender_mailbox(fields.sender, directory_name)
-    subject = decode_words(fields.subject)
+    decoded = decode_words(fields.subject)
+    subject = visible(decoded)
+    body = _shown(fields.body, len(decoded) - len(subject))
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
     return ParsedEmail(
         fields.source,
-        _clean_message_id(fields.message_id)
-        or derived_message_id(sent_at, sender, subject, fields.body),
+        _clean_message_id(fields.message_id) or derived_message_id(sent_at, sender, subject, body),
         sent_at,
         subject,
         sender,
         to,
         cc,
         bcc,
-        fields.body,
+        body,
         utc_offset=int(offset.total_seconds()) // 60 if offset else 0,
     )
+
+
+def _shown(text: str, left_out: int = 0) -> str:
+    """The text without characters that show as nothing, after a line that says so if they were
+    many; `left_out` were before it."""
+    seen = visible(text)
+    left_out += len(text) - len(seen)
+    return f"[{left_out:,} hidden characters left out]\n{seen}" if left_out >= _MANY else seen
 
 
 def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" if there is no usable one."""
     if _USUAL_ID.fullmatch(value):
         return value
-    value = "".join(head.one_line(value).split())
+    value = "".join(visible(head.one_line(value)).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
     return f"<{inner}>" if inner and len(inner) + 2 <= _LONGEST_ID else ""

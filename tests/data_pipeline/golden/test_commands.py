@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from art_e.question import load_questions
+from art_e.text import visible
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import files_of, make_inbox, raw
@@ -137,7 +138,7 @@ def test_a_user_error_is_one_line_and_changes_nothing(
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:
-    hostile = {**ROW, "id": HOSTILE, "question": f"{HOSTILE} When?", "kind": "lookup"}
+    hostile = {**ROW, "id": HOSTILE, "question": f"{visible(HOSTILE)} When?", "kind": "lookup"}
     dull = {**hostile, "id": f"{HOSTILE}2", "how_realistic": 0.1}
     nowhere = {**hostile, "id": f"{HOSTILE}3", "inbox_address": HOSTILE}
     lost = {**ROW, "id": "4", "message_ids": [f"<{HOSTILE}>"], "query_date": None}
