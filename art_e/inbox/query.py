@@ -51,8 +51,6 @@ _UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
-# Whose bodies are read for a phrase.
-_MAILS_AT_ONCE = 1_000
 
 
 class Term(NamedTuple):
@@ -258,9 +256,7 @@ def _holds_words(
     for word, stem in zip(wanted, stemmed, strict=True):
         # A phrase may begin with half a pair of CJK; and long words are not indexed.
         if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
-            mask = np.zeros_like(every)
-            mask[holding(stem)] = True
-            held &= mask
+            held &= np.bincount(holding(stem), minlength=len(every)) > 0
     if name == "subject":
         return mail.where(
             "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
@@ -278,7 +274,6 @@ def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
     row = re.compile(_GAP.join([first + before, *rest]) + after)
     (places,) = among.nonzero()
     holds = np.zeros_like(among)
-    for some in np.array_split(places, len(places) // _MAILS_AT_ONCE + 1):
-        read = mail.rows(some.tolist())
-        holds[some] = [any(row.search(fold(text)) for text in each[-2:]) for each in read]
+    rows = mail.rows(places.tolist())
+    holds[places] = [any(row.search(fold(text)) for text in each[-2:]) for each in rows]
     return holds
