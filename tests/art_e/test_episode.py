@@ -189,7 +189,6 @@ def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> Non
 
 # Wrong calls
 
-
 SEARCH = "search_emails"
 UNKNOWN = message(call("think", {}))
 WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
