@@ -60,8 +60,8 @@ class Trainings:
             arguments += ["--init", str(self.start)]
         for change in (*CHANGES, *(START if out == self.start else ())):
             arguments += ["--set", change]
-        options = (arguments, self._environment, moment)
-        process = preloaded().Process(target=_process, args=options)
+        given = (arguments, self._environment, moment)
+        process = preloaded().Process(target=_process, args=given)
         process.start()
         process.join()
         assert process.exitcode is not None
