@@ -169,16 +169,12 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. `requests` are in order of arrival; without
-    `records` it remembers none.
+    provider ends, so that no assertion is lost. `requests` are in order of arrival.
     """
 
-    def __init__(
-        self, replies: Sequence[Reply] | Rule, *, key: str | None = None, records: bool = True
-    ) -> None:
+    def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
         self._replies = replies if callable(replies) else list(replies)
         self._key = key
-        self._records = records
         self._lock = threading.Lock()
         self.requests: list[Request] = []
         self._errors: list[Exception] = []
@@ -219,8 +215,7 @@ class Provider:
         """Choose a response, and record it."""
         with self._lock:
             request = Request(path, headers, json.loads(body or b"{}"))
-            if self._records:
-                self.requests.append(request)
+            self.requests.append(request)
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end

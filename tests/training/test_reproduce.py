@@ -30,7 +30,6 @@ from tests.golden import Player, form_of
 from tests.processes import start, wait_until
 from tests.provider import KEY, Provider, Reply, Request, says
 from tests.training import tiny
-from tests.training.rows import validation as made_validation
 from training.recipe import load_toml, toml_names
 from training.reproduction import chain, cli
 from training.reproduction.chain import STAMPS, Profile, Step, chosen_seed, steps
@@ -121,8 +120,8 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     # The shares handled right, and wrong, of each seed's start and of its checkpoint.
     for seed, (first, right, wrong) in enumerate(((0.9, 0.5, 0.1), (0.1, 0.6, 0.3), (0, 0.6, 0.1))):
-        start_row = made_validation(0, correct=first, hallucination=0.0)
-        last_row = made_validation(10, correct=right, hallucination=wrong)
+        start_row = tiny.validation(0, correct=first, hallucination=0.0)
+        last_row = tiny.validation(10, correct=right, hallucination=wrong)
         (tmp_path / str(seed)).mkdir()
         metrics = {"validation": [asdict(start_row), asdict(last_row)]}
         Run(tmp_path / str(seed)).write_json("metrics.json", metrics)

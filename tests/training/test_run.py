@@ -13,7 +13,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.training import tiny
-from tests.training.rows import validation
+from tests.training.tiny import validation
 from training.progress import WINDOW, Step, TrainingAlarm, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, line_of, newest_checkpoint, opened

@@ -3,13 +3,16 @@
 What it learns is next to nothing. What it writes, counts and keeps is what any run does.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from training.progress import Validation
 from training.recipe import Recipe, Setting, load_recipe
 from training.run import TrainingRun, opened
 
@@ -55,3 +58,9 @@ def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[Trai
     """A run's folder, opened."""
     with opened(setting, out, out.parent, resume=resume) as (training, _):
         yield training
+
+
+def validation(step: int, **figures: Any) -> Validation:
+    """A made-up one with these figures, and no other but that of its questions."""
+    names = [each.name for each in dataclasses.fields(Validation)]
+    return Validation(**{**dict.fromkeys(names), "step": step, "n": 200, **figures})
