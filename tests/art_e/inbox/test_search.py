@@ -174,8 +174,7 @@ def test_reading_by_id_with_and_without_brackets(inbox: Inbox) -> None:
     assert mail.body.count("4,200") == 1
     assert inbox.canonical_id("budget@t") == "<budget@t>"
     for other in ("<none@t>", "", "<>", "\ud800", "<cleo@t>"):
-        assert inbox.read(other) is None
-        assert inbox.canonical_id(other) is None
+        assert (inbox.read(other), inbox.canonical_id(other)) == (None, None)
 
 
 def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
@@ -220,13 +219,10 @@ def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
     assert f"comes {word} at" in cut_snippet(body, stems(words(word)))
 
 
-@given(
-    body=st.text(st.sampled_from("ab é\n.\u0301界"), max_size=900), wanted=st.sampled_from("abé")
-)
+@given(st.text(st.sampled_from("ab é\n.\u0301界"), max_size=900), st.sampled_from("abé"))
 def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
     snippet = cut_snippet(body, words(wanted))
-    assert len(snippet) <= 2 * SNIPPET_CHARS + 6
-    assert "\n" not in snippet
+    assert len(snippet) <= 2 * SNIPPET_CHARS + 6 and "\n" not in snippet
     line = " ".join(body.split())
     assert snippet.removeprefix("...").removesuffix("...") in line
     if len(body) <= SNIPPET_CHARS:
@@ -250,11 +246,8 @@ DUCKDB_WORDS = r"regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+')
 
 def test_every_character_folds_and_splits_as_in_duckdb() -> None:
     texts = [f"{char} A{char}B" for char in ASSIGNED]
-    texts += [
-        "ΟΔΟΣ ΣΑΣ",
-        "İstanbul e\u0301tude \u1100\u1161\u11a8 ﬁne Ⅻ x² straße",
-        "q\u0323\u0307 \u0307q",
-    ]
+    texts += ["ΟΔΟΣ ΣΑΣ", "İstanbul e\u0301tude \u1100\u1161\u11a8 ﬁne Ⅻ x² straße"]
+    texts.append("q\u0323\u0307 \u0307q")
     rng = Random(0)
     texts += ["".join(rng.choices(ASSIGNED, k=rng.randint(0, 40))) for _ in range(500)]
     query = f"SELECT lower(strip_accents(text)), {DUCKDB_WORDS} FROM (SELECT unnest(?) AS text)"
@@ -268,12 +261,9 @@ def test_what_is_indexed_is_the_same_in_sql(world: InboxFile) -> None:
     odd = "ab1@@..-_+ \u00e9\u6771\u4eac\u90fd\u3067\uac00\u30fc\u3005"
     texts = ["".join(rng.choices(odd, k=rng.randint(0, 30))) for _ in range(2_000)]
     texts += ["".join(rng.choices(ASSIGNED, k=rng.randint(0, 20))) for _ in range(500)]
-    texts.append(
-        "Write to <Ann.B+c@x-1.Example.> or a@b, \u6771\u4eac\u90fd\u306e\u4f1a\u8b70lease"
-    )
-    rows = world.execute(
-        "SELECT tokens_of(text), addresses_in(text) FROM (SELECT unnest(?) AS text)", [texts]
-    ).fetchall()
+    texts.append("To <Ann.B+c@x-1.Example.> or a@b, \u6771\u4eac\u90fd\u306e\u4f1a\u8b70lease")
+    query = "SELECT tokens_of(text), addresses_in(text) FROM (SELECT unnest(?) AS text)"
+    rows = world.execute(query, [texts]).fetchall()
     assert rows == [(tokens(text), addresses(text)) for text in texts]
 
 
@@ -293,23 +283,17 @@ def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
             ("\uc11c\uc6b8", ["seoul"]), ("lease2024", ["kyoto"]), ("\u79cb", ["one"]),
             ("\u6771\u90fd", []),
         ):  # fmt: skip
-            found = inbox.search([words])
-            assert sorted(hit.message_id for hit in found) == sorted(
-                f"<{each}@t>" for each in expected
-            )
-        for phrase, expected in (('"\u6771\u4eac"', ["tokyo"]), ('"\u90fd\u3067"', ["tokyo"])):
+            found = message_ids(inbox.search([words]))
+            assert sorted(found) == sorted(f"<{each}@t>" for each in expected)
+        for phrase in ('"\u6771\u4eac"', '"\u90fd\u3067"'):
             query = parse_query(phrase, dt.date(2024, 1, 1))
-            hits = inbox.search(query.words, query=query)
-            assert [hit.message_id for hit in hits] == [f"<{each}@t>" for each in expected]
+            assert message_ids(inbox.search(query.words, query=query)) == ["<tokyo@t>"]
 
 
 FORMS = {
-    "cost": "the costs",
-    "relocating": "we relocate",
-    "companies": "one company",
-    "planning": "plan ahead",
-    "moves": "we moved",
-}
+    "cost": "the costs", "relocating": "we relocate", "companies": "one company",
+    "planning": "plan ahead", "moves": "we moved",
+}  # fmt: skip
 
 
 def test_a_form_that_no_mail_has_finds_the_others(tmp_path: Path) -> None:
