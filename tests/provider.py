@@ -169,11 +169,12 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. `requests` are in order of arrival.
+    provider ends, so that no assertion is lost. `requests` are in order of arrival;
+    `replies` may be replaced.
     """
 
     def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
-        self._replies = replies if callable(replies) else list(replies)
+        self.replies: list[Reply] | Rule = replies if callable(replies) else list(replies)
         self._key = key
         self._lock = threading.Lock()
         self.requests: list[Request] = []
@@ -231,11 +232,11 @@ class Provider:
             return Reply(json.dumps({"object": "list", "data": listed}).encode())
         if request.path != "/v1/chat/completions":
             return refuses(404, f"there is no {request.path}")
-        if callable(self._replies):
-            return self._replies(request)
-        if not self._replies:
+        if callable(self.replies):
+            return self.replies(request)
+        if not self.replies:
             raise AssertionError("the script has no further reply")
-        return self._replies.pop(0)
+        return self.replies.pop(0)
 
     @contextmanager
     def connected(self, connection: socket.socket) -> Iterator[None]:

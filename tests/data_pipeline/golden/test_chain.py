@@ -64,31 +64,20 @@ def whole(
 
 
 # The step, how far into its requests, and how many at once.
-@pytest.mark.parametrize(
-    ("step", "into", "at_once"),
-    [
-        ("generate", 1.0, 1),
-        ("verify", 0.5, 4),
-        *(
-            pytest.param(
-                ("generate", "verify")[seed % 2],
-                Random(seed).random(),
-                seed % 3 + 1,
-                marks=pytest.mark.fire,
-            )
-            for seed in range(tries(0, 16))
-        ),
-    ],
-)
+KILLS = [("generate", 1.0, 1), ("verify", 0.5, 4)]
+KILLS += [
+    (("generate", "verify")[seed % 2], Random(seed).random(), seed % 3 + 1)
+    for seed in range(tries(0, 16))
+]
+
+
+@pytest.mark.fire
+@pytest.mark.parametrize("kill", KILLS)
 def test_killed_and_run_again_the_set_is_the_same(
-    inboxes: list[str],
-    world_db: Path,
-    whole: dict[str, Whole],
+    kill: tuple[str, float, int], inboxes: list[str], world_db: Path, whole: dict[str, Whole],
     tmp_path: Path,
-    step: str,
-    into: float,
-    at_once: int,
-) -> None:
+) -> None:  # fmt: skip
+    step, into, at_once = kill
     chain, undisturbed = Chain(world_db, inboxes, 2, tmp_path), whole[step]
     if step == "verify":
         shutil.copytree(undisturbed.before, chain.set)
