@@ -102,7 +102,7 @@ def test_a_request_goes_to_the_host_that_is_named(
     [
         ("hosted_vllm/Qwen2.5-14B-Instruct", "export HOSTED_VLLM_API_BASE=URL"),
         ("azure/gpt-4.1", "export AZURE_API_BASE=URL"),
-        *((each, f"unknown model {each!r}; use offline") for each in ("", "nobody/x", "a\nb")),
+        *((each, f"unknown model {each!r}; use offline") for each in ("", "Offline", "a\nb")),
     ],
 )
 def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:
