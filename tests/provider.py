@@ -42,8 +42,7 @@ class Request:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation."""
-        messages: list[dict[str, Any]] = self.body["messages"]
-        return messages
+        return list(self.body["messages"])
 
 
 @dataclass(frozen=True, slots=True)

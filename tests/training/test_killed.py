@@ -52,6 +52,9 @@ class Trainings:
     def __init__(self, home: Path, start: Path) -> None:
         self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
         self.start = start
+        self.done("sft", start)
+        # By kind, what runs leave that nobody killed.
+        self.whole = {kind: self.done(kind, start.parent / kind) for kind in ("sft", "grpo")}
 
     def train(self, kind: str, out: Path, *options: str, moment: Moment | None = None) -> int:
         """The process's exit code: below 0 the signal that killed it."""
@@ -88,15 +91,7 @@ def left(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def trainings(training_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    return Trainings(training_home, tmp_path_factory.mktemp("start") / "start")
-
-
-@pytest.fixture(scope="module")
-def whole(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By kind, what runs leave that nobody killed."""
-    folder = tmp_path_factory.mktemp("whole")
-    trainings.done("sft", trainings.start)
-    return {kind: trainings.done(kind, folder / kind) for kind in ("sft", "grpo")}
+    return Trainings(training_home, tmp_path_factory.mktemp("whole") / "start")
 
 
 RUN = "training.run:TrainingRun"
@@ -112,12 +107,7 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("kind", "moment", "checkpoint"), MOMENTS)
 def test_killed_and_resumed_the_run_is_the_same(
-    trainings: Trainings,
-    whole: dict[str, Any],
-    tmp_path: Path,
-    kind: str,
-    moment: Moment,
-    checkpoint: str | None,
+    trainings: Trainings, tmp_path: Path, kind: str, moment: Moment, checkpoint: str | None
 ) -> None:
     out = tmp_path / kind
     assert trainings.train(kind, out, moment=moment) == -signal.SIGKILL
@@ -125,14 +115,14 @@ def test_killed_and_resumed_the_run_is_the_same(
     newest = newest_checkpoint(out)
     assert (newest and newest.name) == checkpoint
     resumed = trainings.done(kind, out, "--resume")
-    for part, expected in whole[kind].items():
+    for part, expected in trainings.whole[kind].items():
         assert resumed[part] == expected, part
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(tries(1, 16)))
 def test_killed_while_it_writes_the_run_is_the_same(
-    trainings: Trainings, whole: dict[str, Any], tmp_path: Path, seed: int
+    trainings: Trainings, tmp_path: Path, seed: int
 ) -> None:
     rng = Random(seed)
     kind, out = rng.choice(("sft", "grpo")), tmp_path / "run"
@@ -142,5 +132,5 @@ def test_killed_while_it_writes_the_run_is_the_same(
     # A run that writes less often ends by itself.
     assert code in (0, -signal.SIGKILL)
     resumed = trainings.done(kind, out, "--resume") if code else left(out)
-    for part, expected in whole[kind].items():
+    for part, expected in trainings.whole[kind].items():
         assert resumed[part] == expected, part

@@ -19,12 +19,7 @@ from tests.training.conftest import Begin, whole, written
 from tests.training.scripted import Script
 from training.rollout import ChatTokens, Turn, roll_out, side_by_side
 
-
-def limits_of(turn: int, episode: int) -> EpisodeForm:
-    return EpisodeForm(turn_tokens=turn, episode_tokens=episode)
-
-
-ROOMY = limits_of(400, 20_000)
+ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
 WRONG = [
     AssistantMessage("Let me think."),
@@ -122,7 +117,8 @@ def test_no_room_for_another_turn_is_out_of_turns(
     # One token too few for the last turn, and no room for the first one.
     for limit, most in ((len(full.transcript.ids) - 1, 2), (len(full.transcript.prompt_ids), 0)):
         engine = Script(tokenizer, [[each] for each in RIGHT])
-        [short] = roll_out([begin()], tokens, engine, limits_of(turn, limit))
+        limits = EpisodeForm(turn_tokens=turn, episode_tokens=limit)
+        [short] = roll_out([begin()], tokens, engine, limits)
         assert short.episode.rubric.ran_out_of_turns
         assert short.episode.final_answer is None
         assert len(engine.seen) <= most
@@ -135,7 +131,7 @@ def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
     """Observations count too: a long mail used to pass the limit by any length."""
     prompt = len(tokens.begin(begin().messages).prompt_ids)
     turn = max(len(tokenizer.encode(each + END)) for each in texts(SCRIPTS[name]))
-    limits = limits_of(turn, prompt + room)
+    limits = EpisodeForm(turn_tokens=turn, episode_tokens=prompt + room)
     engine = Script(tokenizer, [[each] for each in SCRIPTS[name]])
     [rollout] = roll_out([begin()], tokens, engine, limits)
     transcript = rollout.transcript

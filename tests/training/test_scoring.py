@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
@@ -31,7 +32,6 @@ from tests.training.scripted import (
     SOMETHING,
     SPREAD,
     WRONG,
-    Deaf,
     Script,
     rollouts,
     score,
@@ -53,6 +53,15 @@ from training.validation import (
 )
 
 # ---- Verdicts and rewards.
+
+
+class Deaf(OfflineJudge):
+    """Fails on every answer."""
+
+    def decide(self, question: Question, answer: str | None) -> Verdict:
+        if is_abstention(answer):
+            return super().decide(question, answer)
+        return Verdict(None, None, self.name, "the judge could not be asked")
 
 
 class Counting(OfflineJudge):
@@ -156,7 +165,8 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     assert [any(each) for each in handed["env_mask"]] == [False] * 4 + [True] * 4
     assert batch.figures["unjudged"] == batch.figures["flat_groups"] == 1
     # One of eight is more than a tenth, one of ten is not.
-    assert batch.outage == "1 of 8 episodes could not be judged (the judge could not be asked)"
+    reason = "the judge could not be asked; no mail was read"
+    assert batch.outage == f"1 of 8 episodes could not be judged ({reason})"
     ten = [SOMETHING, *[IDK] * 9]
     _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
     assert (batch.figures["unjudged"], batch.outage) == (1, None)

@@ -52,9 +52,8 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     ]
     examples, batches = _batches(table, [conversations] * 2, start.tokens, 7)
     first, second = table.stages
-    assert [len(each) for each in batches] == [first.batch] * first.steps + [
-        second.batch
-    ] * second.steps
+    sizes = [each.batch for each in (first, second) for _ in range(each.steps)]
+    assert [len(each) for each in batches] == sizes
     for place in {place for batch in batches[: first.steps] for place in batch}:
         # One turn of the model's, and nothing behind it.
         own = [each for each in examples[place].labels if each != NO_LOSS]
