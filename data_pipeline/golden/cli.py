@@ -135,7 +135,7 @@ def generate_command(
     max_cost: MaxCostOption = None,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
@@ -150,7 +150,7 @@ def generate_command(
     )
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
-    with _step("generate", out, db, as_json=json_output) as (file, golden, folder):
+    with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
         temperature = generate.TEMPERATURE
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options)
@@ -189,7 +189,7 @@ def import_command(
     ],
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read questions, and check their inboxes and gold mails.
 
@@ -197,22 +197,20 @@ def import_command(
     rejected with the reason.
     """
     name = importing.name_of(source)
-    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
+    with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
         importing.import_questions(file, golden, source)
 
 
 @app.command(
     "from-ratings", epilog=example("art-e golden from-ratings --db mail.duckdb --out mine")
 )
-def ratings_command(
-    db: DbOption = None, out: SetOption = None, json_output: JsonOption = False
-) -> None:
+def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
     """Make questions of the answers that you rated good or corrected (art-e rate)."""
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
     name = importing.RATINGS
-    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
+    with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
         importing.import_ratings(file, golden, ratings)
 
 
@@ -226,7 +224,7 @@ def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: RealismOption = filtering.MIN_REALISM,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
@@ -234,7 +232,7 @@ def filter_command(
     answer in the question, more than yes or no, no "yesterday", the mail's language, the
     owner's own words, and realism.
     """
-    with _step("filter", out, db, as_json=json_output) as (file, golden, _):
+    with _step("filter", out, db, as_json=as_json) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)
 
 
@@ -261,7 +259,7 @@ def verify_command(
     ] = None,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
@@ -273,7 +271,7 @@ def verify_command(
         "words alone can't find a wrong answer; name a model with --model, or go on without"
         " this step: art-e golden split",
     )
-    with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
+    with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
@@ -311,7 +309,7 @@ def split_command(
     test: TestOption = TEST,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Split the set by inbox; drop rows whose gold mails another split knows.
 
@@ -319,7 +317,7 @@ def split_command(
     proportions. No mail, copies included, stays gold in two splits, and no mail of a test inbox
     in train or validation; rows go from train first, never from test.
     """
-    with _step("split", out, db, as_json=json_output) as (file, golden, _):
+    with _step("split", out, db, as_json=as_json) as (file, golden, _):
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
@@ -337,11 +335,11 @@ def split_command(
 
 
 @app.command("stats", epilog=example("art-e golden stats golden"))
-def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
+def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
     golden = GoldenSet.load(folder)
     figures = export.stats(golden)
-    if json_output:
+    if as_json:
         print_json({"set": str(folder), **figures})
         return
     print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
@@ -399,7 +397,7 @@ def review_command(
 def export_command(
     folder: SetArgument,
     to: Annotated[Path, Option("--to", metavar="OUT", help="New folder to write.")],
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
@@ -408,7 +406,7 @@ def export_command(
     golden = GoldenSet.load(folder)
     parts = export.export(golden, to)
     left_out = len(golden.rejected)
-    if json_output:
+    if as_json:
         print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})
         return
     for name, count in parts.items():

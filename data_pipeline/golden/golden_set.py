@@ -65,6 +65,9 @@ class Check:
     by: str
 
 
+Outcome = tuple[Question, Check | None]  # a row after a step, and the check that drops it
+
+
 def with_checks(question: Question, checks: Sequence[Check]) -> Question:
     """The question with these checks in its provenance; they replace checks of the same name."""
     by_name = dict(question.provenance.get("checks", {}))
@@ -115,10 +118,8 @@ class GoldenSet:
     rejected: list[Rejected] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
 
-    def finish(
-        self, step: Step, made: Iterable[tuple[Question, Check | None]], settings: Mapping[str, Any]
-    ) -> None:
-        """End a step with its rows, each with the check that drops it or None; none may be lost."""
+    def finish(self, step: Step, made: Iterable[Outcome], settings: Mapping[str, Any]) -> None:
+        """End a step with the outcomes of its rows, none of which may be lost."""
         made, before = list(made), {each.id: each for each in self.questions}
         came = len(self.questions) + sum(each.step == step for each in self.rejected)
         self.questions = [question for question, fault in made if fault is None]
@@ -245,8 +246,7 @@ def _reading(folder: Path) -> Iterator[None]:
         raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         fault = fault_of(error, "row") if isinstance(error, ValidationError) else str(error)
-        reason = " ".join(fault.split())
-        what = f"{folder} is not a complete golden set ({reason}); make it again"
+        what = f"{folder} is not a complete golden set ({' '.join(fault.split())}); make it again"
         raise UserError(what) from None
 
 

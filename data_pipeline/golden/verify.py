@@ -34,7 +34,7 @@ from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
-from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.offline import grounded_in
@@ -67,10 +67,10 @@ def verify(
     """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
     too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
 
-    async def verify_all() -> list[tuple[Question, Check | None]]:
+    async def verify_all() -> list[Outcome]:
         turn = asyncio.Semaphore(concurrency)
 
-        async def one(question: Question) -> tuple[Question, Check | None]:
+        async def one(question: Question) -> Outcome:
             async with turn:
                 row = await checks.examine(file.inbox_of(question), question)
                 on_row()
@@ -93,11 +93,10 @@ def verify(
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
     """Raise `UserError` if `model` wrote rows of the set, through any provider."""
     writers = {str(each.provenance.get("model", "")) for each in golden.questions}
-    own = sorted(each for each in writers if each.rpartition("/")[2] == model.rpartition("/")[2])
-    if own:
-        raise UserError(
-            f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
-        )
+    for name in sorted(writers):
+        if name.rpartition("/")[2] == model.rpartition("/")[2]:
+            why = f"{name} wrote rows of this set and can't be their reader too"
+            raise UserError(f"{why}; name another --model")
 
 
 # ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
@@ -229,7 +228,7 @@ class ModelChecks:
         models = {"model": self.reader.name, "judge": self.judge.name}
         return {**models, "min_realism": self.min_realism, "prompts": prompts}
 
-    async def examine(self, inbox: Inbox, question: Question) -> tuple[Question, Check | None]:
+    async def examine(self, inbox: Inbox, question: Question) -> Outcome:
         """The row after its checks, and the failed one; `inbox` is as of the question's date."""
         checks = {"realistic": self._realistic}
         if question.answerable is False:
@@ -304,9 +303,8 @@ class ModelChecks:
             if read.answer is not None and await self._is_gold(question, read.answer):
                 return _Result(True, f"with {len(others)} other mails the answer is the same")
             other = _quoted(read.answer) if read.answer else "none"
-            return _Result(
-                False, f"with the other mails found, the answer is {other}: {read.reason}"
-            )
+            reason = f"with the other mails found, the answer is {other}: {read.reason}"
+            return _Result(False, reason)
         claims = await self._claims(question, by_date(others))
         while True:
             # This ends, because the gold mail of each round is newer than the one before.

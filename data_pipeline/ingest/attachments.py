@@ -14,7 +14,7 @@ import resource
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -126,9 +126,7 @@ def _ics(file: io.BytesIO) -> Iterator[str]:
                 yield f"{name.capitalize()}: {getattr(value, 'dt', value)}"
 
 
-_READERS: dict[str, Callable[[io.BytesIO], Iterator[str]]] = {
-    "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics,
-}  # fmt: skip
+_READERS = {"pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics}
 
 
 def extracted(form: str, data: bytes) -> str:

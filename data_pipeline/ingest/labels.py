@@ -31,9 +31,7 @@ _NAMES = {
     "unread": "unread ungelesen non_lus no_leídos da_leggere ongelezen não_lidas nieprzeczytane"
     " ulæst ulest olästa",
 }
-_NAME_OF = {
-    word.replace("_", " "): name for name, words in _NAMES.items() for word in words.split()
-}
+_NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 # What says nothing: Gmail marks read and archived mail in the account's language, too.
 _DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
 _LONGEST = 100  # characters of a label

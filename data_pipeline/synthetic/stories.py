@@ -165,9 +165,8 @@ def tell_outage(stage: Stage) -> None:
     for at, (day, cause) in enumerate(zip(failed, causes, strict=True)):
         to, date = [stage.owner, *crowd] if crowd else [], stage.date(day, 5 + 11 * at)
         value = Value(capital(cause), cause)
-        outages.append(
-            stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
-        )
+        down = stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
+        outages.append(down)
 
     first, second = stage.day(rng.randrange(40, 50)), stage.day(rng.randrange(58, 80))
     dates = []
@@ -324,9 +323,8 @@ def tell_travel(stage: Stage) -> None:
     for (guest, city, offset), hotel in zip(guests, hotels, strict=True):
         rate = rng.randrange(1, 10) * 100 if stage.bounded else rng.randrange(80, 290)
         value = stage.dollars(rate)
-        stays.append(
-            stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=value)["hotel"]
-        )
+        stay = stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=value)
+        stays.append(stay["hotel"])
     visit = stage.tell("visit", 9, p=traveller, client=client, city=cities[1])
     offset = rng.randrange(13, 24)
     date = stage.date(stage.day(rng.randrange(50, 60)), offset)

@@ -69,8 +69,7 @@ class World:
         self.names = Names(
             config.seed, people, coined, config.short, config.vocabulary, config.names
         )
-        cities = self.names.cities
-        rng = Random(f"{config.seed}/company")
+        cities, rng = self.names.cities, Random(f"{config.seed}/company")
         self.company = Company(
             name=f"{self.names.coined(0)} Freight",
             wording=self.names.wording,
