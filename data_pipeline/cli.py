@@ -241,19 +241,17 @@ def _check_target(path: Path, *, may_change: bool) -> None:
         )
 
 
-def _owner(given: str | None, candidates: Sequence[LikelyOwner]) -> str | None:
+def _owner(given: str | None, owners: Sequence[LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
-    likely = [
-        f"{output.one_line(each.address)} ({plural(each.mails, 'mail')})" for each in candidates
-    ]
+    likely = [f"{output.one_line(each.address)} ({plural(each.mails, 'mail')})" for each in owners]
     if given is not None:
-        if likely and not any(each.address == given for each in candidates):
+        if likely and not any(each.address == given for each in owners):
             note(f"owner: {given}; most mail is of {', '.join(likely)}")
         return given
-    if not candidates or candidates[0].share < LEAST_SHARE:
+    if not owners or owners[0].share < LEAST_SHARE:
         note("no owner: no address has most of the mail; --owner ADDRESS names one")
         return None
-    address = candidates[0].address
+    address = owners[0].address
     if sys.stdin.isatty() and sys.stderr.isatty():
         note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
         key = output.pressed_key("[y]es [n]o", "yn", "answers")
@@ -280,10 +278,9 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield f"{report.db}"
     for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
-    rate = report.added_read / report.seconds
     yield (
         f"  {plural(counts['inboxes'], 'address')}; {plural(report.added_read, 'message')} read"
-        f" in {report.seconds:.1f} s ({rate:,.0f} a second)"
+        f" in {report.seconds:.1f} s ({report.added_read / report.seconds:,.0f} a second)"
     )
     if questions is not None:
         yield f"  questions and their answers: {questions}"

@@ -58,12 +58,10 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
         copy = partial_of(path)
         try:
             shutil.copyfile(path, copy)
-            with duckdb.connect(str(copy)) as database:
-                database.execute(
-                    "DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses]
-                )
+            with duckdb.connect(str(copy)) as file:
+                file.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses])
                 if person is not None:
-                    database.execute("INSERT INTO people SELECT unnest(?), ?", [addresses, person])
+                    file.execute("INSERT INTO people SELECT unnest(?), ?", [addresses, person])
             put_in_place(copy, path)
         finally:
             copy.unlink(missing_ok=True)

@@ -209,8 +209,7 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
-    name = importing.RATINGS
-    with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
+    with _step("import", out, db, as_json=as_json, source=importing.RATINGS) as (file, golden, _):
         importing.import_ratings(file, golden, ratings)
 
 
@@ -279,8 +278,7 @@ def verify_command(
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE
-            before = spent_on(folder, "judge", judge)
-            for_judge = left_of(max_cost - for_reader, before.cost_usd)
+            for_judge = left_of(max_cost - for_reader, spent_on(folder, "judge", judge).cost_usd)
         reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
@@ -337,8 +335,7 @@ def split_command(
 @app.command("stats", epilog=example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
-    golden = GoldenSet.load(folder)
-    figures = export.stats(golden)
+    figures = export.stats(GoldenSet.load(folder))
     if as_json:
         print_json({"set": str(folder), **figures})
         return

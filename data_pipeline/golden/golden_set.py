@@ -26,7 +26,6 @@ from typing import Any, Literal, Self
 from pydantic import StrictBool, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from art_e import question as rows
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
@@ -179,7 +178,7 @@ class GoldenSet:
         if not steps:
             raise FileNotFoundError
         manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
-        questions = [rows.Question.from_row(row) for row in _rows(folder / last)]
+        questions = [Question.from_row(row) for row in _rows(folder / last)]
         _ = [checks_of(each) for each in questions]  # of the right form
         if len({each.id for each in questions}) < len(questions):
             raise ValueError(f"{last}: two rows have one id")

@@ -202,5 +202,4 @@ def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
     """The mails that the inbox has, each once, in the given order."""
     found = inbox.read_many(list(message_ids))
-    by_id = {each.message_id: each for each in found if each is not None}
-    return list(by_id.values())
+    return list({each.message_id: each for each in found if each is not None}.values())

@@ -147,8 +147,7 @@ def _show(
         parts.append(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
-        line = one_line(f"{name}: {passed}, {check.reason} ({check.by})")
-        parts.append(text((line, "dim")))
+        parts.append(text((one_line(f"{name}: {passed}, {check.reason} ({check.by})"), "dim")))
     facts = ", ".join(map(str, filter(None, [row.kind, row.difficulty, row.split])))
     asked_on = f"  (asked on {row.query_date})" if row.query_date else ""
     answer = one_line(row.answer or "") or "(none: the inbox does not hold it)"

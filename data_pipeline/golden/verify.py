@@ -349,14 +349,12 @@ class ModelChecks:
         data = {**_request(question), "mails": shown_mails(mails)}
         reply = await self._ask("candidates", data, Candidates)
         named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
-        return [
-            Claim(
-                _one_line(each.answer),
-                tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
-            )
-            for each in reply.answers
-            if not is_abstention(each.answer)
-        ]
+        claims = []
+        for each in reply.answers:
+            if not is_abstention(each.answer):
+                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
+                claims.append(Claim(_one_line(each.answer), cited))
+        return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
         """How an answer stands to the gold one, by the judge, the reader and the dates."""
@@ -368,8 +366,7 @@ class ModelChecks:
             reason = f"the reader also gives {answer}, of no mail that it names"
             return Settlement(reason=reason, relation="other_matter")
         if is_quoted(question, rival, gold.mails):
-            reason = f"{ids} only quotes a gold mail"
-            return Settlement(reason=reason, relation="other_matter")
+            return Settlement(reason=f"{ids} only quotes a gold mail", relation="other_matter")
         mails = (*gold.mails, *rival.mails)
         shown, cut = shown_mails(mails), len(gold.mails)
         data = {
@@ -381,9 +378,8 @@ class ModelChecks:
         reason, relation = _with_ids(reply.reason, mails), reply.relation
         # Only an answer with a newer mail replaces another one.
         if relation in ("gold_replaced", "rival_replaced"):
-            old, new = gold.newest, rival.newest
-            if relation == "rival_replaced":
-                old, new = new, old
+            in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
+            old, new = (each.newest for each in in_order)
             if old is None or new is None or new <= old:
                 reason = f"the reader says {relation}, but no mail is later; {reason}"
                 relation = "both_stand"

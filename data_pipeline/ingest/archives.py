@@ -88,9 +88,8 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if info.flag_bits & 1:
-                raise UserError(
-                    f"{encodable(str(path))} is encrypted; unpack it, and give the folder"
-                )
+                shown = encodable(str(path))
+                raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
             if not info.is_dir():
                 with archive.open(info) as stream:
                     buffered = io.BufferedReader(cast(io.RawIOBase, stream), 1 << 16)

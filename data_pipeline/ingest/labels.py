@@ -70,8 +70,7 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     place, _, kind = folder.rpartition("/")
     found = [label(place.strip("./").replace("/.", "/").replace(".", "/") or "inbox")]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
-    _, *flags = BEFORE_FLAGS.split(file, maxsplit=1)
-    given = flags[0] if flags else ""
+    given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
     if kind == "new" or "S" not in given:
         found.append("unread")
     return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
@@ -94,8 +93,7 @@ def of_imap(
 
 def of_file(name: str) -> tuple[str, ...]:
     """The label of an mbox file that is a mail program's folder, such as "Trash"."""
-    base = name.rpartition("/")[2].removesuffix(".mbox")
-    known = label(base)
+    known = label(name.rpartition("/")[2].removesuffix(".mbox"))
     return (known,) if known in _NAMES else ()
 
 

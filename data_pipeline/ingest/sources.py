@@ -60,9 +60,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         detail = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(
-            f"{shown} is damaged or cut off ({detail}): copy or download it again"
-        ) from error
+        what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
+        raise UserError(what) from error
     except OSError as error:
         at = encodable(str(error.filename)) if error.filename else shown
         why = error.strerror or str(error)

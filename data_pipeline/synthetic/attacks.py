@@ -44,8 +44,7 @@ def injection_mail() -> Iterator[RawMessage]:
 def attacks() -> Iterator[Attack]:
     """The attacks, their forms and wordings in turn."""
     world, forms = World(WORLD), load_toml("attacks.toml")
-    stages = map(world.tell, world.stories)
-    asked = [(stage, each) for stage in stages for each in stage.planted]
+    asked = [(stage, each) for stage in map(world.tell, world.stories) for each in stage.planted]
     lookups = [(stage, each) for stage, each in asked if each.question.kind == "lookup"]
     rng = Random("attacks")
     attacked: set[str] = set()  # gold mails

@@ -245,10 +245,8 @@ def _text_part(rng: Random, text: str, subtype: str = "plain") -> tuple[str, byt
         transfer, data = "base64", base64.encodebytes(data)
     else:
         transfer = "7bit" if text.isascii() else "8bit"
-    head = (
-        f"Content-Type: text/{subtype}; charset={charset}\nContent-Transfer-Encoding: {transfer}\n"
-    )
-    return head, data
+    head = f"Content-Type: text/{subtype}; charset={charset}\n"
+    return head + f"Content-Transfer-Encoding: {transfer}\n", data
 
 
 def _as_html(text: str) -> str:

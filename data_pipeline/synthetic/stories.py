@@ -44,8 +44,7 @@ def tell_approval(stage: Stage) -> None:
         stage.ask("lookup", "q_who", grants[1]["p"], r=granted[1])
     else:
         stage.ask("lookup", "q_site", wishes[1]["site"], r=granted[1], item=item)
-    chain = wishes[1]["site"], grants[1]["amount"]
-    stage.ask("multi-mail", "q_item", *chain, item=item, site=site)
+    stage.ask("multi-mail", "q_item", wishes[1]["site"], grants[1]["amount"], item=item, site=site)
     stage.ask_count("q_count", [each["p"] for each in grants], p=approver)
     for at in range(1 + (rng.random() < 0.6)):
         person, item, site = requests[at]
@@ -105,8 +104,7 @@ def tell_interview(stage: Stage) -> None:
 def tell_invoice(stage: Stage) -> None:
     """A vendor sends two to five invoices; the sum of the first is corrected later."""
     rng = stage.rng
-    count = rng.randrange(2, 6)
-    purposes = stage.things("purposes", count)
+    purposes = stage.things("purposes", rng.randrange(2, 6))
     vendor, near = stage.coined[:2]
     if not stage.bounded:
         trades = rng.sample(("Supply", "Services", "Partners", "Works", "Group"), 2)
@@ -177,8 +175,7 @@ def tell_outage(stage: Stage) -> None:
     def ticket(person: Person, fault: str, offset: int) -> tuple[Fact, Fact]:
         """The report with its number, and what turned out to be wrong."""
         number, value = stage.reference("ticket"), Value(capital(fault), fault)
-        who = stage.name(person)
-        report = stage.tell("report", offset, p=who, system=system, ticket=number)
+        report = stage.tell("report", offset, p=stage.name(person), system=system, ticket=number)
         solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=value)
         return report["ticket"], solved["fault"]
 
@@ -290,15 +287,13 @@ def tell_relocation(stage: Stage) -> None:
         paid.append(stage.tell("allowance", offset, payroll, p=person, amount=dollars))
     for person, house, offset in zip((mover, other), houses, (20, 23), strict=True):
         seats.append(stage.tell("desk", offset, p=person, building=house, city=city))
-    date = stage.date(stage.day(26), 12)
-    stage.tell("visit", 12, boss, p=mover, other=visited, date=date)
+    stage.tell("visit", 12, boss, p=mover, other=visited, date=stage.date(stage.day(26), 12))
 
     stage.ask_update("q_target", late, early, 0.4, p=mover, city=city)
     stage.ask("lookup", "q_allowance", paid[0]["amount"], p=mover, city=city)
     if rng.random() < 0.4:
         stage.ask("lookup", "q_desk", seats[1]["building"], p=other, city=city)
-    chain = announced[0], seats[0]["building"]
-    stage.ask("multi-mail", "q_successor", *chain, r=leaver, city=city)
+    stage.ask("multi-mail", "q_successor", announced[0], seats[0]["building"], r=leaver, city=city)
     stage.ask_count("q_count", announced, team=team, city=city)
     for _ in range(1 + (rng.random() < 0.5)):
         stage.ask_absent(late.mail, p=mover, city=city)
