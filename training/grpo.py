@@ -20,29 +20,16 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from evals.scored import Scored
+from training import optimizer, validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
-from training.optimizer import (
-    BETAS,
-    LogitScaleAdamW,
-    last_gain,
-    own_tokens_scored,
-    packed,
-    scored_packed,
-)
+from training.optimizer import BETAS, LogitScaleAdamW, last_gain, packed, scored_packed
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, in_groups, rewards_of
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import (
-    Examiner,
-    Load,
-    RunCallback,
-    by_transformers,
-    carry_out,
-    trainer_arguments,
-)
+from training.validation import Load, by_transformers
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -74,13 +61,13 @@ def train_grpo(
         )
     table.passes(training.processes.count)
     check_generation(table.vllm)
-    with quiet(), own_tokens_scored():
+    with quiet(), optimizer.own_tokens_scored():
         start = load_start(init, recipe.model)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
         dispatch = trainer.dispatch
-        callback = RunCallback(
-            Examiner(training, judges, start.tokens, load),
+        callback = validation.RunCallback(
+            validation.Examiner(training, judges, start.tokens, load),
             dispatch,
             trainer.step_of,
             validate_every=table.validate_every,
@@ -89,7 +76,7 @@ def train_grpo(
             awake=dispatch.awake,
         )
         generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
-        return carry_out(trainer, callback, checkpoint, generate_at)
+        return validation.carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
@@ -108,7 +95,7 @@ class AgentTrainer(GRPOTrainer):
 
     def __init__(self, roller: Roller, start: Start) -> None:
         training, table = roller.training, roller.table
-        recipe = training.setting.recipe
+        recipe, seed = training.setting.recipe, training.setting.seed
         self.roller, self.table = roller, table
         self.batch: StepBatch | None = None
         # Tokens that all processes generated since the run began.
@@ -144,7 +131,7 @@ class AgentTrainer(GRPOTrainer):
                     ddp_find_unused_parameters=False,
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,
-                    **trainer_arguments(training, table.steps),
+                    **validation.trainer_arguments(training, table.steps),
                     **_vllm(table.vllm, form.episode_tokens),
                 ),
                 train_dataset=Dataset.from_list(rows),
@@ -153,9 +140,7 @@ class AgentTrainer(GRPOTrainer):
                 peft_config=adapter_config(recipe.model, start),
             )
         keep_exact(self.model)
-        self.dispatch = Dispatch(
-            self, form.turn_tokens, training.setting.seed, batch=table.generate_batch
-        )
+        self.dispatch = Dispatch(self, form.turn_tokens, seed, batch=table.generate_batch)
 
     def _roll(self, *_: Any) -> dict[str, Any]:
         """TRL's rollout function: the batch of the next step."""
@@ -174,9 +159,7 @@ class AgentTrainer(GRPOTrainer):
         if ratio := logs.get("sampling/importance_sampling_ratio/mean"):
             self.batch.figures["ratio_mean"] = ratio
         seconds = self.roller.training.seconds
-        return Step(
-            step=step, seconds=seconds, tokens=self.generated, **logged, **self.batch.figures
-        )
+        return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
     def why_pause(self) -> str | None:
         """Why the run should pause, if it should."""
@@ -194,8 +177,8 @@ class AgentTrainer(GRPOTrainer):
             self.optimizer = LogitScaleAdamW(
                 others, gain, rate=self.table.rate, scale_rate=LOGIT_SCALE_RATE
             )
-        optimizer: Optimizer = super().create_optimizer(model)
-        return optimizer
+        usual: Optimizer = super().create_optimizer(model)
+        return usual
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any
