@@ -389,10 +389,8 @@ def compare(
         return
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
-    caption = "in brackets: 95 % interval of B - A"
-    output.print_table(
-        ("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption
-    )
+    title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
