@@ -181,11 +181,8 @@ class Chain:
         killing.run(self._arguments(step, more), self._environment(provider))
 
     def _environment(self, provider: Provider) -> dict[str, str]:
-        return {
-            "ART_E_HOME": str(self.folder / "home"),
-            "OPENAI_API_KEY": KEY,
-            "OPENAI_BASE_URL": provider.base_url,
-        }
+        home = str(self.folder / "home")
+        return {"ART_E_HOME": home, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.base_url}
 
     def _arguments(self, step: str, more: Sequence[object]) -> list[str]:
         named = [part for each in self.inboxes for part in ("--inbox", each)]
