@@ -20,16 +20,29 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from evals.scored import Scored
-from training import optimizer, validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
-from training.optimizer import BETAS, LogitScaleAdamW, last_gain, packed, scored_packed
+from training.optimizer import (
+    BETAS,
+    LogitScaleAdamW,
+    last_gain,
+    own_tokens_scored,
+    packed,
+    scored_packed,
+)
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, in_groups, rewards_of
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import Load, by_transformers
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -61,13 +74,13 @@ def train_grpo(
         )
     table.passes(training.processes.count)
     check_generation(table.vllm)
-    with quiet(), optimizer.own_tokens_scored():
+    with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
         dispatch = trainer.dispatch
-        callback = validation.RunCallback(
-            validation.Examiner(training, judges, start.tokens, load),
+        callback = RunCallback(
+            Examiner(training, judges, start.tokens, load),
             dispatch,
             trainer.step_of,
             validate_every=table.validate_every,
@@ -76,7 +89,7 @@ def train_grpo(
             awake=dispatch.awake,
         )
         generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
-        return validation.carry_out(trainer, callback, checkpoint, generate_at)
+        return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
@@ -131,7 +144,7 @@ class AgentTrainer(GRPOTrainer):
                     ddp_find_unused_parameters=False,
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,
-                    **validation.trainer_arguments(training, table.steps),
+                    **trainer_arguments(training, table.steps),
                     **_vllm(table.vllm, form.episode_tokens),
                 ),
                 train_dataset=Dataset.from_list(rows),

@@ -23,13 +23,12 @@ from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
 from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
-from art_e.storage import AppendLog, write_whole
+from art_e.storage import AppendLog, append_line, write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
-from training import progress
 from training.processes import ALONE, Processes
-from training.progress import Step, TrainingAlarm, Validation
+from training.progress import STEPS, Step, TrainingAlarm, Validation, alarms_of, read_steps
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
@@ -109,7 +108,7 @@ class TrainingRun:
         self.paused: str | None = None
         self.validations = [Validation(**each) for each in self.state.get("validation", [])]
         self.alarms: list[dict[str, Any]] = list(self.state.get("alarms", []))
-        self.steps = progress.read_steps(self.run.folder)
+        self.steps = read_steps(self.run.folder)
         # USD that judges were paid before the run was resumed.
         self.cost_before = float(self.state.get("cost_usd", 0.0))
         self._seconds_before = float(self.state.get("seconds", 0.0))
@@ -135,13 +134,13 @@ class TrainingRun:
         """Store and show a step, with its new alarms."""
         self.steps.append(step)
         if self.processes.leads:
-            progress.append_step(self.run.folder, step)
+            append_line(self.run.folder / STEPS, compact_json(dataclasses.asdict(step)))
             if step.step == self.setting.steps or step.seconds > self._shown_at + LINE_EVERY_S:
                 self._shown_at = step.seconds
                 note(line_of(self.steps, self.setting.steps))
             grpo = self.setting.recipe.grpo if self.setting.kind == "grpo" else None
             size = grpo.minibatches if grpo else 1
-            alarms = progress.alarms_of(self.steps[size - 1 :: size], self.validations)
+            alarms = alarms_of(self.steps[size - 1 :: size], self.validations)
             self._raise(step.step, alarms)
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
@@ -305,9 +304,9 @@ def _flat(row: Any, name: str = "") -> dict[str, Any]:
 
 def _forget(run: Run, last: int) -> None:
     """Delete what came after step `last`: it will be made again."""
-    kept = [each for each in progress.read_steps(run.folder) if each.step <= last]
+    kept = [each for each in read_steps(run.folder) if each.step <= last]
     lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
-    write_whole(run.folder / progress.STEPS, lines)
+    write_whole(run.folder / STEPS, lines)
     for checkpoint in _checkpoints(run.folder):
         if _step_of(checkpoint) > last:
             shutil.rmtree(checkpoint)
