@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,16 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 class Cycling:
     """Says the same each time, in turn; takes the place of `Dispatch`."""
 
-    replies: tuple[AssistantMessage, ...] = (IDK,)
-    start: Start
-
     awake = staticmethod(nullcontext)
 
-    def __init__(self, trainer: object, turn_tokens: int, seed: int, batch: int | None) -> None:
-        pass
+    def __init__(
+        self, start: Start, replies: Sequence[AssistantMessage], *_: Any, **__: Any
+    ) -> None:
+        self._start, self._replies = start, replies
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        going = itertools.islice(itertools.cycle(self.replies), len(prompts))
-        Script(self.start.tokenizer, [list(going)])(prompts, follow)
+        going = itertools.islice(itertools.cycle(self._replies), len(prompts))
+        Script(self._start.tokenizer, [list(going)])(prompts, follow)
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
@@ -80,13 +80,11 @@ def scripted(
     start: Start, home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scripted:
     """Trains on what `replies` says, in turn."""
-    monkeypatch.setattr(grpo, "Dispatch", Cycling)
-    monkeypatch.setattr(Cycling, "start", start, raising=False)
 
     def train(
         replies: Sequence[AssistantMessage], *changes: str
     ) -> tuple[dict[str, Any], TrainingRun]:
-        monkeypatch.setattr(Cycling, "replies", tuple(replies))
+        monkeypatch.setattr(grpo, "Dispatch", partial(Cycling, start, replies))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             return carry_out(training), training

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,13 +143,9 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
 def ranks(launcher: int) -> dict[int, int]:
     """The launcher's processes, by their rank."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text("ascii").split()
-    found = {}
-    for child in map(int, children):
-        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        rank = next((each[5:] for each in environment if each.startswith(b"RANK=")), None)
-        if rank is not None:
-            found[int(rank)] = child
-    return found
+    environments = {child: Path(f"/proc/{child}/environ").read_text() for child in children}
+    found = {child: re.search(r"\0RANK=(\d+)", f"\0{text}") for child, text in environments.items()}
+    return {int(rank[1]): int(child) for child, rank in found.items() if rank}
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

@@ -37,7 +37,7 @@ from training.reproduction.report import episodes_of_test, over_seeds
 
 WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
-TINY = (f"changes={json.dumps(tiny.CHANGES)}", f"sources={json.dumps(WORLDS)}", "seeds=[0]")
+TINY = (f"changes={json.dumps(tiny.FEW)}", f"sources={json.dumps(WORLDS)}", "seeds=[0]")
 
 
 def profile_of(name: str, *changes: str) -> Profile:

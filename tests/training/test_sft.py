@@ -27,7 +27,7 @@ def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
     assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
     assert [each["step"] for each in metrics["validation"]] == [0, 10, 15, 20]
     for each in metrics["validation"]:
-        assert Validation(**each).n == 6
+        assert Validation(**each).n == 3
     steps = read_steps(warm)
     assert [each.step for each in steps] == [10, 15, 20]
     assert (steps[-1].loss or math.inf) < (steps[0].loss or 0.0) - 0.1

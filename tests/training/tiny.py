@@ -27,8 +27,8 @@ CHANGES = (
     "episode.max_turns=4",
     "episode.turn_tokens=32",
     "episode.episode_tokens=400",
-    "judging.questions=6",
-    "judging.test_questions=6",
+    "judging.questions=3",
+    "judging.test_questions=3",
     "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
     "sft.validate_every=15",
     "grpo.steps=3",
@@ -37,6 +37,15 @@ CHANGES = (
     "grpo.rollouts=4",
     "grpo.micro_batch=4",
     "grpo.validate_every=2",
+)
+
+
+# Even shorter, for what needs no more than a run's files.
+FEW = (
+    *CHANGES,
+    "sft.stages=[{part='first', steps=2, batch=4}, {steps=2, batch=4}]",
+    "sft.validate_every=4",
+    "grpo.steps=2",
 )
 
 
