@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from art_e.cli import output
 from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
@@ -23,20 +24,7 @@ from art_e.cli.model_options import (
     turn_tokens,
 )
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
-from art_e.cli.output import (
-    console,
-    example,
-    note,
-    one_line,
-    plural,
-    print_json,
-    print_lines,
-    print_table,
-    progress,
-    shown_usd,
-    text,
-    total_usd,
-)
+from art_e.cli.output import console, example, note, print_json, print_lines, text
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -81,13 +69,13 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-            print_table(headings, rows, caption=caption)
+            output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             print_lines(*(f"{name}: {line}" for line in _notes(figures)))
-        cost = total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
-        asked = plural(sum(figures["n"] for figures in models.values()), "episode")
+        cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
+        asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
         print_lines(
-            f"{asked}, {shown_usd(cost)}",
+            f"{asked}, {output.shown_usd(cost)}",
             f"run: {run.folder}",
             f"the report: art-e eval report {run.folder}",
         )
@@ -274,7 +262,7 @@ def run(
         killed = benchmark.find_killed(config, runs_folder(), out) if resume else None
         done = [] if killed is None else list(benchmark.on_disk(killed, asked).values())
         if killed is not None:
-            note(f"resuming {killed.folder}: {plural(len(done), 'episode')} there already")
+            note(f"resuming {killed.folder}: {output.plural(len(done), 'episode')} there already")
         elif resume:
             note("nothing to resume: this is a new run")
         if len(asked) < len(loaded):
@@ -283,7 +271,7 @@ def run(
         entrants = [_entrant(name, config, form, killed) for name in names]
         _note_models(names, judge_names, len(asked) * repeat, done)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
-        whole = progress("episodes", len(asked) * repeat * len(names))
+        whole = output.progress("episodes", len(asked) * repeat * len(names))
         try:
             with whole as advance:
                 metrics = benchmark.run_benchmark(
@@ -366,7 +354,7 @@ def rejudge(
     config |= {"rejudged": str(source.folder), "command": shlex.join(["art-e", *sys.argv[1:]])}
     with InboxFile(db or Path(config["db"])) as inbox_file:
         run = start_run("rejudge", config, runs_folder(), out)
-        with progress("answers", len(load_run(source))) as advance:
+        with output.progress("answers", len(load_run(source))) as advance:
             metrics = benchmark.rejudge(source, judges, inbox_file, run, on_judged=advance)
     _show(metrics, run, judges, json_output)
 
@@ -401,17 +389,17 @@ def compare(
         return
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
-    caption = "in brackets: 95 % interval of B - A"
-    print_table(("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption)
+    title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
     print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
-        lines.append((one_line(flip["question"]), "bold"))
+        lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
-            lines += [(f"\n  {name:6}", "dim"), one_line(answer or "(none)")]
+            lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]
         console().print(text(*lines), soft_wrap=True)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         print_lines(f"and {more:,} more flipped; --json has them all")
@@ -471,4 +459,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines(f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}")
+    print_lines(f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}")

@@ -6,6 +6,7 @@ import email.utils
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
@@ -173,14 +174,9 @@ HOSTILE_BODY = (
 TEXT = 'Zürich\u2028"quoted" \x85 line\r\nbreak \U0001f980'
 
 QUESTION = Question(
-    id="q",
-    question="When does the $inbox_address lease end?",
-    inbox_address=BOB,
-    query_date=date(2020, 1, 31),
-    answer="On May 3.",
-    message_ids=(LEASE,),
+    "q", "When does the $inbox_address lease end?", BOB, date(2020, 1, 31), "On May 3.", (LEASE,),
     answerable=True,
-)
+)  # fmt: skip
 # The `start` fixture: begins an episode; its options replace fields of `QUESTION`.
 Start = Callable[..., Episode]
 
@@ -217,10 +213,7 @@ def call(name: str, arguments: dict[str, Any] | str, call_id: str = "call") -> T
 
 def message(*calls: ToolCall, text: str | None = None) -> AssistantMessage:
     """A message with these calls, under distinct ids."""
-    numbered = (
-        ToolCall(f"{each.id}-{number}", each.name, each.arguments)
-        for number, each in enumerate(calls)
-    )
+    numbered = [replace(each, id=f"{each.id}-{place}") for place, each in enumerate(calls)]
     return AssistantMessage(text, tuple(numbered))
 
 
@@ -239,24 +232,14 @@ def answer(text: str | None, *sources: str) -> ToolCall:
 def trajectory(text: str = TEXT, **fields: Any) -> Trajectory:
     """A trajectory of one message; `fields` replace its own."""
     made: dict[str, Any] = {
-        "run_id": "r",
-        "episode_id": "e",
-        "question_id": "q",
-        "inbox_address": "bob@test.example",
-        "as_of": None,
-        "model": "scripted",
-        "policy": {"temperature": 0},
-        "messages": [{"role": "user", "content": text}],
-        "handles": {"m1": "<1@t>"},
-        "final_answer": text,
-        "sources": ["<1@t>"],
-        "rubric": {"turns": 1},
+        "run_id": "r", "episode_id": "e", "question_id": "q", "inbox_address": BOB, "as_of": None,
+        "model": "scripted", "policy": {"temperature": 0},
+        "messages": [{"role": "user", "content": text}], "handles": {"m1": "<1@t>"},
+        "final_answer": text, "sources": ["<1@t>"], "rubric": {"turns": 1},
         "usage": {"prompt_tokens": 1, "cached_prompt_tokens": 0, "completion_tokens": 1},
-        "cost_usd": None,
-        "seconds": {"total": 0.25, "model": 0.125, "tools": 0.0},
-        "started_at": "2020-01-01T00:00:00.000+00:00",
-        "events": [],
-    }
+        "cost_usd": None, "seconds": {"total": 0.25, "model": 0.125, "tools": 0.0},
+        "started_at": "2020-01-01T00:00:00.000+00:00", "events": [],
+    }  # fmt: skip
     return Trajectory(**{**made, **fields})
 
 
@@ -269,32 +252,24 @@ def step(episode: Episode, *calls: ToolCall) -> list[Any]:
     return shown(episode.step(message(*calls)))
 
 
+@dataclass
 class ScriptedPolicy:
     """Returns the messages of its script in order, and raises its exceptions."""
 
-    settings: dict[str, Any] = {"temperature": 0}  # noqa: RUF012 - the protocol's property
-
-    def __init__(
-        self,
-        script: Sequence[AssistantMessage | Exception],
-        *,
-        model: str = "scripted",
-        usage: Usage | None = None,
-        costs: Sequence[float | None] = (),
-    ) -> None:
-        self.model = model
-        self._script = script
-        self._usage = usage or Usage()
-        self._costs = costs
-        self.turn = 0
+    script: Sequence[AssistantMessage | Exception]
+    model: str = "scripted"
+    usage: Usage = Usage()  # noqa: RUF009 - frozen
+    costs: Sequence[float | None] = ()
+    settings: dict[str, Any] = field(default_factory=lambda: {"temperature": 0})
+    turn: int = 0
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         turn = self.turn
         self.turn += 1
-        step = self._script[turn]
+        step = self.script[turn]
         if isinstance(step, Exception):
             raise step
-        return PolicyStep(step, self._usage, self._costs[turn] if self._costs else 0.0)
+        return PolicyStep(step, self.usage, self.costs[turn] if self.costs else 0.0)
 
 
 # ---- Requests to the scripted provider.

@@ -42,8 +42,7 @@ class Request:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation."""
-        messages: list[dict[str, Any]] = self.body["messages"]
-        return messages
+        return list(self.body["messages"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +168,13 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. `requests` are in order of arrival; without
-    `records` it remembers none.
+    provider ends, so that no assertion is lost. `requests` are in order of arrival;
+    `replies` may be replaced.
     """
 
-    def __init__(
-        self, replies: Sequence[Reply] | Rule, *, key: str | None = None, records: bool = True
-    ) -> None:
-        self._replies = replies if callable(replies) else list(replies)
+    def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
+        self.replies: list[Reply] | Rule = replies if callable(replies) else list(replies)
         self._key = key
-        self._records = records
         self._lock = threading.Lock()
         self.requests: list[Request] = []
         self._errors: list[Exception] = []
@@ -219,8 +215,7 @@ class Provider:
         """Choose a response, and record it."""
         with self._lock:
             request = Request(path, headers, json.loads(body or b"{}"))
-            if self._records:
-                self.requests.append(request)
+            self.requests.append(request)
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end
@@ -236,11 +231,11 @@ class Provider:
             return Reply(json.dumps({"object": "list", "data": listed}).encode())
         if request.path != "/v1/chat/completions":
             return refuses(404, f"there is no {request.path}")
-        if callable(self._replies):
-            return self._replies(request)
-        if not self._replies:
+        if callable(self.replies):
+            return self.replies(request)
+        if not self.replies:
             raise AssertionError("the script has no further reply")
-        return self._replies.pop(0)
+        return self.replies.pop(0)
 
     @contextmanager
     def connected(self, connection: socket.socket) -> Iterator[None]:

@@ -103,8 +103,7 @@ def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
     steps = {*range(stage.validate_every, stage.steps, stage.validate_every), stage.steps}
     if isinstance(stage, Sft):
         steps.update(accumulate(each.steps for each in stage.stages))
-    validations = 1 + len(steps)
-    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
+    return (1 + len(steps)) * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:

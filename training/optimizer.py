@@ -84,8 +84,7 @@ def scored_packed(
         first = before - int(mask[rows, :before].sum(1).max())
         last = max(1, int(mask[rows, before:].sum(1).max()))
         columns = slice(first, before + last)
-        scores = score(ids[rows, columns], mask[rows, columns], last)
-        for place, values in enumerate(scores[:2]):
+        for place, values in enumerate(score(ids[rows, columns], mask[rows, columns], last)[:2]):
             if values is not None:
                 into = whole[place]
                 if into is None:

@@ -146,8 +146,7 @@ class Roller:
         """This process's questions of a step."""
         training, size = self.training, self.table.questions
         first = (step - 1) // self.table.minibatches * size
-        key = f"{training.setting.seed}/grpo"
-        order = in_passes(self.material.questions, first + size, key)
+        order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")
         return training.processes.share(order[first:])
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:

@@ -154,8 +154,7 @@ class ChatTokens:
         tool: ChatMessage = {"role": "tool", "tool_call_id": "1", "content": "{}"}
         reply: ChatMessage = {"role": "assistant", "content": "said"}
         steps = [[_PROBE], [_PROBE, reply, tool], [_PROBE, reply, tool, reply, tool]]
-        texts = [self._render(each) for each in steps]
-        for earlier, later in itertools.pairwise(texts):
+        for earlier, later in itertools.pairwise(map(self._render, steps)):
             if not later.startswith(f"{earlier}said{self._end}"):
                 raise UserError(
                     "the chat template rewrites earlier messages as the conversation goes on, so"
@@ -236,8 +235,7 @@ def roll_out(
         episode, transcript = rollout = going[place]
         episode.count_tokens(len(transcript.ids), len(turn.ids))
         transcript.add_turn(turn.ids, turn.logprobs)
-        message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
-        observations = episode.step(message)
+        observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
             _show(rollout, tokens.between(observations, cut=cut), form)

@@ -124,9 +124,8 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
         _check_apart(path, archive.infolist())
         for info in archive.infolist():
             if info.flag_bits & 1:
-                raise UserError(
-                    f"{encodable(str(path))} is encrypted; unpack it, and give the folder"
-                )
+                shown = encodable(str(path))
+                raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
             if info.is_dir():
                 continue
             try:

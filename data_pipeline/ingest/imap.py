@@ -343,8 +343,7 @@ def _read_folders(imap: _Wire, spool: Path, old: State, new: State) -> None:
     if b"X-GM-EXT-1" in imap.capability()[1][0].upper().split():
         query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
         if any("\\all" in each.attributes for each in folders):
-            whole = {"\\all", "\\junk", "\\trash"}
-            folders = [each for each in folders if each.attributes & whole]
+            folders = [each for each in folders if each.attributes & {"\\all", "\\junk", "\\trash"}]
     for folder in folders:
         if folder.key in new.folders:
             continue

@@ -32,9 +32,7 @@ _NAMES = {
     "unread": "unread ungelesen non_lus no_leídos da_leggere ongelezen não_lidas nieprzeczytane"
     " ulæst ulest olästa",
 }
-_NAME_OF = {
-    word.replace("_", " "): name for name, words in _NAMES.items() for word in words.split()
-}
+_NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 # What says nothing: Gmail marks read and archived mail in the account's language, too.
 _DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
 _LONGEST = 100  # characters of a label
@@ -73,8 +71,7 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     place, _, kind = folder.rpartition("/")
     found = [label(place.strip("./").replace("/.", "/").replace(".", "/") or "inbox")]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
-    _, *flags = BEFORE_FLAGS.split(file, maxsplit=1)
-    given = flags[0] if flags else ""
+    given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
     if kind == "new" or "S" not in given:
         found.append("unread")
     return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
@@ -97,8 +94,7 @@ def of_imap(
 
 def of_file(name: str) -> tuple[str, ...]:
     """The label of an mbox file that is a mail program's folder, such as "Trash"."""
-    base = name.rpartition("/")[2].removesuffix(".mbox")
-    known = label(base)
+    known = label(name.rpartition("/")[2].removesuffix(".mbox"))
     return (known,) if known in _NAMES else ()
 
 

@@ -19,8 +19,6 @@ from tests.command_line import Run
 from tests.mailbox import calendar, excel, pdf, word
 
 ME = "me@home.example"
-
-
 FILES: dict[str, tuple[bytes, str]] = {
     "lease.pdf": (pdf("The quagga lease ends"), "The quagga lease ends"),
     "plan.docx": (word("A quagga plan"), "A quagga plan\n\tcell zebra"),
@@ -147,6 +145,5 @@ def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> Non
     with InboxFile(db) as file:
         inbox = file.open_inbox(ME)
         assert len(inbox.search(["quagga"])) == len(inbox.search(["okapi"])) == 1
-        kept = {each.name: each.data for each in inbox.files("<1@x>")}
-        assert kept == files
+        assert {each.name: each.data for each in inbox.files("<1@x>")} == files
         assert [each.name for each in inbox.files("<3@x>")] == ["more.txt"]

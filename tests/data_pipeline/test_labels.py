@@ -8,7 +8,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.labels import of_file, of_maildir
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import WAIT_S
+from tests.builders import WAIT_S, raw
 from tests.command_line import Run, json_of, the_error
 from tests.formats import parsed, write_mbox
 from tests.processes import at_terminal, press_keys
@@ -52,9 +52,8 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     assert "17  stored" in shown.stdout
     assert "3  of these spam, trash or drafts" in shown.stdout
     assert found(json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
-    assert found(json_of(art_e("search", "lease", "--all", "--json"))) == {
-        f"<{number}@x.example>" for number in (1, 2, 3, 4, 5)
-    }
+    everything = {f"<{number}@x.example>" for number in range(1, 6)}
+    assert found(json_of(art_e("search", "lease", "--all", "--json"))) == everything
     assert "no mail 2@x.example" in the_error(art_e("read", "2@x.example"))
     assert "Pay the lease now" in art_e("read", "2@x.example", "--all").stdout
     listed = json_of(art_e("inboxes", "--json"))
@@ -72,10 +71,9 @@ def test_no_question_is_answered_from_spam_and_the_owner_alone_sees_labels(
     assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
     other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
     assert "labels" not in other
-    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--json"))["passages"]
-    assert found(shown) == {"<1@x.example>", "<4@x.example>"}
-    shown = json_of(art_e("ask", "When does the warehouse lease end?", "--all", "--json"))
-    assert "<2@x.example>" in found(shown["passages"])
+    ask = ("ask", "When does the warehouse lease end?", "--json")
+    assert found(json_of(art_e(*ask))["passages"]) == {"<1@x.example>", "<4@x.example>"}
+    assert "<2@x.example>" in found(json_of(art_e(*ask, "--all"))["passages"])
 
 
 def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
@@ -156,9 +154,7 @@ def test_the_owner_is_the_address_that_mail_was_delivered_to(art_e: Run, tmp_pat
     # To a list, of which me@home.example is a member; a word in another header is no address.
     notes = ["Delivered-To: <Ann@home.example>"] * 5
     notes += ["X-Original-To: other@home.example", "Delivered-To: nobody"]
-    mails = [
-        f"{note}\n".encode() + mail(number, None, "Hi.") for number, note in enumerate(notes, 1)
-    ]
+    mails = [f"{note}\n".encode() + mail(day, None, "Hi.") for day, note in enumerate(notes, 1)]
     ingested = art_e("ingest", write_mbox(tmp_path, mails))
     assert "owner: ann@home.example (5 mails); if that is wrong: --owner" in ingested.stderr
     assert len(json_of(art_e("search", "hi", "--json"))) == 7
@@ -172,10 +168,7 @@ def test_without_a_servers_note_it_is_who_most_mail_is_from_or_to(
     # A typo is told, and nobody is the owner of mail that nobody has most of.
     wrong = art_e("ingest", takeout, "--replace", "--owner", "me@hoem.example")
     assert f"owner: me@hoem.example; most mail is of {ME} (17 mails), club@" in wrong.stderr
-    mails = [
-        f"From: a{n}@x.example\nTo: b{n}@x.example\nDate: 5 Mar 2024 09:00 +0000\n\n{n}\n".encode()
-        for n in range(3)
-    ]
+    mails = [raw(f"<{n}@t>", sender=f"a{n}@x.example", to=f"b{n}@x.example").data for n in range(3)]
     (tmp_path / "many").mkdir()
     nobody = art_e("ingest", write_mbox(tmp_path / "many", mails), "--replace")
     assert "no owner: no address has most of the mail" in nobody.stderr

@@ -8,12 +8,8 @@ from art_e.inbox.file import InboxFile
 from tests.builders import date_header, make_inbox, message_ids, plain_connection, raw
 from tests.command_line import Run, json_of, the_error
 
-WORK, HOME, SISTER, BOB = (
-    "ann.lee@work.example",
-    "ann@home.example",
-    "sue@x.example",
-    "bob@x.example",
-)
+WORK, HOME = "ann.lee@work.example", "ann@home.example"
+SISTER, BOB = "sue@x.example", "bob@x.example"
 MAILS = [
     raw("<1@t>", subject="Lease", sender=BOB, to=f"Ann Lee <{WORK}>", date=date_header(1)),
     raw("<2@t>", subject="Lease", sender=f'"Lee, Ann M" <{HOME}>', to=BOB, date=date_header(2)),

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import datasets
 import pyarrow as pa
@@ -128,10 +129,11 @@ def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
     (mails / "new/3.host").rename(mails / "cur/3.host:2,S")
     (mails / "new/5.host").unlink()
     items += read
-    gone = [isinstance(each, RawMessage) and each.gone for each in items]
-    sources = ["cur/0.host", "cur/2.host", "cur/4.host", "new/1.host", "new/3.host", "new/5.host"]
-    assert [each.source for each in items] == sources
-    assert gone == [False, False, True, False, False, True]
+    gone = [(each.source, isinstance(each, RawMessage) and each.gone) for each in items]
+    assert gone == [
+        ("cur/0.host", False), ("cur/2.host", False), ("cur/4.host", True),
+        ("new/1.host", False), ("new/3.host", False), ("new/5.host", True),
+    ]  # fmt: skip
     assert isinstance(items[1], RawMessage) and "starred" in items[1].labels
     report = ingest([Source(iter(items), Rules())], tmp_path / "inbox.duckdb")
     assert report.counts["quarantined"] == {"gone": 2}
@@ -167,14 +169,12 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
     assert detect(str(tmp_path)) == "mbox"
     items = list(open_source(str(tmp_path), "mbox"))
     assert [item.source for item in items] == ["a.mbox#1", "box.mbox#1", "box.mbox#2"]
-    _, first, second = items
-    assert isinstance(first, RawMessage) and isinstance(second, RawMessage)
-    assert first.envelope_date == dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.UTC)
-    assert second.envelope_date == dt.datetime(2017, 4, 3, 10, tzinfo=dt.UTC)
+    dates = [isinstance(each, RawMessage) and each.envelope_date for each in items[1:]]
+    times = dt.datetime(2001, 1, 12, 9, 30), dt.datetime(2017, 4, 3, 10)
+    assert dates == [each.replace(tzinfo=dt.UTC) for each in times]
     _, one, two = parsed(items)
-    assert one.body == (
-        "From me to you.\nFrom then, at 10:30 in 2001, we\nwent on.\nFrom here\n>From deeper"
-    )
+    text = "From me to you.\nFrom then, at 10:30 in 2001, we\nwent on.\nFrom here\n>From deeper"
+    assert one.body == text
     assert (two.body, two.sent_at) == ("body\n\nFrom someone", dt.datetime(2017, 4, 3, 10))
     assert two.utc_offset == 120
 
@@ -182,16 +182,13 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
 def test_csv_fields_of_any_length_and_bytes(tmp_path: Path) -> None:
     file = tmp_path / "emails.csv"
     text = io.StringIO(newline="")
-    rows = csv.writer(text)
-    rows.writerow(["message", "other", "file"])
-    rows.writerow(["Subject: long\n\n" + "x" * 300_000, "", "a/1."])
-    rows.writerow(["Subject: caf\udce9\r\n\r\nx", "", ""])
-    rows.writerow([])
+    long_row = ["Subject: long\n\n" + "x" * 300_000, "", "a/1."]
+    latin_row = ["Subject: caf\udce9\r\n\r\nx", "", ""]
+    csv.writer(text).writerows([["message", "other", "file"], long_row, latin_row, []])
     file.write_bytes(lzma.compress(text.getvalue().encode("utf-8", "surrogateescape")))
     assert detect(str(file)) == "csv"
     long, latin, empty = open_source(str(file), "csv")
-    assert isinstance(long, RawMessage)
-    assert (long.source, len(long.data)) == ("a/1.", 300_015)
+    assert long == RawMessage("a/1.", b"Subject: long\n\n" + b"x" * 300_000)
     assert latin == RawMessage("emails.csv#2", b"Subject: caf\xe9\r\n\r\nx")
     assert empty == RawMessage("emails.csv#3", b"")
 
@@ -208,11 +205,8 @@ def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> No
     assert (first.source, second.source) == ("owner/mail#1", "owner/mail#2")
     assert (first.subject, list(first.to), list(first.cc)) == ("", ["b@x.com"], [])
     assert first.date == dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.UTC)
-
-    def offline(*_: object, **__: object) -> object:
-        raise ConnectionError("Couldn't reach 'owner/mail' on the Hub\n(offline)")
-
-    monkeypatch.setattr(datasets, "load_dataset", offline)
+    error = ConnectionError("Couldn't reach 'owner/mail' on the Hub\n(offline)")
+    monkeypatch.setattr(datasets, "load_dataset", mock.Mock(side_effect=error))
     with pytest.raises(UserError, match=r"owner/mail.*offline.*check the name and the network"):
         list(open_source("owner/mail", "hf"))
 
@@ -390,10 +384,8 @@ def test_an_archive_is_read_whole_and_its_damage_never_ends_in_silence(
     data = archive([(first, tarfile.REGTYPE, 100), *LISTED], form)
     sizes = [(first, 100), *((name, size) for name, kind, size in LISTED if kind < b"1")]
     assert found(data) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
-    starts = range(0, len(data), tarfile.BLOCKSIZE)
-    second, last = (
-        next(at for at in starts if data[at : at + 2] == name) for name in (b"b\0", b"c\0")
-    )
+    starts = {data[at : at + 2]: at for at in range(0, len(data), tarfile.BLOCKSIZE)}
+    second, last = starts[b"b\0"], starts[b"c\0"]
     cuts = [0, 100, 600, second + 511, second + 600, second + 6_500, last]
     damaged = [data[:end] for end in cuts]
     for spoil in (b"\0" * tarfile.BLOCKSIZE, b"x"):

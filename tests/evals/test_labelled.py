@@ -34,11 +34,9 @@ def test_figures_worked_out_by_hand() -> None:
 
 
 def test_a_missing_verdict_is_no_agreement() -> None:
-    judged = table(20, 0, 0, 20)
     unjudged = [rated(bool(number % 2), None, 40 + number) for number in range(10)]
-    figures = agreement([*judged, *unjudged])
-    assert figures["unjudged"] == 10
-    assert figures["agreement"]["value"] == 0.8
+    figures = agreement([*table(20, 0, 0, 20), *unjudged])
+    assert (figures["unjudged"], figures["agreement"]["value"]) == (10, 0.8)
     assert sum(figures["confusion"].values()) == 40
     assert figures["kappa"]["value"] == pytest.approx(0.6)
     assert agreement(unjudged)["agreement"]["value"] == 0
@@ -52,11 +50,6 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def write(path: Path, *rows: object) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
@@ -66,6 +59,7 @@ def write(path: Path, *rows: object) -> Path:
     ],
 )
 def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
-    path = write(tmp_path / "pairs.jsonl", *rows)
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(UserError, match=words):
         load_pairs(path)

@@ -72,8 +72,7 @@ def test_each_share_is_over_its_questions_and_failed_episodes_stay_in() -> None:
     assert share(figures, "abstention") == (2 / 9, 9)
     assert (figures["errors"], figures["errors_by_kind"]) == (2, {"provider": 2})
     by_kind = figures["by_kind"]
-    assert list(by_kind) == ["lookup", "unanswerable"]
-    assert [by_kind[kind]["n"] for kind in by_kind] == [6, 3]
+    assert {kind: each["n"] for kind, each in by_kind.items()} == {"lookup": 6, "unanswerable": 3}
     assert share(by_kind["lookup"], "accuracy") == (2 / 6, 6)
     assert share(by_kind["lookup"], "unanswerable_accuracy") == (None, 0)
     assert share(by_kind["unanswerable"], "hallucination") == (1 / 3, 3)
@@ -90,19 +89,13 @@ def test_means_percentiles_sums_and_parts_of_the_time() -> None:
         ("right", 3, 3, 2.0, 0.002, 0),
         ("wrong", 7, 8, 4.0, 0.006, 8),
     ]
-    figures = figures_of(
-        [
-            scored(
-                outcome,
-                seconds=seconds,
-                cost=cost,
-                retries=retries,
-                facts={"turns": turns, "effort": effort, "tool_calls": effort + 1},
-                usage={"prompt_tokens": 100 * turns, "completion_tokens": turns},
-            )
-            for outcome, turns, effort, seconds, cost, retries in rows
-        ]
-    )
+    episodes = []
+    for outcome, turns, effort, seconds, cost, retries in rows:
+        facts = {"turns": turns, "effort": effort, "tool_calls": effort + 1}
+        usage = {"prompt_tokens": 100 * turns, "completion_tokens": turns}
+        known: dict[str, Any] = {"seconds": seconds, "cost": cost, "retries": retries}
+        episodes.append(scored(outcome, facts=facts, usage=usage, **known))
+    figures = figures_of(episodes)
     means = {name: figures[name]["value"] for name in ("turns", "turns_when_correct", "effort")}
     assert means == pytest.approx({"turns": 4, "turns_when_correct": 2.5, "effort": 16 / 3})
     assert figures["tool_calls"]["value"] == pytest.approx(19 / 3)
@@ -281,8 +274,6 @@ def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
 
 # ---- GPU time, cost and throughput against moments counted by hand.
 
-SERVING = Serving(3.6, 4)  # a tenth of a cent a second
-
 
 def ran(start: float, took: float, outcome: Outcome = "right", **options: Any) -> Scored:
     """An episode that began after `start` seconds and took so many."""
@@ -315,24 +306,20 @@ def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
         ran(1, 2.0, cost=None),
         ran(3, 1.0, "failed"),
     ]
-    config: dict[str, Any] = {
-        "gpu_usd_per_hour": 3.6,
-        "self_hosted": ["own"],
-        "concurrency": {"own": 4},
-    }
-    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **config)
+    gpu: dict[str, Any] = {"gpu_usd_per_hour": 3.6, "concurrency": {"own": 4}}
+    made = [each.trajectory for each in episodes]
+    run = write_run(tmp_path / "run", made, self_hosted=["own"], **gpu)
     costs = [each.trajectory.cost_usd for each in load_costed(run)]
     # Four seconds, each of them half: the hosted model was no load for the GPU, and the two that
     # ended bear the time of the one that failed.
     assert costs == [pytest.approx(0.002), 0.5, pytest.approx(0.002), None]
 
 
-# 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
-TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0) for number in range(20)]
-
-
 def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
-    figures = model_metrics(TWO_AT_A_TIME, [JUDGE], SERVING)
+    # 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
+    asked = [ran(2.0 * (number // 2), 2.0) for number in range(20)]
+    serving = Serving(3.6, 4)  # a tenth of a cent a second
+    figures = figures_of(asked, serving=serving)
     measured = dict(figures["throughput"])
     assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     tokens = {"prompt_tokens": 20_000, "completion_tokens": 2_000}
@@ -341,16 +328,16 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
     assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
-    other = model_metrics(TWO_AT_A_TIME, [JUDGE])
+    other = figures_of(asked)
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
     # A server that fails is no cheap one: 40 seconds for 20 questions.
     failed = [ran(100 + n, 1.0, "failed") for n in range(20)]
-    figures = model_metrics([*TWO_AT_A_TIME, *failed], [JUDGE], SERVING)
+    figures = figures_of([*asked, *failed], serving=serving)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
     assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
-    nothing = model_metrics(failed, [JUDGE], SERVING)
+    nothing = figures_of(failed, serving=serving)
     assert nothing["cost_per_1000_usd"] == UNKNOWN
     assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None
 
@@ -360,7 +347,6 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
 
 @pytest.mark.parametrize("kind", ["budget", "auth", "no-model", "no-credit"])
 def test_episodes_that_were_cut_short_are_left_out(tmp_path: Path, kind: str) -> None:
-    error = {"kind": kind, "message": "No."}
-    cut_short = episode(question(0), "failed", error=error)
+    cut_short = episode(question(0), "failed", error={"kind": kind, "message": "No."})
     run = write_run(tmp_path / "run", [cut_short, episode(question(1), "failed")])
     assert [each.question.id for each in load_run(run)] == ["q1"]

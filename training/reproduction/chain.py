@@ -135,8 +135,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             words = ["train", kind, *recipe, *init, "--seed", str(seed), "--out", name]
             yield Step(kind, name, words, makes_run=True)
     runs = {seed: out / f"grpo-{seed}" for seed in seeds}
-    done = all(Run(run).complete for run in runs.values())
-    best = chosen_seed(runs) if done else seeds[0]
+    best = chosen_seed(runs) if all(Run(run).complete for run in runs.values()) else seeds[0]
     first = f"sft-{best}" if warm else str(profile.training.model.base)
     for name, model in (("start", first), ("trained", f"grpo-{best}")):
         price = ("--gpu-usd-per-hour", profile.usd_per_hour)

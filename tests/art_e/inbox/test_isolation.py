@@ -147,14 +147,11 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
         assert set(message_ids(run_query(inbox, query))) <= set(everything)
 
     for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
-        seen = mail.ids in visible
         for message_id in mail.ids:
-            read = inbox.read(message_id)
-            canonical = inbox.canonical_id(message_id)
-            if seen:
+            read, canonical = inbox.read(message_id), inbox.canonical_id(message_id)
+            if mail.ids in visible:
                 assert read is not None
-                assert read.message_id == canonical
-                assert read.message_id in mail.ids
+                assert read.message_id == canonical and canonical in mail.ids
             else:
                 assert (read, canonical) == (None, None)
 
@@ -176,16 +173,10 @@ def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leak
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "SELECT * FROM read_text('{secret}')",
-        "ATTACH '{other}' AS other",
-        "COPY (SELECT 1) TO '{other}'",
-        "SET enable_external_access = true",
-        "INSTALL fts",
-        "DELETE FROM emails",
-        "CREATE TABLE mine (i INTEGER)",
-    ],
-)
+    ["SELECT * FROM read_text('{secret}')", "ATTACH '{other}' AS other", "INSTALL fts",
+     "COPY (SELECT 1) TO '{other}'", "SET enable_external_access = true", "DELETE FROM emails",
+     "CREATE TABLE mine (i INTEGER)"],
+)  # fmt: skip
 def test_an_opened_file_is_read_only_and_reaches_no_other(
     leaky: Leaky, tmp_path: Path, statement: str
 ) -> None:
@@ -240,17 +231,14 @@ def opened(twins: Twins) -> list[Inbox]:
 def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
     """Mail among others, in which the people of `own` go by names that it does not give."""
     people = frozenset[str]().union(*(sent(each).parties for each in own))
-    return [
-        raw(
-            f"<other{number}@t>",
-            sender=f"Zanzibar Quill {number} <other{number}@test.example>",
-            to=f'"Zanzibar Quill {number}" <{address}>',
-            body="unicorns zeppelins",
-            # After the day that the inbox is opened for, so that its owner may be among them.
-            date="Mon, 6 Jan 2031 09:00:00 +0000",
-        )
-        for number, address in enumerate(sorted(people))
-    ]
+    # After the day that the inbox is opened for, so that its owner may be among them.
+    later = {"body": "unicorns zeppelins", "date": "Mon, 6 Jan 2031 09:00:00 +0000"}
+    made = []
+    for number, address in enumerate(sorted(people)):
+        name = f"Zanzibar Quill {number}"
+        sender, to = f"{name} <other{number}@test.example>", f'"{name}" <{address}>'
+        made.append(raw(f"<other{number}@t>", sender=sender, to=to, **later))
+    return made
 
 
 def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:

@@ -59,22 +59,17 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Two lookups, one update, one unanswerable, and one that cites a mail that is not there."""
     ids = [each["id"] for each in data["mails"]]
     parts: list[tuple[str, list[str], str]] = [
-        ("lookup", ids[:1], "nothing"),
-        ("lookup", [ids[-1].upper()], "Tuesday"),
-        ("latest-update", [ids[2], ids[1]], "42"),
-        ("unanswerable", [], ""),
+        ("lookup", ids[:1], "nothing"), ("lookup", [ids[-1].upper()], "Tuesday"),
+        ("latest-update", [ids[2], ids[1]], "42"), ("unanswerable", [], ""),
         ("lookup", ["m37"], "made up"),
-    ]
+    ]  # fmt: skip
     common = {"question": "What did I hear?", "difficulty": "easy"}
     return [{**common, "kind": kind, "mails": at, "answer": text} for kind, at, text in parts]
 
 
 def writer(request: Request) -> Reply:
-    return written(json.dumps({"items": items_for(data_of(request))}))
-
-
-def written(text: str) -> Reply:
-    return says(text, usage=Usage(8_000, 0, 1_000, 0))
+    items = items_for(data_of(request))
+    return says(json.dumps({"items": items}), usage=Usage(8_000, 0, 1_000, 0))
 
 
 def test_a_set_that_other_commands_read(
@@ -119,13 +114,10 @@ ITEM = {
 }  # fmt: skip
 
 
-@given(
-    st.integers(1, 12),
-    st.integers(1, 10),
-    st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone.", "\n{} "]),
-    st.booleans(),
-    st.floats(0, 1),
-)
+FRAMES = st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone.", "\n{} "])
+
+
+@given(st.integers(1, 12), st.integers(1, 10), FRAMES, st.booleans(), st.floats(0, 1))
 def test_whatever_the_frame_and_the_cut_whole_items_are_read(
     count: int, most: int, frame: str, is_bare: bool, share: float
 ) -> None:
@@ -134,9 +126,8 @@ def test_whatever_the_frame_and_the_cut_whole_items_are_read(
     read = read_items(whole, most)
     expected = [GeneratedItem.model_validate(each) for each in items]
     assert read[:most] == expected[:most]
-    assert [each.check for each in read[most:] if isinstance(each, NoQuestion)] == (
-        ["too-many"] if count > most else []
-    )
+    checks = [each.check for each in read[most:] if isinstance(each, NoQuestion)]
+    assert checks == ["too-many"] * (count > most)
     try:
         torn = read_items(whole[: int(share * len(whole))], most)
     except UnparseableError:
@@ -167,5 +158,4 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
         requests = len(provider.requests)
         assert load_questions(str(folder)) != first
         assert command().exit_code == 0
-        assert load_questions(str(folder)) == first
-        assert len(provider.requests) == requests
+        assert (load_questions(str(folder)), len(provider.requests)) == (first, requests)

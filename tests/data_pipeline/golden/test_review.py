@@ -27,7 +27,7 @@ from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
 
-RunReview = Callable[..., Result]
+RunReview = Callable[[str], Result]
 
 
 def row(number: int, **fields: Any) -> Question:
@@ -78,11 +78,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_review(folder: Path, db: Path) -> RunReview:
-    def run(keys: str, *args: object) -> Result:
-        arguments = ["golden", "review", folder, "--db", db, *args]
-        return CliRunner().invoke(app, [str(each) for each in arguments], input=keys)
-
-    return run
+    command = ["golden", "review", str(folder), "--db", str(db)]
+    return lambda keys: CliRunner().invoke(app, command, input=keys)
 
 
 def shown(folder: Path) -> list[str]:
@@ -96,9 +93,8 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     result = run_review("k?dksq")
     assert result.exit_code == 0, result.output
     assert "there is no key '?'" in result.stderr
-    written = read_reviews(folder)
-    decisions = ["keep", "drop", "keep", "skip"]
-    assert [(each.id, each.said) for each in written] == list(zip(order, decisions, strict=False))
+    decisions = list(zip(order, ["keep", "drop", "keep", "skip"], strict=False))
+    assert [(each.id, each.said) for each in read_reviews(folder)] == decisions
     assert "4 reviews added" in result.stderr
     golden = GoldenSet.load(folder)
     [rejected] = golden.rejected
@@ -108,10 +104,8 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     skipped = now[order[3]]
     assert skipped is not None and skipped.passed is None
     assert now[order[4]] is now[order[5]] is None
-    record = golden.manifest["steps"]["review"]
-    assert record["sums"] == {
-        "in": 6, "kept": 5, "dropped": {"person": 1}, "changed": {}, "unsure": {"person": 1},
-    }  # fmt: skip
+    record, one = golden.manifest["steps"]["review"], {"person": 1}
+    assert record["sums"] == {"in": 6, "kept": 5, "dropped": one, "changed": {}, "unsure": one}
     # Wilson's bounds of 2 of 3, by his formula.
     estimate = [record["precision"][name] for name in ("value", "low", "high")]
     assert estimate == pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4)
@@ -120,10 +114,8 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
 
 
 def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview) -> None:
-    hostile = row(
-        0, question=f"When? {HOSTILE}\nand where?", answer=HOSTILE, message_ids=(HOSTILE_ID,),
-        query_date=None,
-    )  # fmt: skip
+    texts = {"question": f"When? {HOSTILE}\nand where?", "answer": HOSTILE}
+    hostile = row(0, **texts, message_ids=(HOSTILE_ID,), query_date=None)
     check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
     set_of(with_checks(hostile, [check])).save(folder)
     result = run_review("wd")
@@ -136,8 +128,7 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
 
 
 def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
-    untouched = (folder / "questions.jsonl").read_bytes()
-    order = shown(folder)
+    untouched, order = (folder / "questions.jsonl").read_bytes(), shown(folder)
     command = ("golden", "review", folder, "--db", db)
     with at_terminal(command, {"TERM": "dumb"}) as (process, terminal):
         press_keys(terminal, [b"d", b"k"], KEYS, until="3 of 6")
