@@ -648,5 +648,6 @@ def test_an_inbox_shows_its_owners_copies_alone(
             for file in side.files.values():
                 file.close()
             side.shell.close()
-    with capsys.disabled():
-        print(f"\n{seed}: {dict(sorted(counts.items()))}")
+    if tries(0, 1):
+        with capsys.disabled():
+            print(f"\n{seed}: {dict(sorted(counts.items()))}")
