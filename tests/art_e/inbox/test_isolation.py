@@ -40,6 +40,7 @@ from tests.builders import (
     Material,
     Query,
     as_row,
+    date_header,
     make_inbox,
     material,
     message_ids,
@@ -516,6 +517,47 @@ def is_in_inbox(copy: Copy, person: Collection[str], copies: Collection[Copy]) -
     )
 
 
+def write_people(path: Path, person: Sequence[str]) -> None:
+    """Merge the person's addresses, also those that the file lacks."""
+    with duckdb.connect(str(path)) as connection:
+        for each in person:
+            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
+
+
+def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    people = {"to": f"{BOB}, {HOME}, {CY}", "cc": ANN}
+    for owner, day, name, label in (
+        (ANN, 6, "Dee", "Work"), (BOB, 3, "Mallory the Long", "spam"), (HOME, 6, "D.", "sent"),
+    ):  # fmt: skip
+        mail = raw(f"<{name[0]}@t>", sender=f"{name} <{DEE}>", date=date_header(day), **people)
+        mail = with_files(mail, {"note.txt": f"annex of {name}".encode()})
+        mails = [mail._replace(labels=(label,)), raw(f"<{day}{name[0]}@t>", to=owner)]
+        make_inbox(db, mails, Rules(any_id=True), owner, append=True)
+    write_people(db, (ANN, HOME))
+
+    def shown(address: str, junk: bool, day: int = 31) -> list[Any]:
+        with InboxFile(db, junk=junk) as file:
+            inbox = file.open_inbox(address, dt.date(2020, 1, day))
+            hits = inbox.search(["annex"])
+            mails = [inbox.read(hit.message_id) for hit in hits]
+            # Nobody's own copy has another's id; to the others all copies' ids name the mail.
+            ids = [each for each in "DM" if inbox.canonical_id(f"<{each}@t>")]
+            assert len(ids) == (2 if address == CY and junk else len(hits))
+            listed = {each.address: each.emails for each in file.inboxes()}
+            assert junk or day < 31 or listed[address] == len(inbox)
+            return [(each.sender.name, each.labels) for each in mails if each]
+
+    person = [("Dee", ("Work", "sent"))]
+    assert shown(ANN, junk=False) == shown(ANN, junk=True) == person
+    assert shown(ANN, junk=True, day=6) == person and shown(ANN, junk=True, day=5) == []
+    assert shown(BOB, junk=False) == []
+    assert shown(BOB, junk=True, day=3) == [("Mallory the Long", ("spam",))]
+    # Cy, who imported nothing, has the earliest that is no spam.
+    assert shown(CY, junk=False) == [("Dee", ())]
+    assert shown(CY, junk=True) == [("Mallory the Long", ())]
+
+
 class Side(NamedTuple):
     """One inbox of a file, with and without junk, and on every surface."""
 
@@ -524,13 +566,6 @@ class Side(NamedTuple):
     desk: Desk
     address: str
     as_of: dt.date | None
-
-
-def write_people(path: Path, person: Sequence[str]) -> None:
-    """Merge the person's addresses, also those that the file lacks."""
-    with duckdb.connect(str(path)) as connection:
-        for each in person:
-            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
 
 
 SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
@@ -592,7 +627,7 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
 
 
 @pytest.mark.fire
-@pytest.mark.parametrize("seed", range(tries(2, 40)))
+@pytest.mark.parametrize("seed", range(tries(2, 24)))
 def test_an_inbox_shows_its_owners_copies_alone(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
