@@ -629,7 +629,7 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
 @pytest.mark.fire
 @pytest.mark.parametrize("seed", range(tries(2, 24)))
 def test_an_inbox_shows_its_owners_copies_alone(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
     monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
@@ -683,6 +683,4 @@ def test_an_inbox_shows_its_owners_copies_alone(
             for file in side.files.values():
                 file.close()
             side.shell.close()
-    if tries(0, 1):
-        with capsys.disabled():
-            print(f"\n{seed}: {dict(sorted(counts.items()))}")
+    print(dict(sorted(counts.items())))  # shown by `pytest -rP`
