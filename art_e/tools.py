@@ -235,8 +235,10 @@ class Tools:
     def read(self, arguments: ReadEmail) -> Observation | None:
         """Read one mail; None if this inbox does not hold it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
-        if email is None:
-            return None
+        return None if email is None else self.shown(email)
+
+    def shown(self, email: Email) -> Observation:
+        """The observation of a mail that was read."""
         return Observation(self._email(email), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:

@@ -1,5 +1,6 @@
 """Ingest: nothing lost, nothing counted twice, the same inbox in any order; and its command."""
 
+import contextlib
 import datetime as dt
 import os
 import re
@@ -33,7 +34,7 @@ from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries
+from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
 from tests.processes import Moment, wait_until
@@ -502,3 +503,55 @@ def test_the_real_questions_own_words_find_the_gold_mail(
         ranks.append(found.index(True))
     assert len(ranks) == 73
     assert ranks.count(0) >= FOUND_FIRST
+
+
+# ---- Memory: all processes of an ingest together stay under a bound, however large the mail is.
+
+
+def memory_of(process: int) -> int:
+    """The bytes that a process and its children have, shared ones counted once."""
+    total, todo = 0, [process]
+    while todo:
+        folder = Path(f"/proc/{todo.pop()}")
+        with contextlib.suppress(OSError):
+            smaps = (folder / "smaps_rollup").read_text()
+            total += int(re.search(r"^Pss: +(\d+)", smaps, re.MULTILINE)[1]) * 1024  # type: ignore[index]
+            todo += map(int, (folder / f"task/{folder.name}/children").read_text().split())
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
+def test_large_mails_end_as_an_inbox_in_bounded_memory(
+    process: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    count, size = tries(4, 60), tries(9_000_000, 18_000_000)
+    for number in range(count):
+        photo = Random(number).randbytes(size)
+        text = f"The text is {'long ' * (size // 10)}."
+        mail = with_files(raw(f"<{number}@t>", body=text), {"photo.jpg": photo})
+        (tmp_path / f"{number}.eml").write_bytes(mail.data)
+    db = tmp_path / "i.duckdb"
+    peak = 0
+    with process("ingest", tmp_path, "--db", db) as started:
+        while started.poll() is None:
+            peak = max(peak, memory_of(started.pid))
+            time.sleep(0.1)
+        assert started.returncode == 0, started.communicate()
+    assert peak < 1_000_000_000
+    with InboxFile(db) as file:
+        assert file.counts["stored"] == count
+        [photo] = file.open_inbox("bob@test.example").files("<1@t>")
+        assert photo.data == Random(1).randbytes(size)
+
+
+def test_tasks_wait_while_others_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_MOST_HELD", 100)
+    begun: list[int] = []
+    tasks = (begun.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
+    ended = 0
+    for task, done in batch.spread(abs, tasks, abs):
+        # One that was read waits.
+        held = begun[ended:-1]
+        assert task == done and (sum(held) <= 100 or len(held) == 1)
+        ended += 1
+    assert ended == 6
