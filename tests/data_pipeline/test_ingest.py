@@ -540,8 +540,8 @@ def test_large_mails_end_as_an_inbox_in_bounded_memory(
     assert peak < 1_000_000_000
     with InboxFile(db) as file:
         assert file.counts["stored"] == count
-        [photo] = file.open_inbox("bob@test.example").files("<1@t>")
-        assert photo.data == Random(1).randbytes(size)
+        [kept] = file.open_inbox("bob@test.example").files("<1@t>")
+        assert kept.data == Random(1).randbytes(size)
 
 
 def test_tasks_wait_while_others_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
