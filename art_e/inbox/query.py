@@ -10,6 +10,7 @@ is not known is an error and never searched for as a word.
 import calendar
 import contextlib
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -81,17 +82,15 @@ def parse_query(text: str, today: dt.date) -> Query:
     """The query in `text`; relative days count from `today`. Raises `UserError` for an unknown
     operator, a value that it can't have, and `OR` beside nothing."""
     groups: list[list[Term]] = []
-    before: Term | None = None  # None at the start and behind OR
-    for term in _terms(text, today):
+    terms = list(_terms(text, today))  # None: OR
+    # An OR at an end stands beside another None, as two in a row do.
+    for before, term in itertools.pairwise([None, *terms, None] if terms else []):
         if term is None and before is None:
             raise UserError("OR stands between two terms: from:ann OR from:bob")
         if term is not None and before is None and groups:
             groups[-1].append(term)
         elif term is not None:
             groups.append([term])
-        before = term
-    if groups and before is None:
-        raise UserError("OR stands between two terms: from:ann OR from:bob")
     # A mail needs one of these, so beside another filter that may hold instead there are none.
     ranked = [
         term.value
@@ -181,15 +180,13 @@ def day_of(text: str, today: dt.date) -> dt.date | None:
         return today - dt.timedelta(plain == "yesterday")
     if (weekday := _place(plain.removeprefix("last "), calendar.day_name)) is not None:
         return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)
-    parts = re.fullmatch(
-        r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain
-    )
-    if parts is None:
+    date = re.fullmatch(r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain)
+    if date is None:
         return None
-    year, month, day = (int(parts[number] or 1) for number in (1, 2, 3))
-    if parts[1] is None:
-        month = _place(parts[4], calendar.month_name) or 0
-        year = int(parts[5] or today.year - (month > today.month))
+    year, month, day = (int(date[number] or 1) for number in (1, 2, 3))
+    if date[1] is None:
+        month = _place(date[4], calendar.month_name) or 0
+        year = int(date[5] or today.year - (month > today.month))
     with contextlib.suppress(ValueError):
         return dt.date(year, month, day)
     return None

@@ -283,10 +283,8 @@ def verify_command(
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = verify.ModelChecks(reader, judging, min_realism)
-        with output.progress("rows", len(golden.questions)) as on_row:
-            verify.verify(
-                file, golden, checks, strict=strict, concurrency=concurrency, on_row=on_row
-            )
+        with output.progress("rows", len(golden.questions)) as done:
+            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
         costs = [reader.spent.cost_usd]
         if needs_model(judge):
             costs.append(spent_on(folder, "judge", judge).cost_usd)

@@ -36,11 +36,10 @@ _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
     "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
-    "utc_offset": pa.int16(), "subject": pa.string(),
-    "bare_subject": pa.string(), "from_address": pa.string(),
-    "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
-    "content_digest": pa.binary(), "copy_digest": pa.binary(), "any_id": pa.bool_(),
-    "junk": pa.bool_(),
+    "utc_offset": pa.int16(), "subject": pa.string(), "bare_subject": pa.string(),
+    "from_address": pa.string(), "from_name": pa.string(), "body": pa.string(),
+    "length": pa.int32(), "source": pa.string(), "content_digest": pa.binary(),
+    "copy_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
     "owner": pa.string(),
@@ -76,11 +75,9 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is left out of the inbox; None: no limit.
-
-    With `any_id`, mails of the same sender, subject and body are copies whatever their message
-    ids; else only if the ids are the same as well.
-    """
+    """What is left out of the inbox; None: no limit. With `any_id`, mails of the same sender,
+    subject and body are copies whatever their message ids; else only if the ids are the same as
+    well."""
 
     max_body_chars: int | None = None
     max_recipients: int | None = None
@@ -236,7 +233,7 @@ def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
     """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
     texts = [text for email in emails for text in (email.subject, email.body + email.attached)]
-    texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
+    texts += [email.sender.indexed for email in emails]
     numbers = np.arange(len(emails))
     row_of_text = np.concatenate((np.repeat(numbers, 2), numbers, numbers))
     times_of_text = np.ones(len(row_of_text), dtype=np.int64)
@@ -268,12 +265,9 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.
     pairs, frequency = np.unique(keys, return_counts=True)
     numbered = {"row": pairs // stem_count, "term": pairs % stem_count, "frequency": frequency}
     postings = pa.table({name: column.astype(np.int32) for name, column in numbered.items()})
-    word_table = pa.table(
-        {
-            "word": pa.array(surfaces[:content_words], pa.string()),
-            "term": stem_of[:content_words].astype(np.int32),
-        }
-    )
+    content = pa.array(surfaces[:content_words], pa.string())
+    content_terms = stem_of[:content_words].astype(np.int32)
+    word_table = pa.table({"word": content, "term": content_terms})
     # Without addresses, or a mail would count as long for its many recipients.
     counted = times[: words_of_text[: 3 * len(emails)].sum()].sum()
     lengths = np.bincount(rows[:counted], minlength=len(emails))
@@ -291,11 +285,6 @@ def _addresses(email: ParsedEmail) -> str:
     return " ".join(sorted({each for text in texts for each in addresses(text)}))
 
 
-def sender_text(name: str, address: str) -> str:
-    """What is indexed of a sender: the name, or else the address up to the "@"."""
-    return name or address.partition("@")[0]
-
-
 def default_rules(source_format: Format) -> Rules:
     """The rules for one format: the reference's for public mail, none for the others."""
     public = source_format in ("enron", "csv", "hf")
@@ -308,11 +297,9 @@ def default_rules(source_format: Format) -> Rules:
 def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, list[BatchTables]]]:
     """Every job with its tables, in order; small ingests don't pay for starting workers."""
     first: list[Job] = []
-    messages = size = 0
     for job in jobs:
         first.append(job)
-        messages += len(job.items)
-        size += job.size
+        messages, size = sum(len(each.items) for each in first), sum(each.size for each in first)
         if messages >= WORTH_WORKERS or size > _MOST_HELD:
             yield from spread(process, itertools.chain(first, jobs), lambda job: job.size)
             return
@@ -343,11 +330,9 @@ def spread(
 
 
 def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
-    """Submit `task`; workers that start here inherit that Ctrl-C is blocked.
-
-    This process defers it, too: a pool interrupted while it starts a worker never ends. Blocking
-    the signal is not enough for that, as another thread may take it.
-    """
+    """Submit `task`; workers that start here inherit that Ctrl-C is blocked. This process defers
+    it, too: a pool interrupted while it starts a worker never ends. Blocking the signal is not
+    enough for that, as another thread may take it."""
     pressed: list[int] = []
     on_main_thread = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT)
@@ -367,12 +352,10 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 def _start_worker() -> None:
     """Leave Ctrl-C and the keys to the parent, and end when it is killed (its queue would wait for
     ever)."""
-    plain = plain_environment()
-    os.environ.clear()
-    os.environ.update(plain)
+    for name in os.environ.keys() - plain_environment().keys():
+        del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
 

@@ -30,15 +30,7 @@ from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
 from art_e.storage import home, locked
 from art_e.text import digest
-from data_pipeline.ingest.batch import (
-    BatchTables,
-    Job,
-    Rules,
-    StoredMail,
-    processed,
-    sender_text,
-    size_of,
-)
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, size_of
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 
 BATCH_MESSAGES = 2000
@@ -277,11 +269,9 @@ class InboxBuild:
         return []
 
     def finish(self, read: int, owner: str | None, people: list[tuple[str, str]]) -> dict[str, Any]:
-        """Merge the copies, write the file, mark it complete and move it into place.
-
-        `read` is the number of messages that the file stands for, `owner` the address whose inbox
-        gets all the new mail, `people` say whose addresses belong together. Returns the counts.
-        """
+        """Merge the copies, write the file, mark it complete and move it into place. `read` is the
+        number of messages that the file stands for, `owner` the address whose inbox gets all the
+        new mail, `people` say whose addresses belong together. Returns the counts."""
         if owner is not None:
             new = f"row >= {self._stored}"
             self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
@@ -315,10 +305,10 @@ class InboxBuild:
     def _add_vocabulary(self) -> None:
         """Number the words that only stored senders' names bring, and stage all words and stems."""
         senders = self._run(
-            "SELECT DISTINCT from_name, from_address FROM staging.mails"
+            "SELECT DISTINCT from_address, from_name FROM staging.mails"
             " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
         ).fetchall()
-        found = {word for sender in senders for word in tokens(sender_text(*sender))}
+        found = {word for sender in senders for word in tokens(Mailbox(*sender).indexed)}
         surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
         numbers = self._term_ids(stems(surfaces)).tolist()
         self._words.update(zip(surfaces, numbers, strict=True))

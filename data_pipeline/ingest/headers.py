@@ -69,11 +69,9 @@ def _codec_name(charset: str) -> str | None:
 
 
 def decode_bytes(data: bytes, charset: str = "") -> str:
-    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1.
-
-    ASCII bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit
-    escaping charset say otherwise.
-    """
+    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1. ASCII
+    bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit escaping charset
+    say otherwise."""
     declared = _codec_name(charset) if charset else None
     if data.isascii() and not (declared and _ESCAPED_SEVEN_BIT.match(declared)):
         wide = declared is not None and declared.startswith(("utf-16", "utf-32"))
@@ -111,11 +109,9 @@ def tidy(text: str) -> str:
 
 
 def without_stray_quoted_printable(text: str) -> str:
-    """Decode quoted-printable that a mailer left in a body it declared plain.
-
-    It needs two soft line breaks and two escapes that nothing else writes ("=3D", or "=20" at a
-    line's end). A body is often only partly quoted-printable, and `?id=27946744` must survive.
-    """
+    """Decode quoted-printable that a mailer left in a body it declared plain. It needs two soft
+    line breaks and two escapes that nothing else writes ("=3D", or "=20" at a line's end). A body
+    is often only partly quoted-printable, and `?id=27946744` must survive."""
     checks = (_SURE_ESCAPE, _SOFT_BREAK)
     if text.count("=\n") < 2 or any(len(each.findall(text)) < 2 for each in checks):
         return text
@@ -146,11 +142,9 @@ _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", 
 
 
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
-    """The mailboxes of address headers (unfolded values), in order.
-
-    RFC 2822 with groups, comments, quoted and encoded names; where that grammar finds nothing,
-    anything that looks like an address.
-    """
+    """The mailboxes of address headers (unfolded values), in order. RFC 2822 with groups, comments,
+    quoted and encoded names; where that grammar finds nothing, anything that looks like an
+    address."""
     found: list[Mailbox] = []
     for value in values:
         if "@" in value or "=?" in value:
@@ -162,9 +156,7 @@ def mailboxes(values: Iterable[str]) -> list[Mailbox]:
 
 def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
     """The first mailbox of a From header; with no address at all its text is the name.
-
-    `directory_name` (Enron's X-From) gives the name where From has none.
-    """
+    `directory_name` (Enron's X-From) gives the name where From has none."""
     sender = _first_mailbox(value)
     if sender.name or not directory_name:
         return sender
@@ -211,9 +203,7 @@ def _grammar_list(value: str) -> list[Mailbox]:
         with contextlib.suppress(ValueError, IndexError, TypeError, RecursionError):
             pairs = email.utils.getaddresses([value], **_LENIENT)
     found = [_mailbox(name, address) for name, address in pairs]
-    if not any(box.address for box in found) or any(
-        _JUMBLE.search(address) for _, address in pairs
-    ):
+    if not any(box.address for box in found) or any(_JUMBLE.search(each) for _, each in pairs):
         # Whole entries inside an encoded word, unbalanced quotes and brackets.
         texts = _SEPARATORS.split(decode_words(value))
         found = [_mailbox("", text) for text in texts if "@" in text]
@@ -251,10 +241,8 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, in its own zone, if there is one.
-
-    A zone that is missing or further than 14 hours from UTC counts as UTC.
-    """
+    """The date in `text`, in its own zone, if there is one. A zone that is missing or further than
+    14 hours from UTC counts as UTC."""
     text = text.strip()[:200]
     if not text:
         return None
@@ -303,6 +291,7 @@ _LARGEST_BLOCK = 4_000_000
 # with more of them is read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!-9;-~]+[ \t]*:"
 # A line that is neither a header nor indented (the block's end is no line). Names start
 # with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
@@ -365,11 +354,9 @@ class PartType(NamedTuple):
 
 
 class Headers:
-    """Header fields by lower-case name, in the order of the message.
-
-    Takes (name, value) pairs as `email` gives them: values may be folded and hold bytes over 127
-    as surrogates. `first` and `every` return clean lines; encoded words are not decoded.
-    """
+    """Header fields by lower-case name, in the order of the message. Takes (name, value) pairs as
+    `email` gives them: values may be folded and hold bytes over 127 as surrogates. `first` and
+    `every` return clean lines; encoded words are not decoded."""
 
     __slots__ = ("_values",)
 
@@ -398,17 +385,11 @@ class Headers:
 def cut(data: bytes) -> SplitMessage:
     """`data` cut at its first blank line (LF or CRLF), its header block not mended."""
     data = _trimmed(data)
-    end = data.find(b"\n\n")
-    crlf_end = data.find(b"\n\r\n", 0, len(data) if end < 0 else end + 1)
-    if crlf_end >= 0:
-        end = crlf_end
-    if end < 0:
-        end = len(data)
-    block = data[:end] + b"\n"
+    blank = _BLANK_LINE.search(data)
+    block = (data[: blank.start()] if blank else data) + b"\n"
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-    body = data[end + 1 :]
-    return SplitMessage(block, body[2:] if body.startswith(b"\r\n") else body[1:])
+    return SplitMessage(block, data[blank.end() :] if blank else b"")
 
 
 def split_message(data: bytes) -> SplitMessage:
@@ -439,11 +420,9 @@ def _trimmed(data: bytes) -> bytes:
 
 
 def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
-    """Indent stray lines that well-known headers follow, so that they continue a header.
-
-    Only a header that did not occur before counts: a body may start without a blank line and
-    quote "From:" and "Subject:" of another mail.
-    """
+    """Indent stray lines that well-known headers follow, so that they continue a header. Only a
+    header that did not occur before counts: a body may start without a blank line and quote "From:"
+    and "Subject:" of another mail."""
     seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
     last = 0
     for match in _NAME_OF.finditer(block, first_stray + 1):
@@ -473,11 +452,9 @@ def declared_type(value: str) -> PartType:
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
-    """The message as `email` sees it: its MIME tree, or its headers and a payload.
-
-    Only containers are parsed whole. Those nested too deeply for `email`, with too many lines or
-    parts, or with parameters that would keep it busy for minutes, are read as text.
-    """
+    """The message as `email` sees it: its MIME tree, or its headers and a payload. Only containers
+    are parsed whole. Those nested too deeply for `email`, with too many lines or parts, or with
+    parameters that would keep it busy for minutes, are read as text."""
     tree = _PARSER.parsebytes(message.block, headersonly=True)
     is_container = part_type(tree).is_container
     data = message.block + b"\n" + message.body if is_container else message.block
@@ -509,11 +486,9 @@ def _readable(value: str) -> str:
 
 
 def decode_words(value: str) -> str:
-    """`value` with its RFC 2047 encoded words decoded, on one clean line.
-
-    What can't be decoded stays. Neighbouring words of one charset are joined as bytes first,
-    because mailers cut characters in two.
-    """
+    """`value` with its RFC 2047 encoded words decoded, on one clean line. What can't be decoded
+    stays. Neighbouring words of one charset are joined as bytes first, because mailers cut
+    characters in two."""
     if "=?" not in value:
         return one_line(value)
     value = _BETWEEN_WORDS.sub("", value)

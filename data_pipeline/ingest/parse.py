@@ -7,7 +7,6 @@ of CPU time), "parse-error" (unforeseen; the detail names the exception).
 """
 
 import binascii
-import contextlib
 import datetime as dt
 import hashlib
 import html
@@ -16,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
@@ -84,9 +84,7 @@ def html_to_text(source: str) -> str:
     """The text of an HTML document, readable line by line; never fails."""
     text = None
     if len(source) <= _LONGEST_LAYOUT:
-        with contextlib.suppress(
-            etree.LxmlError, ValueError, LookupError, TypeError, AttributeError
-        ):
+        with suppress(etree.LxmlError, ValueError, LookupError, TypeError, AttributeError):
             text = _layout(source)
     lines = (_strip_tags(source) if text is None else text).split("\n")
     for at, line in enumerate(lines):
@@ -362,7 +360,7 @@ def parse_message(
     try:
         if isinstance(message, MailFields):
             return _from_fields(message)
-        with _limited() if len(message.data) > _QUICK else contextlib.nullcontext():
+        with _limited() if len(message.data) > _QUICK else nullcontext():
             return _parse_message(message, extractor)
     except _TooSlowError:
         if extractor is not None:
@@ -383,7 +381,7 @@ class _TooSlowError(BaseException):
     """A mail's time is over; no handler of what one part of it raises may take this."""
 
 
-@contextlib.contextmanager
+@contextmanager
 def _limited() -> Iterator[None]:
     """Raise `_TooSlowError` here after `LONGEST_SECONDS` of this process's CPU time. Only a main
     thread can be interrupted; all that parse mail are."""
@@ -467,9 +465,8 @@ def compose(
         head.parse_date(headers.first("received").rpartition(";")[2]),
         envelope_date and head.zoned(envelope_date),
     )
-    message_id, subject, sender, directory_name = map(
-        headers.first, ("message-id", "subject", "from", "x-from")
-    )
+    texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
+    message_id, subject, sender, directory_name = texts
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
     email = _email(fields, directory_name)
@@ -511,17 +508,11 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     body = _shown(fields.body, len(decoded) - len(subject))
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
+    zone = int(offset.total_seconds()) // 60 if offset else 0
+    message_id = _clean_message_id(fields.message_id)
+    message_id = message_id or derived_message_id(sent_at, sender, subject, body)
     return ParsedEmail(
-        fields.source,
-        _clean_message_id(fields.message_id) or derived_message_id(sent_at, sender, subject, body),
-        sent_at,
-        subject,
-        sender,
-        to,
-        cc,
-        bcc,
-        body,
-        utc_offset=int(offset.total_seconds()) // 60 if offset else 0,
+        fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone
     )
 
 
@@ -543,13 +534,9 @@ def _clean_message_id(value: str) -> str:
     return f"<{inner}>" if inner and len(inner) + 2 <= _LONGEST_ID else ""
 
 
-def derived_message_id(
-    sent_at: dt.datetime | None, sender: Mailbox, subject: str, body: str
-) -> str:
-    """A stable id for a mail that has none: a hash of date, sender, subject and body.
-
-    The sender counts by address, or by name if there is no address.
-    """
-    date = sent_at.isoformat() if sent_at else ""
+def derived_message_id(sent: dt.datetime | None, sender: Mailbox, subject: str, body: str) -> str:
+    """A stable id for a mail that has none: a hash of date, sender (the address, or else
+    the name), subject and body."""
+    date = sent.isoformat() if sent else ""
     content = "\0".join((date, sender.address or sender.name, subject, body))
     return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"

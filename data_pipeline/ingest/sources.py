@@ -82,9 +82,8 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
         return injection_mail() if path == _INJECTION else messages(described(path).config)
-    if format != "hf" and not Path(path).exists():
-        raise _missing(path)
-    _check_kind(path)
+    if format != "hf" or Path(path).exists():
+        _check_there(path)
     return _read(path, *_READERS[format])
 
 
@@ -98,17 +97,15 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
         raise UserError(f"{encodable(path)} holds no {nothing}")
 
 
-def _check_kind(path: str) -> None:
-    """Raise `UserError` if there is a pipe, device or socket at `path`, which may never end."""
-    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+def _check_there(path: str) -> None:
+    """Raise `UserError` unless `path` is a file or folder: a pipe, say, may never end."""
+    if not Path(path).exists():
+        raise UserError(
+            f"there is no file or folder {encodable(path)}: check the path "
+            "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
+        )
+    if not (Path(path).is_file() or Path(path).is_dir()):
         raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
-
-
-def _missing(path_or_id: str) -> UserError:
-    return UserError(
-        f"there is no file or folder {encodable(path_or_id)}: check the path "
-        "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
-    )
 
 
 # ---- Files with one message each: .eml, Maildir, Enron's tree.
@@ -374,11 +371,9 @@ def detect(path_or_id: str) -> Format:
     if is_account(path_or_id):
         return "imap"
     path = Path(path_or_id)
-    if not path.exists():
-        if _HUB_ID.fullmatch(path_or_id):
-            return "hf"
-        raise _missing(path_or_id)
-    _check_kind(path_or_id)
+    if not path.exists() and _HUB_ID.fullmatch(path_or_id):
+        return "hf"
+    _check_there(path_or_id)
     with reading(path):
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:

@@ -29,7 +29,7 @@ from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.ingest import batch
-from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
+from data_pipeline.ingest.batch import Job, Rules, default_rules, process
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
@@ -233,7 +233,7 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     lengths = []
     for row, email in enumerate(emails):
         content = indexed(tokens(email.subject)) * SUBJECT_WEIGHT + indexed(tokens(email.body))
-        sender = sender_text(email.sender.name, email.sender.address)
+        sender = email.sender.indexed
         everything = content + indexed(tokens(sender))
         named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
         postings.update((row, stem) for stem in stems(everything) + named)
