@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
 from random import Random
@@ -80,17 +79,11 @@ def once(place: Path, make: Callable[[Path], object]) -> Path:
 
 
 def raw(
-    message_id: str | None = "<1@test>",
-    *,
-    subject: str = "Hello",
-    body: str = "Nothing new.",
-    sender: str = "Ann Alder <ann@test.example>",
-    to: str | None = "bob@test.example",
-    cc: str | None = None,
-    bcc: str | None = None,
-    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000",
-    source: str | None = None,
-) -> RawMessage:
+    message_id: str | None = "<1@test>", *, subject: str = "Hello", body: str = "Nothing new.",
+    sender: str = "Ann Alder <ann@test.example>", to: str | None = "bob@test.example",
+    cc: str | None = None, bcc: str | None = None,
+    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000", source: str | None = None,
+) -> RawMessage:  # fmt: skip
     """One plain mail; None leaves a header out."""
     headers = {"Message-ID": message_id, "Date": date, "From": sender, "To": to}
     message = EmailMessage()
@@ -127,14 +120,14 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
-def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table of an inbox file, with its rows in stored order."""
+def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ...]]]:
+    """What a query gives of every table of an inbox file: its rows in stored order."""
     with InboxFile(path) as file:
         rows = file.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox' ORDER BY ALL"
         )
         tables = [name for (name,) in rows.fetchall()]
-        return {name: file.execute(f"FROM {name}").fetchall() for name in tables}
+        return {name: file.execute(query.format(name)).fetchall() for name in tables}
 
 
 def message_ids(rows: Sequence[Any]) -> list[str]:
@@ -174,8 +167,8 @@ HOSTILE_BODY = (
 TEXT = 'Zürich\u2028"quoted" \x85 line\r\nbreak \U0001f980'
 
 QUESTION = Question(
-    "q", "When does the $inbox_address lease end?", BOB, date(2020, 1, 31), "On May 3.", (LEASE,),
-    answerable=True,
+    "q", "When does the $inbox_address lease end?", BOB, dt.date(2020, 1, 31), "On May 3.",
+    (LEASE,), answerable=True,
 )  # fmt: skip
 # The `start` fixture: begins an episode; its options replace fields of `QUESTION`.
 Start = Callable[..., Episode]
@@ -334,8 +327,7 @@ def material(file: InboxFile) -> Material:
     """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
     summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:40]
-    rows = file.execute("SELECT word FROM terms ORDER BY word").fetchall()
-    terms = [word for (word,) in rows]
+    terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
     for address, names in named.fetchmany(40):
@@ -355,22 +347,14 @@ def material(file: InboxFile) -> Material:
 
 
 def random_query(rng: Random, made_of: Material) -> Query:
-    """A query of one to six words, every third with filters."""
-
-    def sometimes(choices: Sequence[Any]) -> Any:
-        return rng.choice(choices) if rng.random() < 0.12 else None
-
-    return Query(
-        keywords=[
-            rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
-            for _ in range(rng.randint(0, 6))
-        ],
-        from_addr=sometimes(made_of.people),
-        to_addr=sometimes(made_of.people),
-        sent_after=sometimes(made_of.days),
-        sent_before=sometimes(made_of.days),
-        max_results=rng.choice([1, 3, 10]),
-    )
+    """A query of up to six words, every third with filters."""
+    words = [
+        rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
+        for _ in range(rng.randint(0, 6))
+    ]
+    choices: list[Sequence[Any]] = [made_of.people, made_of.people, made_of.days, made_of.days]
+    filters: list[Any] = [rng.choice(each) if rng.random() < 0.12 else None for each in choices]
+    return Query(words, *filters, max_results=rng.choice([1, 3, 10]))
 
 
 def run_query(inbox: Inbox, query: Query) -> list[Hit]:

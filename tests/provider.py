@@ -61,23 +61,21 @@ class Reply:
 Rule = Callable[[Request], Reply]
 
 
+USAGE = Usage(100, 0, 10, 0)
+
+
 def says(
-    text: str | None,
-    *calls: ToolCall,
-    usage: Usage | None = Usage(100, 0, 10, 0),  # noqa: B008 - frozen
-    delay_s: float = 0.0,
+    text: str | None, *calls: ToolCall, usage: Usage | None = USAGE, delay_s: float = 0.0,
     **fields: Any,
-) -> Reply:
+) -> Reply:  # fmt: skip
     """A chat completion with `fields` added to its message; `usage` None leaves usage out."""
     message = {**AssistantMessage(text, calls).to_chat(), "content": text, **fields}
     finish = "tool_calls" if calls else "stop"
     completion: dict[str, Any] = {
-        "id": f"chatcmpl-{random.getrandbits(48):012x}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": "scripted",
+        "id": f"chatcmpl-{random.getrandbits(48):012x}", "object": "chat.completion",
+        "created": int(time.time()), "model": "scripted",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-    }
+    }  # fmt: skip
     if usage is not None:
         completion["usage"] = {
             "prompt_tokens": usage.prompt_tokens,

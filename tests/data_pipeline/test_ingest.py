@@ -4,16 +4,18 @@ import contextlib
 import datetime as dt
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, get_args
+from typing import get_args
 from unittest import mock
 
 import filelock
@@ -40,6 +42,7 @@ from tests.conftest import RealInbox
 from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)
+Process = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -162,9 +165,7 @@ def test_any_order_and_any_split_give_the_same_file(
         assert contents(whole) == contents(one)
 
 
-def test_workers_give_what_one_process_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_do_what_one_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
         for n in range(batch.WORTH_WORKERS)
@@ -218,8 +219,8 @@ fields = st.builds(
 )  # fmt: skip
 
 
-def indexed(found: list[str]) -> list[str]:
-    return [word for word in found if len(word) <= MAX_WORD_CHARS]
+def indexed(words: Iterable[str]) -> list[str]:
+    return [word for word in words if len(word) <= MAX_WORD_CHARS]
 
 
 @settings(max_examples=40)
@@ -314,9 +315,7 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
     assert "questions" not in json_of(part) and "--limit" in part.stderr
 
 
-def test_what_is_no_inbox_is_not_replaced_and_a_link_stays_one(
-    art_e: Run, eml: Path, tmp_path: Path
-) -> None:
+def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_path: Path) -> None:
     precious = tmp_path / "mail.mbox"
     precious.write_text("From ann\n" * 100)
     assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
@@ -345,9 +344,7 @@ DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 
 @pytest.mark.fire
-def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
-    art_e: Run, eml: Path, tmp_path: Path
-) -> None:
+def test_killed_at_any_write_the_file_is_old_or_new(art_e: Run, eml: Path, tmp_path: Path) -> None:
     """SQL, fsync, rename: a later ingest makes the same of it as one that nobody killed."""
     db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
     (tmp_path / "more.eml").write_bytes(raw("<more@t>", subject="More").data)
@@ -374,28 +371,21 @@ def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
     assert not list(tmp_path.glob(".*.partial"))
 
 
-def test_without_room_there_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
-    begin = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (300_000, 300_000)); "
-    arguments = ["ingest", "synthetic:1000", "--db", str(tmp_path / "mail.duckdb")]
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{begin}import art_e.cli.main as m; m.app({arguments!r})"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"ART_E_HOME": str(tmp_path / "home")},
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    *_, last = ended.stderr.splitlines()
+def test_without_room_there_is_one_line_and_nothing_is_left(process: Process, db: Path) -> None:
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (300_000, 300_000))
+    with process("ingest", "synthetic:1000", "--db", db, preexec_fn=limit) as started:
+        out, err = started.communicate()
+    assert (started.returncode, out) == (2, "")
+    *_, last = err.splitlines()
     assert last.startswith("Error: ") and "internal error" not in last
-    assert not [*tmp_path.glob("*.duckdb"), *tmp_path.glob(".*.partial")]
+    assert not [*db.parent.glob("*.duckdb"), *db.parent.glob(".*.partial")]
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
-    how: signal.Signals, process: Callable[..., "subprocess.Popen[str]"], art_e: Run, eml: Path,
-    db: Path,
-) -> None:  # fmt: skip
+    how: signal.Signals, process: Process, art_e: Run, eml: Path, db: Path
+) -> None:
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:4000", "--db", db, "--replace")
@@ -421,9 +411,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
 # ---- The tour.
 
 
-def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
-    art_e: Run, home: Path
-) -> None:
+def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path) -> None:
     first, second = art_e("demo"), art_e("demo", "--json")
     question = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
     steps = (question.question, " 1  search ", " 2  read ", "| ", "answer  ", "expected: ")
@@ -451,13 +439,9 @@ def real_file(real_inbox: RealInbox) -> Iterator[InboxFile]:
         yield opened
 
 
-def hashes(db: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of each table, and a hash of them with their order."""
-    sql = "SELECT count(*), bit_xor(hash(t, place)) FROM (SELECT t, row_number() OVER () AS place"
-    with InboxFile(db) as file:
-        rows = file.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox'")
-        names = [name for (name,) in rows.fetchall()]
-        return {name: file.execute(f"{sql} FROM {name} AS t)").fetchall() for name in names}
+# The number of a table's rows, and a hash of them with their order.
+HASH = """SELECT count(*), bit_xor(hash(t, place))
+    FROM (SELECT t, row_number() OVER () AS place FROM {} AS t)"""
 
 
 def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) -> None:
@@ -473,9 +457,7 @@ def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) ->
     assert row == (copies, copies, copies)
 
 
-def test_real_messages_in_any_order_and_the_nasty_ones(
-    real_inbox: RealInbox, tmp_path: Path
-) -> None:
+def test_real_mails_in_any_order_and_nasty_ones(real_inbox: RealInbox, tmp_path: Path) -> None:
     messages = list(read_enron(real_inbox.archive))
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
@@ -488,12 +470,10 @@ def test_real_messages_in_any_order_and_the_nasty_ones(
         assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
     Random(0).shuffle(messages)
     make_inbox(tmp_path / "inbox.duckdb", messages, default_rules("enron"))
-    assert hashes(tmp_path / "inbox.duckdb") == hashes(real_inbox.db)
+    assert contents(tmp_path / "inbox.duckdb", HASH) == contents(real_inbox.db, HASH)
 
 
-def test_the_real_questions_own_words_find_the_gold_mail(
-    real_inbox: RealInbox, real_file: InboxFile
-) -> None:
+def test_real_questions_find_the_gold_mail(real_inbox: RealInbox, real_file: InboxFile) -> None:
     ranks = []
     for question in load_questions(str(real_inbox.folder / "questions.jsonl")):
         inbox = real_file.open_inbox(question.inbox_address, question.query_date)
@@ -521,9 +501,7 @@ def memory_of(process: int) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
-def test_large_mails_end_as_an_inbox_in_bounded_memory(
-    process: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
-) -> None:
+def test_large_mails_end_as_an_inbox_in_bounded_memory(process: Process, tmp_path: Path) -> None:
     count, size = tries(4, 60), tries(9_000_000, 18_000_000)
     for number in range(count):
         photo = Random(number).randbytes(size)

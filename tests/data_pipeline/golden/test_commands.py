@@ -37,9 +37,7 @@ def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_world_keeps_its_questions_through_all_steps(
-    art_e: Run, world_db: Path, tmp_path: Path
-) -> None:
+def test_all_steps_keep_a_worlds_questions(art_e: Run, world_db: Path, tmp_path: Path) -> None:
     rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
     source = write(tmp_path / "rows.jsonl", *rows)
@@ -48,15 +46,12 @@ def test_a_world_keeps_its_questions_through_all_steps(
         assert done["sums"]["kept"] == len(rows), done
         recorded = GoldenSet.load(folder).manifest["steps"][step[0]]
         assert done == {"set": str(folder), "step": step[0], **recorded}
-    figures = json_of(art_e("golden", "stats", folder, "--json"))
-    assert figures["rows"] == len(rows)
+    assert json_of(art_e("golden", "stats", folder, "--json"))["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
 
 
-def test_steps_print_counts_and_what_comes_next(
-    art_e: Run, db: Path, golden: Path, tmp_path: Path
-) -> None:
+def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
     at = ("--db", db, "--out", golden)
     again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
     assert "import: 3 rows, 3 kept" in again.stdout
