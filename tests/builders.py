@@ -326,7 +326,6 @@ class Material(NamedTuple):
 def material(file: InboxFile) -> Material:
     """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
-    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:40]
     terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
@@ -339,7 +338,7 @@ def material(file: InboxFile) -> Material:
     spread = [first + (last - first) * part // 20 for part in range(-1, 22)]
     extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
     return Material(
-        addresses=[summary.address for summary in summaries],
+        addresses=[each.address for each in file.inboxes(40)],
         words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
         people=[*people, "", "nobody", "<>", "%", "@"],
         days=spread,

@@ -107,10 +107,6 @@ def test_damage_is_refused(tmp_path: Path, name: str, fields: dict[str, Any], wo
     assert words in the_error(lambda: GoldenSet.load(tmp_path))
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
 def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, whole = tmp_path / "before", tmp_path / "whole"
     for folder in (before, whole):
@@ -122,9 +118,10 @@ def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.M
     seen = []
     for number in itertools.count():
         folder = shutil.copytree(before, tmp_path / str(number))
-        write = mock.Mock(wraps=write_whole, side_effect=[mock.DEFAULT] * number + [Killed])
+        effects = [mock.DEFAULT] * number + [KeyboardInterrupt]
+        write = mock.Mock(wraps=write_whole, side_effect=effects)
         monkeypatch.setattr(golden_set, "write_whole", write)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(KeyboardInterrupt):
             run(folder, "filter", 4711)
         monkeypatch.undo()
         # The set is as it was, as it is without the step, or after it.
