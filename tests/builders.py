@@ -353,7 +353,7 @@ def random_query(rng: Random, made_of: Material) -> Query:
     ]
     choices: list[Sequence[Any]] = [made_of.people, made_of.people, made_of.days, made_of.days]
     filters: list[Any] = [rng.choice(each) if rng.random() < 0.12 else None for each in choices]
-    return Query(words, *filters, max_results=rng.choice([1, 3, 10]))
+    return Query(words, *filters, rng.choice([1, 3, 10]))
 
 
 def run_query(inbox: Inbox, query: Query) -> list[Hit]:
