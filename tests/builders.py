@@ -351,9 +351,12 @@ def random_query(rng: Random, made_of: Material) -> Query:
         rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
         for _ in range(rng.randint(0, 6))
     ]
-    choices: list[Sequence[Any]] = [made_of.people, made_of.people, made_of.days, made_of.days]
-    filters: list[Any] = [rng.choice(each) if rng.random() < 0.12 else None for each in choices]
-    return Query(words, *filters, rng.choice([1, 3, 10]))
+    people, days = made_of.people, made_of.days
+    choices = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
+    filters: dict[str, Any] = {
+        name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.12
+    }
+    return Query(words, **filters, max_results=rng.choice([1, 3, 10]))
 
 
 def run_query(inbox: Inbox, query: Query) -> list[Hit]:
