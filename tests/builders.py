@@ -352,7 +352,7 @@ def random_query(rng: Random, made_of: Material) -> Query:
         for _ in range(rng.randint(0, 6))
     ]
     people, days = made_of.people, made_of.days
-    choices = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
+    choices: Any = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
     filters: dict[str, Any] = {
         name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.12
     }
