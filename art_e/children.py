@@ -5,10 +5,10 @@ workers that are spawned, so a `pickle.py` in a folder of mail would run.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, run
 
 # What a child that reads mail gets of the environment: where programs, libraries and temporary
 # files are, and the language. No key, no address, no proxy.
@@ -37,18 +37,14 @@ def plain_environment() -> dict[str, str]:
     return plain
 
 
-def start_reader(module: str) -> "subprocess.Popen[bytes]":
+def start_reader(module: str) -> Popen[bytes]:
     """Start `module` as a program that answers on pipes, and neither logs nor inherits keys."""
-    pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
-    command = [sys.executable, "-P", "-m", module]
-    environment = plain_environment()
-    return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=quiet, cwd="/", env=environment
-    )
+    command, plain = [sys.executable, "-P", "-m", module], plain_environment()
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd="/", env=plain)
 
 
 def run_art_e(words: Sequence[str], folder: Path) -> int:
     """Run the command line `art-e WORDS` in `folder`, its output on stderr, and return its exit
     code. It is a command of the user's as this one is, so it gets the whole environment."""
     command = [sys.executable, "-P", "-m", "art_e", *words]
-    return subprocess.run(command, cwd=folder, stdout=2, check=False).returncode
+    return run(command, cwd=folder, stdout=2, check=False).returncode

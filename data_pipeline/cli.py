@@ -22,19 +22,8 @@ from art_e import __version__
 from art_e.cli import output
 from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
 from art_e.cli.conversation import Conversation
-from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument
-from art_e.cli.output import (
-    console,
-    example,
-    note,
-    one_line,
-    plural,
-    pressed_key,
-    print_json,
-    print_line,
-    progress,
-    text,
-)
+from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
+from art_e.cli.output import console, example, note, plural, print_json, print_line, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
@@ -97,25 +86,15 @@ def ingest(
     replace: Annotated[
         bool, Option("--replace", help="Make the file anew if it is there.")
     ] = False,
-    limit: Annotated[
-        int | None, Option(metavar="N", min=1, help="Read at most N messages.")
-    ] = None,
+    limit: Annotated[int | None, integer("Read at most N messages.")] = None,
     no_filter: Annotated[
         bool, Option("--no-filter", help="Leave out only true duplicates.")
     ] = False,
     max_body_chars: Annotated[
-        int | None,
-        Option(
-            metavar="N", min=1, help="Leave out longer mails [default: 5000 for enron, csv and hf]."
-        ),
+        int | None, integer("Leave out longer mails [default: 5000 for enron, csv and hf].")
     ] = None,
     max_recipients: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            min=1,
-            help="Leave out mails to more people [default: 30 for enron, csv and hf].",
-        ),
+        int | None, integer("Leave out mails to more people [default: 30 for enron, csv and hf].")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -142,15 +121,14 @@ def ingest(
     elif append and state_file(path).exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
-    rules = partial(_rules, no_filter, max_body_chars, max_recipients)
+    def rules(name: Format) -> Rules:
+        usual = default_rules(name)
+        body_chars = max_body_chars or usual.max_body_chars
+        recipients = max_recipients or usual.max_recipients
+        return Rules() if no_filter else Rules(body_chars, recipients, usual.any_id)
+
     report, questions = read_sources(
-        sources,
-        path,
-        source_format=source_format,
-        rules=rules,
-        owner=owner,
-        append=append,
-        limit=limit,
+        sources, path, source_format, rules, owner=owner, append=append, limit=limit
     )
     if source_format != "imap":
         state_file(path).unlink(missing_ok=True)
@@ -179,24 +157,13 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
         owner = _owner_of(account)
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), owner)
-        report, _ = read_sources([str(file)], path, source_format="imap", owner=owner)
+        report, _ = read_sources([str(file)], path, "imap", owner=owner)
     if as_json:
         print_json({**changes, "ingest": report and report.to_json()})
         return
     print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
     for line in _sums(report, None, db) if report else ():
         print_line(line)
-
-
-def _rules(
-    no_filter: bool, max_body_chars: int | None, max_recipients: int | None, name: Format
-) -> Rules:
-    """The rules of a format, with the limits that the user gives."""
-    if no_filter:
-        return Rules()
-    usual = default_rules(name)
-    body_chars, recipients = usual.max_body_chars, usual.max_recipients
-    return Rules(max_body_chars or body_chars, max_recipients or recipients, usual.any_id)
 
 
 def _owner_of(account: Account) -> str | None:
@@ -207,9 +174,9 @@ def _owner_of(account: Account) -> str | None:
 def read_sources(
     sources: list[str],
     path: Path,
-    *,
     source_format: FormatName = "auto",
     rules: Callable[[Format], Rules] = default_rules,
+    *,
     owner: str | None = None,
     append: bool = False,
     limit: int | None = None,
@@ -225,7 +192,7 @@ def read_sources(
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
     infers = owner is not None or {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
-    with progress("mails", total) as advance:
+    with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
             if output.interrupted():
@@ -274,20 +241,20 @@ def _check_target(path: Path, *, may_change: bool) -> None:
         )
 
 
-def _owner(given: str | None, candidates: Sequence[LikelyOwner]) -> str | None:
+def _owner(given: str | None, owners: Sequence[LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
-    likely = [f"{one_line(each.address)} ({plural(each.mails, 'mail')})" for each in candidates]
+    likely = [f"{output.one_line(each.address)} ({plural(each.mails, 'mail')})" for each in owners]
     if given is not None:
-        if likely and not any(each.address == given for each in candidates):
+        if likely and not any(each.address == given for each in owners):
             note(f"owner: {given}; most mail is of {', '.join(likely)}")
         return given
-    if not candidates or candidates[0].share < LEAST_SHARE:
+    if not owners or owners[0].share < LEAST_SHARE:
         note("no owner: no address has most of the mail; --owner ADDRESS names one")
         return None
-    address = candidates[0].address
+    address = owners[0].address
     if sys.stdin.isatty() and sys.stderr.isatty():
         note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
-        key = pressed_key("[y]es [n]o", "yn", "answers")
+        key = output.pressed_key("[y]es [n]o", "yn", "answers")
         if key == "q":
             signal.raise_signal(signal.SIGINT)
         if key == "n":
@@ -311,10 +278,9 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield f"{report.db}"
     for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
-    rate = report.added_read / report.seconds
     yield (
         f"  {plural(counts['inboxes'], 'address')}; {plural(report.added_read, 'message')} read"
-        f" in {report.seconds:.1f} s ({rate:,.0f} a second)"
+        f" in {report.seconds:.1f} s ({report.added_read / report.seconds:,.0f} a second)"
     )
     if questions is not None:
         yield f"  questions and their answers: {questions}"
@@ -350,10 +316,8 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
         print_json({**answered.to_json(), "gold_answer": question.answer})
     else:
         show_answer(answered)
-        expected = text(
-            ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
-        )
-        console().print(expected, soft_wrap=True)
+        gold = text(("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim"))
+        console().print(gold, soft_wrap=True)
         print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
         print_line("  art-e ingest ~/Downloads/takeout-*.zip")
         print_line("  art-e search invoice march")

@@ -39,9 +39,7 @@ def say_likely_others(path: Path, db: Path | None) -> None:
         for owner in file.owners():
             same = {owner}.union(*(listed for listed in file.people().values() if owner in listed))
             own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
-            others = [
-                each for each in names if each not in same and not own.isdisjoint(names[each])
-            ]
+            others = [each for each in names if each not in same and own & names[each]]
             if others:
                 merge = " ".join(["art-e people merge", owner, *others[:5]])
                 note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
@@ -60,14 +58,10 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
         copy = partial_of(path)
         try:
             shutil.copyfile(path, copy)
-            with duckdb.connect(str(copy)) as connection:
-                connection.execute(
-                    "DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses]
-                )
-                connection.execute(
-                    "INSERT INTO people SELECT unnest(?), ? WHERE ?",
-                    [addresses, person or "", person is not None],
-                )
+            with duckdb.connect(str(copy)) as file:
+                file.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses])
+                if person is not None:
+                    file.execute("INSERT INTO people SELECT unnest(?), ?", [addresses, person])
             put_in_place(copy, path)
         finally:
             copy.unlink(missing_ok=True)
@@ -87,15 +81,16 @@ def show(db: DbOption = None, as_json: JsonOption = False) -> None:
         note("nobody has several addresses yet: art-e people merge says who has")
 
 
-@app.command(epilog=example("art-e people merge ann@x.example ann@old.example"))
+_MERGE = "art-e people merge ann@x.example ann@old.example"
+
+
+@app.command(epilog=example(_MERGE))
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Open one inbox for all these addresses; the first stands for all."""
     path = target_of(chosen_db(db))
     named = list(dict.fromkeys(each.strip().lower() for each in addresses))
     if len(named) < 2:
-        raise UserError(
-            "name two addresses or more: art-e people merge ann@x.example ann@old.example"
-        )
+        raise UserError(f"name two addresses or more: {_MERGE}")
     with InboxFile(path, junk=True) as file:
         for each in named:
             file.open_inbox(each)

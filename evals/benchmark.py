@@ -231,8 +231,7 @@ _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 def published_temperature(model: str) -> float | None:
     """The default 1.0 that the reference relied on; None for models without a temperature."""
-    hosted = kind_of(model) == "hosted"
-    return 1.0 if not hosted or accepts(model).temperature else None
+    return 1.0 if kind_of(model) != "hosted" or accepts(model).temperature else None
 
 
 def published_100(questions: Sequence[Question]) -> list[Question]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from art_e.cli import output
 from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
@@ -25,20 +26,7 @@ from art_e.cli.model_options import (
     turn_tokens,
 )
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
-from art_e.cli.output import (
-    console,
-    example,
-    note,
-    one_line,
-    plural,
-    print_json,
-    print_lines,
-    print_table,
-    progress,
-    shown_usd,
-    text,
-    total_usd,
-)
+from art_e.cli.output import console, example, note, print_json, print_lines, text
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -85,13 +73,13 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-            print_table(headings, rows, caption=caption)
+            output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             print_lines(*(f"{name}: {line}" for line in _notes(figures)))
-        cost = total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
-        asked = plural(sum(figures["n"] for figures in models.values()), "episode")
+        cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
+        asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
         print_lines(
-            f"{asked}, {shown_usd(cost)}",
+            f"{asked}, {output.shown_usd(cost)}",
             f"run: {run.folder}",
             f"the report: art-e eval report {run.folder}",
         )
@@ -281,7 +269,7 @@ def run(
         ran = {} if killed is None else benchmark.on_disk(killed, asked)
         if killed is not None:
             measured = sum(each.measured for each in ran.values())
-            note(f"resuming {killed.folder}: {plural(measured, 'episode')} there already")
+            note(f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already")
         elif resume:
             note("nothing to resume: this is a new run")
         if len(asked) < len(loaded):
@@ -291,7 +279,7 @@ def run(
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         try:
-            with progress("episodes", len(asked) * repeat * len(names)) as advance:
+            with output.progress("episodes", len(asked) * repeat * len(names)) as advance:
                 metrics = benchmark.run_benchmark(
                     asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
                     prompt=template, view=config.view, repeats=repeat,
@@ -374,7 +362,7 @@ def rejudge(
     config |= {"rejudged": str(source.folder), "command": shlex.join(["art-e", *sys.argv[1:]])}
     with InboxFile(db or Path(config["db"])) as inbox_file:
         run = start_run("rejudge", config, runs_folder(), out)
-        with progress("answers", len(load_run(source))) as advance:
+        with output.progress("answers", len(load_run(source))) as advance:
             metrics = benchmark.rejudge(source, judges, inbox_file, run, on_judged=advance)
     _show(metrics, run, judges, json_output)
 
@@ -409,8 +397,8 @@ def compare(
         return
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
-    caption = "in brackets: 95 % interval of B - A"
-    print_table(("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption)
+    title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
@@ -418,9 +406,9 @@ def compare(
     print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
-        lines.append((one_line(flip["question"]), "bold"))
+        lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
-            lines += [(f"\n  {name:6}", "dim"), one_line(answer or "(none)")]
+            lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]
         console().print(text(*lines), soft_wrap=True)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         print_lines(f"and {more:,} more flipped; --json has them all")
@@ -480,4 +468,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines(f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}")
+    print_lines(f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}")

@@ -6,7 +6,7 @@ import email.utils
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date
+from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
 from pathlib import Path
 from random import Random
@@ -80,17 +80,11 @@ def once(place: Path, make: Callable[[Path], object]) -> Path:
 
 
 def raw(
-    message_id: str | None = "<1@test>",
-    *,
-    subject: str = "Hello",
-    body: str = "Nothing new.",
-    sender: str = "Ann Alder <ann@test.example>",
-    to: str | None = "bob@test.example",
-    cc: str | None = None,
-    bcc: str | None = None,
-    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000",
-    source: str | None = None,
-) -> RawMessage:
+    message_id: str | None = "<1@test>", *, subject: str = "Hello", body: str = "Nothing new.",
+    sender: str = "Ann Alder <ann@test.example>", to: str | None = "bob@test.example",
+    cc: str | None = None, bcc: str | None = None,
+    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000", source: str | None = None,
+) -> RawMessage:  # fmt: skip
     """One plain mail; None leaves a header out."""
     headers = {"Message-ID": message_id, "Date": date, "From": sender, "To": to}
     message = EmailMessage()
@@ -127,14 +121,14 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
-def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table of an inbox file, with its rows in stored order."""
+def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ...]]]:
+    """What a query gives of every table of an inbox file: its rows in stored order."""
     with InboxFile(path) as file:
         rows = file.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox' ORDER BY ALL"
         )
         tables = [name for (name,) in rows.fetchall()]
-        return {name: file.execute(f"FROM {name}").fetchall() for name in tables}
+        return {name: file.execute(query.format(name)).fetchall() for name in tables}
 
 
 def message_ids(rows: Sequence[Any]) -> list[str]:
@@ -174,14 +168,9 @@ HOSTILE_BODY = (
 TEXT = 'Zürich\u2028"quoted" \x85 line\r\nbreak \U0001f980'
 
 QUESTION = Question(
-    id="q",
-    question="When does the $inbox_address lease end?",
-    inbox_address=BOB,
-    query_date=date(2020, 1, 31),
-    answer="On May 3.",
-    message_ids=(LEASE,),
-    answerable=True,
-)
+    "q", "When does the $inbox_address lease end?", BOB, dt.date(2020, 1, 31), "On May 3.",
+    (LEASE,), answerable=True,
+)  # fmt: skip
 # The `start` fixture: begins an episode; its options replace fields of `QUESTION`.
 Start = Callable[..., Episode]
 
@@ -218,10 +207,7 @@ def call(name: str, arguments: dict[str, Any] | str, call_id: str = "call") -> T
 
 def message(*calls: ToolCall, text: str | None = None) -> AssistantMessage:
     """A message with these calls, under distinct ids."""
-    numbered = (
-        ToolCall(f"{each.id}-{number}", each.name, each.arguments)
-        for number, each in enumerate(calls)
-    )
+    numbered = [replace(each, id=f"{each.id}-{place}") for place, each in enumerate(calls)]
     return AssistantMessage(text, tuple(numbered))
 
 
@@ -240,24 +226,14 @@ def answer(text: str | None, *sources: str) -> ToolCall:
 def trajectory(text: str = TEXT, **fields: Any) -> Trajectory:
     """A trajectory of one message; `fields` replace its own."""
     made: dict[str, Any] = {
-        "run_id": "r",
-        "episode_id": "e",
-        "question_id": "q",
-        "inbox_address": "bob@test.example",
-        "as_of": None,
-        "model": "scripted",
-        "policy": {"temperature": 0},
-        "messages": [{"role": "user", "content": text}],
-        "handles": {"m1": "<1@t>"},
-        "final_answer": text,
-        "sources": ["<1@t>"],
-        "rubric": {"turns": 1},
+        "run_id": "r", "episode_id": "e", "question_id": "q", "inbox_address": BOB, "as_of": None,
+        "model": "scripted", "policy": {"temperature": 0},
+        "messages": [{"role": "user", "content": text}], "handles": {"m1": "<1@t>"},
+        "final_answer": text, "sources": ["<1@t>"], "rubric": {"turns": 1},
         "usage": {"prompt_tokens": 1, "cached_prompt_tokens": 0, "completion_tokens": 1},
-        "cost_usd": None,
-        "seconds": {"total": 0.25, "model": 0.125, "tools": 0.0},
-        "started_at": "2020-01-01T00:00:00.000+00:00",
-        "events": [],
-    }
+        "cost_usd": None, "seconds": {"total": 0.25, "model": 0.125, "tools": 0.0},
+        "started_at": "2020-01-01T00:00:00.000+00:00", "events": [],
+    }  # fmt: skip
     return Trajectory(**{**made, **fields})
 
 
@@ -270,32 +246,24 @@ def step(episode: Episode, *calls: ToolCall) -> list[Any]:
     return shown(episode.step(message(*calls)))
 
 
+@dataclass
 class ScriptedPolicy:
     """Returns the messages of its script in order, and raises its exceptions."""
 
-    settings: dict[str, Any] = {"temperature": 0}  # noqa: RUF012 - the protocol's property
-
-    def __init__(
-        self,
-        script: Sequence[AssistantMessage | Exception],
-        *,
-        model: str = "scripted",
-        usage: Usage | None = None,
-        costs: Sequence[float | None] = (),
-    ) -> None:
-        self.model = model
-        self._script = script
-        self._usage = usage or Usage()
-        self._costs = costs
-        self.turn = 0
+    script: Sequence[AssistantMessage | Exception]
+    model: str = "scripted"
+    usage: Usage = Usage()  # noqa: RUF009 - frozen
+    costs: Sequence[float | None] = ()
+    settings: dict[str, Any] = field(default_factory=lambda: {"temperature": 0})
+    turn: int = 0
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         turn = self.turn
         self.turn += 1
-        step = self._script[turn]
+        step = self.script[turn]
         if isinstance(step, Exception):
             raise step
-        return PolicyStep(step, self._usage, self._costs[turn] if self._costs else 0.0)
+        return PolicyStep(step, self.usage, self.costs[turn] if self.costs else 0.0)
 
 
 # ---- Requests to the scripted provider.
@@ -359,9 +327,7 @@ class Material(NamedTuple):
 def material(file: InboxFile) -> Material:
     """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
-    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:40]
-    rows = file.execute("SELECT word FROM terms ORDER BY word").fetchall()
-    terms = [word for (word,) in rows]
+    terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
     for address, names in named.fetchmany(40):
@@ -373,7 +339,7 @@ def material(file: InboxFile) -> Material:
     spread = [first + (last - first) * part // 20 for part in range(-1, 22)]
     extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
     return Material(
-        addresses=[summary.address for summary in summaries],
+        addresses=[each.address for each in file.inboxes(40)],
         words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
         people=[*people, "", "nobody", "<>", "%", "@"],
         days=spread,
@@ -381,22 +347,17 @@ def material(file: InboxFile) -> Material:
 
 
 def random_query(rng: Random, made_of: Material) -> Query:
-    """A query of one to six words, every third with filters."""
-
-    def sometimes(choices: Sequence[Any]) -> Any:
-        return rng.choice(choices) if rng.random() < 0.12 else None
-
-    return Query(
-        keywords=[
-            rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
-            for _ in range(rng.randint(0, 6))
-        ],
-        from_addr=sometimes(made_of.people),
-        to_addr=sometimes(made_of.people),
-        sent_after=sometimes(made_of.days),
-        sent_before=sometimes(made_of.days),
-        max_results=rng.choice([1, 3, 10]),
-    )
+    """A query of up to six words, every third with filters."""
+    words = [
+        rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
+        for _ in range(rng.randint(0, 6))
+    ]
+    people, days = made_of.people, made_of.days
+    choices: Any = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
+    filters: dict[str, Any] = {
+        name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.12
+    }
+    return Query(words, **filters, max_results=rng.choice([1, 3, 10]))
 
 
 def run_query(inbox: Inbox, query: Query) -> list[Hit]:

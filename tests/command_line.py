@@ -117,9 +117,8 @@ def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("adapter") / "lora"
     model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
-    config = LoraConfig(
-        r=12, lora_alpha=400, target_modules=["q_proj", "v_proj"], init_lora_weights=False
-    )
+    layers = ["q_proj", "v_proj"]
+    config = LoraConfig(r=12, lora_alpha=400, target_modules=layers, init_lora_weights=False)
     get_peft_model(model, config).save_pretrained(str(folder))
     return folder
 

@@ -67,9 +67,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 @pytest.fixture(scope="session")
 def world_db(shared: Path) -> Path:
     """The inbox file of a synthetic world of 1,000 mails."""
-    return once(
-        shared / "world.duckdb", lambda db: make_inbox(db, messages(WorldConfig(size=1000)))
-    )
+    config = WorldConfig(size=1000)
+    return once(shared / "world.duckdb", lambda db: make_inbox(db, messages(config)))
 
 
 @pytest.fixture(scope="session")

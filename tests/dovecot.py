@@ -58,11 +58,12 @@ class Server(NamedTuple):
     tls_port: int
 
     @contextlib.contextmanager
-    def client(self, folder: str = "INBOX") -> Iterator[imaplib.IMAP4]:
-        """Another mail program, which may change what it likes in a folder."""
+    def client(self, *, select: bool = True) -> Iterator[imaplib.IMAP4]:
+        """Another mail program, which may change what it likes in INBOX."""
         with imaplib.IMAP4("127.0.0.1", self.port) as imap:
             imap.authenticate("PLAIN", lambda _: f"\0{USER}\0{PASSWORD}".encode())
-            imap.select(folder)
+            if select:
+                imap.select()
             yield imap
 
 

@@ -56,8 +56,8 @@ class LLM:
         self._adapted: Qwen2ForCausalLM | None = None
         self._limit = options["max_model_len"]
         self._asked: list[tuple[str, list[int], Any]] = []
-        runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
-        driver = SimpleNamespace(model_runner=runner)
+        model = SimpleNamespace(load_weights=self._load)
+        driver = SimpleNamespace(model_runner=SimpleNamespace(model=model))
         self.llm_engine = SimpleNamespace(
             model_executor=SimpleNamespace(driver_worker=driver),
             model_config=SimpleNamespace(max_model_len=self._limit),
@@ -206,19 +206,16 @@ class Server:
         assert request["model"] == ("tiny" if self.adapted is None else "adapter")
         choices = []
         for prompt in request["prompt"]:
+            options = (request[each] for each in ("temperature", "max_tokens", "seed"))
             with self.lock:
-                if self.say is not None:
+                if self.say is None:
+                    ids, values = sampled(self.adapted or self.model, prompt, *options)
+                else:
                     ids = self.say(prompt)
                     values = [-0.1] * len(ids)
-                else:
-                    options = (request[each] for each in ("temperature", "max_tokens", "seed"))
-                    ids, values = sampled(self.adapted or self.model, prompt, *options)
             names = [f"token_id:{each}" for each in ids]
-            logprobs = {
-                "tokens": names,
-                "token_logprobs": values,
-                "top_logprobs": [{name: of} for name, of in zip(names, values, strict=True)],
-            }
+            top = [{name: of} for name, of in zip(names, values, strict=True)]
+            logprobs = {"tokens": names, "token_logprobs": values, "top_logprobs": top}
             choices.append({"prompt_token_ids": prompt, "token_ids": ids, "logprobs": logprobs})
         self.batches.append(len(choices))
         return {"choices": choices}
@@ -263,9 +260,7 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vllm_client, "is_vllm_available", lambda: True)
     # As on a GPU, where vLLM sleeps while weights are trained.
     patch.setattr("training.grpo.best_device", lambda: ("cuda", "bfloat16"))
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        # TRL sets them for vLLM in its own process; they must not outlive the test.
-        before = os.environ.get(name)
-        patch.setenv(name, before or "")
-        if before is None:
-            del os.environ[name]
+    # TRL sets them for vLLM in its own process; they must not outlive the test.
+    for name in {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} - {*os.environ}:
+        patch.setenv(name, "")
+        del os.environ[name]

@@ -91,9 +91,7 @@ def _after(mails: Sequence[Data], cue: str) -> Iterator[str]:
 
 
 def _opening(mail: Data) -> str:
-    """A mail's first long words."""
-    words = re.findall("[A-Za-z]{3,}", mail["body"])
-    return " ".join(words[:ANSWER_WORDS])
+    return " ".join(re.findall("[A-Za-z]{3,}", mail["body"])[:ANSWER_WORDS])
 
 
 def _newest(mails: Sequence[Data]) -> Data | None:
@@ -106,31 +104,24 @@ def words_of(text: str) -> list[str]:
 
 def written(data: Data) -> list[Data]:
     """A question about each mail that is long enough, and one without an answer."""
-    items = [_item("lookup", "What is it about?", "", [])]
+    common: Data = {"kind": "lookup", "difficulty": "medium"}
+    items = [common | {"question": "What is it about?", "answer": "", "mails": []}]
     for mail in data["mails"]:
         words = re.findall(r"[\w']+", mail["body"])[8:16]
         if len(words) == 8:
-            cue, answer = " ".join(words[:5]), " ".join(words[5:])
-            question = f'What do I have noted after "{cue}"?'
-            items.append(_item("lookup", question, answer, [mail["id"]]))
+            question = f'What do I have noted after "{" ".join(words[:5])}"?'
+            answer = " ".join(words[5:])
+            items.append(common | {"question": question, "answer": answer, "mails": [mail["id"]]})
     return items[: data["questions"]]
-
-
-def _item(kind: str, question: str, answer: str, mails: list[str]) -> Data:
-    row = {"kind": kind, "question": question, "answer": answer, "mails": mails}
-    return {**row, "difficulty": "medium"}
 
 
 class Player:
     """The rule of a provider that plays every model of a golden set."""
 
     _plays: Mapping[str, Callable[[Data], Data]] = {
-        "Reading": reading,
-        "Candidates": candidates,
-        "Settlement": settlement,
-        "Correctness": correctness,
-        "Rating": rating,
-    }
+        "Reading": reading, "Candidates": candidates, "Settlement": settlement,
+        "Correctness": correctness, "Rating": rating,
+    }  # fmt: skip
 
     def __call__(self, request: Request) -> Reply:
         form, data = form_of(request), data_of(request)
@@ -139,20 +130,15 @@ class Player:
         return says(json.dumps(self._plays[form](data)))
 
     def write(self, data: Data) -> Reply:
-        """The writer's reply."""
         return says(json.dumps({"items": written(data)}))
 
 
 def form_of(request: Request) -> str:
-    """The name of the form that is asked for."""
-    name: str = request.body["response_format"]["json_schema"]["name"]
-    return name
+    return str(request.body["response_format"]["json_schema"]["name"])
 
 
-def data_of(request: Request) -> Data:
-    """The data of a request."""
-    data: Data = json.loads(request.messages[1]["content"])
-    return data
+def data_of(request: Request) -> Any:
+    return json.loads(request.messages[1]["content"])
 
 
 # ---- The golden set's commands, one after the other.
@@ -166,7 +152,6 @@ def set_of(*questions: Question, step: Step = "import", **settings: Any) -> Gold
 
 
 def set_files(folder: Path) -> dict[str, bytes]:
-    """A set's own files, as far as they are there."""
     return {name: (folder / name).read_bytes() for name in SET_FILES if (folder / name).exists()}
 
 
@@ -196,11 +181,8 @@ class Chain:
         killing.run(self._arguments(step, more), self._environment(provider))
 
     def _environment(self, provider: Provider) -> dict[str, str]:
-        return {
-            "ART_E_HOME": str(self.folder / "home"),
-            "OPENAI_API_KEY": KEY,
-            "OPENAI_BASE_URL": provider.base_url,
-        }
+        home = str(self.folder / "home")
+        return {"ART_E_HOME": home, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.base_url}
 
     def _arguments(self, step: str, more: Sequence[object]) -> list[str]:
         named = [part for each in self.inboxes for part in ("--inbox", each)]

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import docx
 import openpyxl
-from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 ME = "maya.stone@home.example"
 LANDLORD = "Ines Duarte <ines@duarte-estates.example>"
@@ -25,21 +23,15 @@ ANSWER = "September 30, 2026"
 
 
 def pdf(text: str) -> bytes:
-    """A page of PDF with a line of text."""
-    writer = PdfWriter()
-    page = writer.add_blank_page(300, 200)
-    font = DictionaryObject({
-        NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
-        NameObject("/BaseFont"): NameObject("/Helvetica"),
-    })  # fmt: skip
-    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
-    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-    stream = DecodedStreamObject()
-    stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
-    page[NameObject("/Contents")] = writer._add_object(stream)
-    out = io.BytesIO()
-    writer.write(out)
-    return out.getvalue()
+    """A page of PDF with a line of text; its table of objects is left to the reader."""
+    stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET"
+    return (
+        "%PDF-1.4\n1 0 obj <</Type/Catalog /Pages 2 0 R>> endobj\n"
+        "2 0 obj <</Type/Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 300 200]>> endobj\n"
+        "3 0 obj <</Type/Page /Parent 2 0 R /Contents 4 0 R /Resources <</Font <</F1 5 0 R>>>>>> endobj\n"
+        f"4 0 obj <</Length {len(stream)}>> stream\n{stream}\nendstream endobj\n"
+        "5 0 obj <</Type/Font /Subtype/Type1 /BaseFont/Helvetica>> endobj\ntrailer <</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
+    ).encode()
 
 
 def word(text: str) -> bytes:
@@ -81,10 +73,7 @@ def mail(
     made["Subject"], made["Date"] = subject, f"{day} 09:00:00 +0100"
     if follows:
         made["In-Reply-To"] = f"<{follows}@home.example>"
-    if html:
-        made.set_content(html, subtype="html")
-    else:
-        made.set_content(body)
+    made.set_content(html or body, subtype="html" if html else "plain")
     for name, data in (files or {}).items():
         made.add_attachment(data, "application", "octet-stream", filename=name)
     return made

@@ -42,8 +42,7 @@ class Request:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation."""
-        messages: list[dict[str, Any]] = self.body["messages"]
-        return messages
+        return list(self.body["messages"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +61,21 @@ class Reply:
 Rule = Callable[[Request], Reply]
 
 
+USAGE = Usage(100, 0, 10, 0)
+
+
 def says(
-    text: str | None,
-    *calls: ToolCall,
-    usage: Usage | None = Usage(100, 0, 10, 0),  # noqa: B008 - frozen
-    delay_s: float = 0.0,
+    text: str | None, *calls: ToolCall, usage: Usage | None = USAGE, delay_s: float = 0.0,
     **fields: Any,
-) -> Reply:
+) -> Reply:  # fmt: skip
     """A chat completion with `fields` added to its message; `usage` None leaves usage out."""
     message = {**AssistantMessage(text, calls).to_chat(), "content": text, **fields}
     finish = "tool_calls" if calls else "stop"
     completion: dict[str, Any] = {
-        "id": f"chatcmpl-{random.getrandbits(48):012x}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": "scripted",
+        "id": f"chatcmpl-{random.getrandbits(48):012x}", "object": "chat.completion",
+        "created": int(time.time()), "model": "scripted",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-    }
+    }  # fmt: skip
     if usage is not None:
         completion["usage"] = {
             "prompt_tokens": usage.prompt_tokens,
@@ -169,16 +166,13 @@ class Provider:
     """The server, from `with` to its end.
 
     With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. `requests` are in order of arrival; without
-    `records` it remembers none.
+    provider ends, so that no assertion is lost. `requests` are in order of arrival;
+    `replies` may be replaced.
     """
 
-    def __init__(
-        self, replies: Sequence[Reply] | Rule, *, key: str | None = None, records: bool = True
-    ) -> None:
-        self._replies = replies if callable(replies) else list(replies)
+    def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
+        self.replies: list[Reply] | Rule = replies if callable(replies) else list(replies)
         self._key = key
-        self._records = records
         self._lock = threading.Lock()
         self.requests: list[Request] = []
         self._errors: list[Exception] = []
@@ -219,8 +213,7 @@ class Provider:
         """Choose a response, and record it."""
         with self._lock:
             request = Request(path, headers, json.loads(body or b"{}"))
-            if self._records:
-                self.requests.append(request)
+            self.requests.append(request)
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end
@@ -236,11 +229,11 @@ class Provider:
             return Reply(json.dumps({"object": "list", "data": listed}).encode())
         if request.path != "/v1/chat/completions":
             return refuses(404, f"there is no {request.path}")
-        if callable(self._replies):
-            return self._replies(request)
-        if not self._replies:
+        if callable(self.replies):
+            return self.replies(request)
+        if not self.replies:
             raise AssertionError("the script has no further reply")
-        return self._replies.pop(0)
+        return self.replies.pop(0)
 
     @contextmanager
     def connected(self, connection: socket.socket) -> Iterator[None]:

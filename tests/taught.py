@@ -12,25 +12,20 @@ from tests.builders import CREW, LEASE, PRICE, Start, answer, message, read, sea
 DONT_KNOW = "I don't know"
 # The question, the turns that the model learns, the answer and its sources.
 Lesson = tuple[str, list[list[ToolCall]], str, list[str]]
-LESSONS: list[Lesson] = [
-    (
-        "When does the lease of the harbor office end?",
-        [[search("lease", "harbor")], [read("m1")], [answer("May 3", "m1")]],
-        "May 3",
-        [LEASE],
+
+
+def lesson(question: str, searches: list[ToolCall], final: str, source: str) -> Lesson:
+    """Search, read the first hit and answer from it."""
+    return question, [searches, [read("m1")], [answer(final, "m1")]], final, [source]
+
+
+CRANE = [search("crane", "cost"), search("crane")]
+LESSONS = [
+    lesson(
+        "When does the lease of the harbor office end?", [search("lease", "harbor")], "May 3", LEASE
     ),
-    (
-        "What does the crane cost?",
-        [[search("crane", "cost"), search("crane")], [read("m1")], [answer("4,000 dollars", "m1")]],
-        "4,000 dollars",
-        [PRICE],
-    ),
-    (
-        "Who is the crew of the crane?",
-        [[search("crew")], [read("m1")], [answer("Dora and Emil", "m1")]],
-        "Dora and Emil",
-        [CREW],
-    ),
+    lesson("What does the crane cost?", CRANE, "4,000 dollars", PRICE),
+    lesson("Who is the crew of the crane?", [search("crew")], "Dora and Emil", CREW),
     ("Who won the tombola?", [[search("tombola")], [answer(DONT_KNOW)]], DONT_KNOW, []),
 ]
 

@@ -69,11 +69,7 @@ def test_attached_files_are_saved_or_shown(
 
 def test_a_file_that_may_run_is_only_saved_under_a_safe_name(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
-    files = {
-        "../../.bash\x1b]0;rc": b"alias",
-        "a\u202egpj.exe": b"MZ",
-        "x.pdf.desktop": b"[Desktop",
-    }
+    files = {"../../.bash\x1b]0;rc": b"alias", "a\u202egpj.exe": b"MZ", "x.pdf.desktop": b"["}
     make_inbox(db, [with_files(raw("<1@x>", to=ME), files)], owner=ME)
     for number in (1, 2, 3):
         assert "--save" in the_error(art_e("open", "1@x", number, "--db", db))

@@ -67,15 +67,9 @@ def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> 
     form = FourHeads(layers=layers, hidden=hidden, init=hidden**-0.5)
     model = scratch.make_model(tokenizer, form, seed=0)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
+    ids = {"bos_token_id": padding, "pad_token_id": padding, "eos_token_id": [end, padding]}
     model.generation_config = GenerationConfig(
-        bos_token_id=padding,
-        pad_token_id=padding,
-        eos_token_id=[end, padding],
-        do_sample=True,
-        repetition_penalty=1.05,
-        temperature=0.7,
-        top_p=0.8,
-        top_k=20,
+        **ids, do_sample=True, repetition_penalty=1.05, temperature=0.7, top_p=0.8, top_k=20
     )
     return model
 

@@ -61,12 +61,12 @@ def plan(
     changes: SetOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help=", ".join(GPUS))] = "h100-80gb",
     gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Calculate what GRPO by a recipe takes: memory, hours, money. Nothing is run."""
     chosen = load_recipe(recipe, changes or ())
     planned = make_plan(chosen, gpu, gpus)
-    if json_output:
+    if as_json:
         print_json(dataclasses.asdict(planned))
         return
     print_lines(
@@ -106,7 +106,7 @@ def questions(
     split: Annotated[Split, Option(help="train, validation or test.")],
     out: Annotated[Path, Option(metavar="DIR", help="Folder for the files.")],
     changes: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a recipe's questions, to ask other models what it trains or measures on.
 
@@ -124,7 +124,7 @@ def questions(
         db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
     write_whole(out / EPISODE, chosen.episode.model_dump_json())
     write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))
-    if json_output:
+    if as_json:
         print_json({"questions": str(file), "db": str(db), "n": len(kept)})
     else:
         print_lines(f"{plural(len(kept), 'question')}: --questions {file} --db {db} --recipe {out}")
@@ -161,7 +161,7 @@ def from_episodes(
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Learn from the scripted expert's episodes, or from stored ones."""
     kind = cast(Literal["sft", "dpo", "kto"], context.info_name)
@@ -169,7 +169,7 @@ def from_episodes(
     if launched().count > 1:
         raise UserError(f"art-e train {kind} is one process: run it without a launcher")
     setting = Setting(kind, load_recipe(recipe, changes or ()), seed, init, tuple(runs or ()))
-    _train(setting, out, resume, minutes, json_output)
+    _train(setting, out, resume, minutes, as_json)
 
 
 @app.command(epilog=example("art-e train grpo --recipe nano --init start --out trained"))
@@ -185,7 +185,7 @@ def grpo(
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Reinforcement learning with GRPO on the composite reward."""
     require_train_extra()
@@ -196,11 +196,11 @@ def grpo(
     alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
     for fee in judge_fees(alone, reads) if launched().leads else ():
         note(f"{shown_fee(fee)}; {capped}")
-    _train(Setting("grpo", chosen, seed, init), out, resume, minutes, json_output)
+    _train(Setting("grpo", chosen, seed, init), out, resume, minutes, as_json)
 
 
 def _train(
-    setting: Setting, out: Path | None, resume: bool, minutes: float | None, json_output: bool
+    setting: Setting, out: Path | None, resume: bool, minutes: float | None, as_json: bool
 ) -> None:
     """Carry a run out in its folder, and say how it ended."""
     try:
@@ -214,7 +214,7 @@ def _train(
     folder = training.run.folder
     if not processes.leads:
         return
-    if json_output:
+    if as_json:
         print_json({**metrics, "run": str(folder), "paused": training.paused})
     elif training.paused is not None:
         note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
@@ -263,11 +263,11 @@ def merge(
         Path, Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
     ],
     out: Annotated[Path, Option(metavar="DIR", help="New folder.")],
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""
     kept = merge_adapter(checkpoint, out)
-    if json_output:
+    if as_json:
         print_json({"out": str(out), "kept": kept})
         return
     if kept < 0.995:

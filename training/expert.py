@@ -55,14 +55,9 @@ def part_of(messages: Sequence[ChatMessage], part: Part) -> list[ChatMessage] | 
     if part in ("whole", "first"):
         return list(messages[: own[-1 if part == "whole" else 0] + 1])
     # The turns that read a mail, each with the turn after it.
-    reading = [
-        (place, following)
-        for place, following in itertools.pairwise(own)
-        if any(
-            call["function"]["name"] == "read_email"
-            for call in messages[place].get("tool_calls") or ()
-        )
-    ]
+    calls = {place: messages[place].get("tool_calls") or () for place in own}
+    tools = {place: [each["function"]["name"] for each in calls[place]] for place in own}
+    reading = [pair for pair in itertools.pairwise(own) if "read_email" in tools[pair[0]]]
     if not reading or (part == "answer" and reading[-1][1] != own[-1]):
         return None
     place, following = reading[0] if part == "read" else reading[-1]
@@ -102,10 +97,8 @@ def conversations_of(
     recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int
 ) -> list[list[list[ChatMessage]]]:
     """Return the conversations to imitate in each stage of the recipe, in an order by the seed.
-
-    `planted` is what the synthetic worlds know of the questions of `material`, by their ids.
-    Raises `UserError` if there is nothing to imitate.
-    """
+    `planted` is what the synthetic worlds know of the questions of `material`, by their ids. Raises
+    `UserError` if there is nothing to imitate."""
     table = recipe.sft
     assert table is not None
     questions = list(material.questions)
@@ -155,27 +148,23 @@ def worth_of(scored: Scored) -> float:
     reward, rubric = scored.trajectory.reward, scored.trajectory.rubric
     if reward is not None:
         return float(reward["total"])
-    effort = 0.1 * float(rubric["effort"]) / int(rubric["max_turns"])
-    return scored.correct - scored.wrong - effort
+    return scored.correct - scored.wrong - 0.1 * float(rubric["effort"]) / int(rubric["max_turns"])
 
 
 def expert_conversations(
     planted: Sequence[tuple[Path, Planted]], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
     """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
-
     `planted` has each question with its inbox file. Questions whose mails the expert's searches do
-    not find are left out. Raises `UserError` without questions.
-    """
+    not find are left out. Raises `UserError` without questions."""
     if not planted:
         raise UserError(
             "the expert knows synthetic questions alone: give the recipe a table [data.worlds],"
             " or begin with art-e train grpo"
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
-    order = sorted(
-        range(len(planted)), key=lambda at: (planted[at][0], planted[at][1].question.inbox_address)
-    )
+    inboxes = [(path, each.question.inbox_address) for path, each in planted]
+    order = sorted(range(len(planted)), key=lambda place: inboxes[place])
     ordered = [planted[place] for place in order]
     play = partial(_play, form, noise, seed)
     if len(ordered) > _AT_ONCE:
@@ -197,8 +186,7 @@ def _play(
     conversations: list[list[ChatMessage] | None] = []
     for _, each in planted:
         episode = material.episode(each.question, form)
-        rng = Random(f"{seed}/{each.question.id}")
-        expert = Expert(episode, each, rng, noise, form.spaced)
+        expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
         expert.play()
         # The expert knows that it must give up then, and a model can't.
         missed = episode.rubric.found_gold is False or not expert.saw_evidence()

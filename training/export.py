@@ -8,14 +8,8 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import (
-    EPISODE,
-    TOKENIZER,
-    base_of,
-    checkpoint_folder,
-    meant_checkpoint,
-    require_train_extra,
-)
+from art_e.models import checkpoint as checkpoints
+from art_e.models.checkpoint import EPISODE, TOKENIZER
 from art_e.publish import Own, is_hub_id, public_name, template
 from training.recipe import Setting
 
@@ -70,19 +64,19 @@ def merge(checkpoint: Path, out: Path) -> float:
     """
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
-    chosen = meant_checkpoint(checkpoint)
-    base = base_of(chosen)
+    chosen = checkpoints.meant_checkpoint(checkpoint)
+    base = checkpoints.base_of(chosen)
     if base is None:
         raise UserError(
             f"{chosen} holds no adapter: name a training run with one, or if it is a whole model,"
             f" use it as --model local:{chosen}"
         )
-    require_train_extra()
+    checkpoints.require_train_extra()
     from transformers import AutoConfig
 
     from art_e.models.loading import load_checkpoint, load_tokenizer
 
-    base_folder = checkpoint_folder(base)
+    base_folder = checkpoints.checkpoint_folder(base)
     own = chosen if (chosen / TOKENIZER).is_file() else base_folder
     tokenizer = load_tokenizer(own, str(own))
     loaded = load_checkpoint(base, str(chosen))
@@ -103,9 +97,8 @@ def merge(checkpoint: Path, out: Path) -> float:
         partial.replace(out)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise UserError(
-            f"can't write {out}: {error.strerror or error}; name another --out"
-        ) from None
+        why = error.strerror or error
+        raise UserError(f"can't write {out}: {why}; name another --out") from None
     return kept
 
 

@@ -58,11 +58,9 @@ RATIO_CAP = 3.0
 def train_grpo(
     training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics.
-
-    It pauses when the judges may cost no more, and when they fail on too many episodes. Raises
-    `UserError` if the recipe can't be carried out.
-    """
+    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when the judges
+    may cost no more, and when they fail on too many episodes. Raises `UserError` if the recipe
+    can't be carried out."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
@@ -108,7 +106,7 @@ class AgentTrainer(GRPOTrainer):
 
     def __init__(self, roller: Roller, start: Start) -> None:
         training, table = roller.training, roller.table
-        recipe = training.setting.recipe
+        recipe, seed = training.setting.recipe, training.setting.seed
         self.roller, self.table = roller, table
         self.batch: StepBatch | None = None
         # Tokens that all processes generated since the run began.
@@ -153,9 +151,7 @@ class AgentTrainer(GRPOTrainer):
                 peft_config=adapter_config(recipe.model, start),
             )
         keep_exact(self.model)
-        self.dispatch = Dispatch(
-            self, form.turn_tokens, training.setting.seed, batch=table.generate_batch
-        )
+        self.dispatch = Dispatch(self, form.turn_tokens, seed, batch=table.generate_batch)
 
     def _roll(self, *_: Any) -> dict[str, Any]:
         """TRL's rollout function: the batch of the next step."""
@@ -174,9 +170,7 @@ class AgentTrainer(GRPOTrainer):
         if ratio := logs.get("sampling/importance_sampling_ratio/mean"):
             self.batch.figures["ratio_mean"] = ratio
         seconds = self.roller.training.seconds
-        return Step(
-            step=step, seconds=seconds, tokens=self.generated, **logged, **self.batch.figures
-        )
+        return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
     def why_pause(self) -> str | None:
         """Why the run should pause, if it should."""
@@ -194,8 +188,8 @@ class AgentTrainer(GRPOTrainer):
             self.optimizer = LogitScaleAdamW(
                 others, gain, rate=self.table.rate, scale_rate=LOGIT_SCALE_RATE
             )
-        optimizer: Optimizer = super().create_optimizer(model)
-        return optimizer
+        usual: Optimizer = super().create_optimizer(model)
+        return usual
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any

@@ -34,10 +34,8 @@ def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
     """Return the judges of a recipe. `limit` caps their fees in the run, in USD; the processes and
-    the paid judges share what is left of it after `spent`.
-
-    Raises `UserError` for a judge that can't be used, and if nothing is left.
-    """
+    the paid judges share what is left of it after `spent`. Raises `UserError` for a judge that
+    can't be used, and if nothing is left."""
     if limit is not None and limit <= spent and spent > 0:
         raise UserError(
             f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
@@ -103,8 +101,7 @@ def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
     steps = {*range(stage.validate_every, stage.steps, stage.validate_every), stage.steps}
     if isinstance(stage, Sft):
         steps.update(accumulate(each.steps for each in stage.stages))
-    validations = 1 + len(steps)
-    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
+    return (1 + len(steps)) * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:

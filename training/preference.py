@@ -29,7 +29,7 @@ from training.processes import quiet
 from training.recipe import Preference
 from training.rollout import ChatTokens, in_passes
 from training.run import Judges, TrainingRun
-from training.start import adapter_config, keep_exact, load_start
+from training.start import Start, adapter_config, keep_exact, load_start
 from training.validation import Examiner, Load, carry_out_supervised, trainer_arguments
 
 # In place of a run: the answers of `art-e ask` that the user rated.
@@ -126,9 +126,8 @@ def dpo_rows(
     for pair in in_passes(pairs, table.steps * table.batch, f"{seed}/preference"):
         better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
         ids = {"chosen_ids": better.input_ids, "rejected_ids": worse.input_ids}
-        rows.append(
-            {"prompt_ids": [], **ids, "chosen_own": _own(better), "rejected_own": _own(worse)}
-        )
+        own = {"chosen_own": _own(better), "rejected_own": _own(worse)}
+        rows.append({"prompt_ids": [], **ids, **own})
     return rows
 
 
@@ -180,14 +179,11 @@ def train_preference(
 
 def _require(there: object, lack: str) -> None:
     if not there:
-        raise UserError(
-            f"{lack}: name runs of art-e train grpo, or of eval run --repeat, with --from"
-        )
+        runs = "runs of art-e train grpo, or of eval run --repeat"
+        raise UserError(f"{lack}: name {runs}, with --from")
 
 
-def _trainer(
-    training: TrainingRun, table: Preference, start: Any, rows: list[dict[str, Any]]
-) -> Any:
+def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[Any]) -> Any:
     setting = training.setting
     common: dict[str, Any] = {
         "per_device_train_batch_size": table.batch,

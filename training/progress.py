@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from art_e.message import compact_json
-from art_e.storage import append_line, whole_lines
+from art_e.storage import whole_lines
 from evals.scored import Scored
 
 # Files of a run's folder: the steps, and the episodes of the test.
@@ -58,10 +57,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Validation:
     """The held-out questions at one step, by the judge of validations (`reward`: by its own).
-
     `correct` counts right abstentions too. `accuracy` is the share of answerable questions, and
-    `hallucination_unanswerable` of the others.
-    """
+    `hallucination_unanswerable` of the others."""
 
     step: int
     n: int
@@ -95,11 +92,6 @@ def by_second(scored: Scored) -> Scored:
     others = [*seconds[1:], *filter(None, [scored.trajectory.verdict])]
     trajectory = dataclasses.replace(scored.trajectory, verdict=seconds[0], other_verdicts=others)
     return Scored(scored.question, trajectory)
-
-
-def append_step(folder: Path, step: Step) -> None:
-    """Append a step to a run's file, safe on disk when it returns."""
-    append_line(folder / STEPS, compact_json(dataclasses.asdict(step)))
 
 
 def read_steps(folder: Path) -> list[Step]:

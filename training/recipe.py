@@ -106,11 +106,8 @@ class Worlds(RecipeTable):
 
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
-
-    `unanswerable` caps the share of unanswerable questions, `train_questions` the number of those
-    of training.
-    """
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds. `unanswerable`
+    caps the share of unanswerable questions, `train_questions` the number of those of training."""
 
     worlds: Worlds | None = None
     questions: str | None = None
@@ -313,8 +310,7 @@ class Setting(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of its steps; 0 if the recipe lacks the table of this kind."""
-        name = "preference" if self.kind in ("dpo", "kto") else self.kind
-        table = getattr(self.recipe, name)
+        table = getattr(self.recipe, "preference" if self.kind in ("dpo", "kto") else self.kind)
         return 0 if table is None else int(table.steps)
 
     def to_row(self) -> dict[str, Any]:
@@ -349,9 +345,8 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     try:
         table = tomllib.loads((path if name in names else Path(name)).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
-        raise UserError(
-            f"no {kind} {name!r}; there are {', '.join(names)}, or give a TOML file"
-        ) from None
+        choices = ", ".join(names)
+        raise UserError(f"no {kind} {name!r}; there are {choices}, or give a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{file} is no TOML: {error}; mend it") from None
     table.setdefault("name", Path(file).stem)

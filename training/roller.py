@@ -50,10 +50,8 @@ class Scorer(NamedTuple):
         limit: asyncio.Semaphore | None = None,
     ) -> list[Scored]:
         """Return the episodes with verdicts and rewards; without a reward if the judge failed.
-
-        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives
-        it the same one. `limit` bounds the episodes that are judged at a time.
-        """
+        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives it
+        the same one. `limit` bounds the episodes that are judged at a time."""
         limit = limit or asyncio.Semaphore(JUDGED_AT_ONCE)
 
         async def limited(number: int, rollout: Rollout) -> Scored:
@@ -97,11 +95,9 @@ async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
 
 
 class StepBatch(NamedTuple):
-    """The rollouts of a step with their scores, a list for each of this process's groups.
-
-    `figures` are those of `Step`, of all processes; `sampled` is the number of tokens that they
-    generated, and `outage` says why the run should pause, if it should.
-    """
+    """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
+    are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,
+    and `outage` says why the run should pause, if it should."""
 
     rollouts: list[list[Rollout]]
     scored: list[list[Scored]]
@@ -146,8 +142,7 @@ class Roller:
         """This process's questions of a step."""
         training, size = self.training, self.table.questions
         first = (step - 1) // self.table.minibatches * size
-        key = f"{training.setting.seed}/grpo"
-        order = in_passes(self.material.questions, first + size, key)
+        order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")
         return training.processes.share(order[first:])
 
     def roll(self, questions: Sequence[Question], step: int, dispatch: Dispatch) -> StepBatch:

@@ -63,11 +63,9 @@ class Material(NamedTuple):
 
 @dataclass(slots=True)
 class Transcript:
-    """The tokens of a conversation.
-
-    `own` marks those of `completion_ids` that the model sampled; `logprobs` holds their
-    log-probabilities and 0.0 for the others, or is None if the engine gives none.
-    """
+    """The tokens of a conversation. `own` marks those of `completion_ids` that the model sampled;
+    `logprobs` holds their log-probabilities and 0.0 for the others, or is None if the engine gives
+    none."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -96,10 +94,9 @@ class Transcript:
 
 
 class ChatTokens:
-    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
-
-    Raises `UserError` for a template that rewrites earlier messages, and `ValueError` for one that
-    is not in a form of Qwen's."""
+    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
+    `UserError` for a template that rewrites earlier messages, and `ValueError` for one that is not
+    in a form of Qwen's."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
@@ -154,8 +151,7 @@ class ChatTokens:
         tool: ChatMessage = {"role": "tool", "tool_call_id": "1", "content": "{}"}
         reply: ChatMessage = {"role": "assistant", "content": "said"}
         steps = [[_PROBE], [_PROBE, reply, tool], [_PROBE, reply, tool, reply, tool]]
-        texts = [self._render(each) for each in steps]
-        for earlier, later in itertools.pairwise(texts):
+        for earlier, later in itertools.pairwise(map(self._render, steps)):
             if not later.startswith(f"{earlier}said{self._end}"):
                 raise UserError(
                     "the chat template rewrites earlier messages as the conversation goes on, so"
@@ -236,8 +232,7 @@ def roll_out(
         episode, transcript = rollout = going[place]
         episode.count_tokens(len(transcript.ids), len(turn.ids))
         transcript.add_turn(turn.ids, turn.logprobs)
-        message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
-        observations = episode.step(message)
+        observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
             _show(rollout, tokens.between(observations, cut=cut), form)

@@ -23,20 +23,12 @@ from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, EPISODE, METRICS
 from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
-from art_e.storage import AppendLog, write_whole
+from art_e.storage import AppendLog, append_line, write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.processes import ALONE, Processes
-from training.progress import (
-    STEPS,
-    Step,
-    TrainingAlarm,
-    Validation,
-    alarms_of,
-    append_step,
-    read_steps,
-)
+from training.progress import STEPS, Step, TrainingAlarm, Validation, alarms_of, read_steps
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
@@ -97,41 +89,34 @@ def _clock(seconds: float) -> str:
 # ---- The run.
 
 
+@dataclasses.dataclass(eq=False)
 class TrainingRun:
-    """A run in progress; `opened` makes one.
+    """A run in progress; `opened` makes one. Each training process has one with the same content;
+    the leading process writes the folder and shows the run. `paused` says why the run stops before
+    its end."""
 
-    Each training process has one with the same content; the leading process writes the folder
-    and shows the run. `paused` says why the run stops before its end.
-    """
+    run: Run
+    setting: Setting
+    state: dict[str, Any]
+    processes: Processes
+    log: AppendLog | None
+    minutes: float | None
 
-    def __init__(
-        self,
-        run: Run,
-        setting: Setting,
-        state: dict[str, Any],
-        processes: Processes,
-        log: AppendLog | None,
-        minutes: float | None,
-    ) -> None:
-        self.run = run
-        self.setting = setting
-        self.state = state
-        self.processes = processes
+    def __post_init__(self) -> None:
         self.paused: str | None = None
-        self.validations = [Validation(**each) for each in state.get("validation", [])]
-        self.alarms: list[dict[str, Any]] = list(state.get("alarms", []))
-        self.steps = read_steps(run.folder)
+        self.validations = [Validation(**each) for each in self.state.get("validation", [])]
+        self.alarms: list[dict[str, Any]] = list(self.state.get("alarms", []))
+        self.steps = read_steps(self.run.folder)
         # USD that judges were paid before the run was resumed.
-        self.cost_before = float(state.get("cost_usd", 0.0))
-        self._shown_at, self._log = float("-inf"), log
-        self._seconds_before = float(state.get("seconds", 0.0))
-        self._begun, self._minutes = time.perf_counter(), minutes
+        self.cost_before = float(self.state.get("cost_usd", 0.0))
+        self._seconds_before = float(self.state.get("seconds", 0.0))
+        self._begun, self._shown_at = time.perf_counter(), float("-inf")
 
     def time_is_up(self) -> str | None:
         """Why to pause now, if its minutes are over."""
-        if self._minutes is None or time.perf_counter() - self._begun < 60 * self._minutes:
+        if self.minutes is None or time.perf_counter() - self._begun < 60 * self.minutes:
             return None
-        return f"{self._minutes:g} minutes are over"
+        return f"{self.minutes:g} minutes are over"
 
     @property
     def seconds(self) -> float:
@@ -147,23 +132,22 @@ class TrainingRun:
         """Store and show a step, with its new alarms."""
         self.steps.append(step)
         if self.processes.leads:
-            append_step(self.run.folder, step)
+            append_line(self.run.folder / STEPS, compact_json(dataclasses.asdict(step)))
             if step.step == self.setting.steps or step.seconds > self._shown_at + LINE_EVERY_S:
                 self._shown_at = step.seconds
                 note(line_of(self.steps, self.setting.steps))
             grpo = self.setting.recipe.grpo if self.setting.kind == "grpo" else None
             size = grpo.minibatches if grpo else 1
-            self._raise(step.step, alarms_of(self.steps[size - 1 :: size], self.validations))
+            alarms = alarms_of(self.steps[size - 1 :: size], self.validations)
+            self._raise(step.step, alarms)
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         """Store episodes, of training or of a validation."""
-        if self._log is not None:
+        if self.log is not None:
             for each in scored:
-                self._log.append(each.trajectory.to_line())
+                self.log.append(each.trajectory.to_line())
 
-    def add_validation(
-        self, validation: Validation, scored: Sequence[Scored], judges: Judges
-    ) -> None:
+    def add_validation(self, validation: Validation, scored: list[Scored], judges: Judges) -> None:
         """Store and show a validation with its episodes, and look for reward hacking in all."""
         self.add_episodes(scored)
         self.validations.append(validation)

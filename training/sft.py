@@ -105,10 +105,8 @@ def _batches(
         rng.shuffle(order)
         endless = cycle(order)
         for done in range(0, stage.steps, SORTED_BATCHES):
-            number_drawn = min(SORTED_BATCHES, stage.steps - done) * stage.batch
-            drawn = sorted(
-                islice(endless, number_drawn), key=lambda place: len(examples[place].input_ids)
-            )
+            drawn = list(islice(endless, min(SORTED_BATCHES, stage.steps - done) * stage.batch))
+            drawn.sort(key=lambda place: len(examples[place].input_ids))
             cut = [drawn[at : at + stage.batch] for at in range(0, len(drawn), stage.batch)]
             rng.shuffle(cut)
             batches += cut

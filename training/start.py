@@ -11,16 +11,9 @@ import torch
 from accelerate.utils import is_peft_model
 from peft import LoraConfig
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    AddedToken,
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen2Tokenizer,
-)
-from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+from transformers import AddedToken, GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
 from trl.chat_template_utils import qwen3_training_chat_template
 
 from art_e.errors import UserError
@@ -79,10 +72,8 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:
     """Have the model stop at the end of a turn, and sample from the distribution that is trained,
-    without the published `repetition_penalty`, `top_p` and `top_k`.
-
-    Raises `UserError` for a chat template that ends turns without a special token.
-    """
+    without the published `repetition_penalty`, `top_p` and `top_k`. Raises `UserError` for a chat
+    template that ends turns without a special token."""
     end_id = end_of_turn(tokenizer)
     if end_id is None:
         raise UserError(
@@ -90,9 +81,8 @@ def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Star
             " has no end to learn; use an instruct model, or another template"
         )
     start = Start(model, tokenizer, end_id)
-    model.generation_config = GenerationConfig.from_dict(
-        {"eos_token_id": end_id, "pad_token_id": start.pad_id}
-    )
+    ids = {"eos_token_id": end_id, "pad_token_id": start.pad_id}
+    model.generation_config = GenerationConfig.from_dict(ids)
     return start
 
 

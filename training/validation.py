@@ -33,10 +33,9 @@ from training.run import Judges, TrainingRun
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
-FIGURES = tuple(
-    "accuracy unanswerable_accuracy hallucination abstention turns turns_when_correct"
-    " effort".split()
-)
+FIGURES = (
+    "accuracy unanswerable_accuracy hallucination abstention turns turns_when_correct effort"
+).split()
 
 # Gives the questions of a split.
 Load = Callable[[Split], Material]
@@ -196,10 +195,9 @@ def carry_out_supervised(
     training = examiner.training
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
-        figures: dict[str, Any] = {
-            name: logs[name] for name in ("loss", "learning_rate", "grad_norm")
-        }
-        return Step(step, training.seconds, sum(lengths[:step]), **figures)
+        names = ("loss", "learning_rate", "grad_norm")
+        logged: dict[str, Any] = {name: logs[name] for name in names}
+        return Step(step, training.seconds, sum(lengths[:step]), **logged)
 
     generate_at = by_transformers(training, start)
     callback = RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)

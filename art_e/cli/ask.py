@@ -38,6 +38,7 @@ from art_e.cli.options import (
     OutOption,
     chosen_address,
     chosen_db,
+    integer,
     parse_day,
 )
 from art_e.cli.output import (
@@ -118,10 +119,7 @@ def ask(
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_turns: Annotated[
-        int | None,
-        Option(
-            metavar="N", min=1, help=f"Messages the model may write [default: {DEFAULT_MAX_TURNS}]."
-        ),
+        int | None, integer(f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].")
     ] = None,
     recipe: RecipeOption = None,
     follow_up: Annotated[

@@ -5,7 +5,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -38,6 +38,11 @@ OutOption = Annotated[
 JsonOption = Annotated[
     bool, Option("--json", help="Print data alone, as JSON; notes go to stderr.")
 ]
+
+
+def integer(help_text: str, least: int = 1) -> Any:
+    """Return an option that takes an integer."""
+    return Option(metavar="N", min=least, help=help_text)
 
 
 def chosen_db(db: Path | None) -> Path:

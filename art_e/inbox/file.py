@@ -122,10 +122,8 @@ class InboxFile:
                 " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
                 [wanted],
             ).fetchall()
-            names = ", ".join(address for (address,) in nearest)
-            also = (
-                f"; nearest: {names} (art-e inboxes lists them)" if names else ": it holds no mail"
-            )
+            near = ", ".join(address for (address,) in nearest)
+            also = f"; nearest: {near} (art-e inboxes lists them)" if near else ": it holds no mail"
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 

@@ -10,6 +10,7 @@ is not known is an error and never searched for as a word.
 import calendar
 import contextlib
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
+from art_e.text import visible
 
 # Operators with what their value is.
 OPERATORS = {
@@ -50,8 +52,6 @@ _UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
-# Whose bodies are read for a phrase.
-_MAILS_AT_ONCE = 1_000
 
 
 class Term(NamedTuple):
@@ -82,17 +82,15 @@ def parse_query(text: str, today: dt.date) -> Query:
     """The query in `text`; relative days count from `today`. Raises `UserError` for an unknown
     operator, a value that it can't have, and `OR` beside nothing."""
     groups: list[list[Term]] = []
-    before: Term | None = None  # None at the start and behind OR
-    for term in _terms(text, today):
+    terms = list(_terms(text, today))  # None: OR
+    # An OR at an end stands beside another None, as two in a row do.
+    for before, term in itertools.pairwise([None, *terms, None] if terms else []):
         if term is None and before is None:
             raise UserError("OR stands between two terms: from:ann OR from:bob")
         if term is not None and before is None and groups:
             groups[-1].append(term)
         elif term is not None:
             groups.append([term])
-        before = term
-    if groups and before is None:
-        raise UserError("OR stands between two terms: from:ann OR from:bob")
     # A mail needs one of these, so beside another filter that may hold instead there are none.
     ranked = [
         term.value
@@ -119,7 +117,7 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
     def quoted_day(found: re.Match[str]) -> str:
         return found[0] if day_of(found[2], today) is None else f'{found[1]}"{found[2]}"'
 
-    for found in _TOKEN.finditer(_DAY.sub(quoted_day, text)):
+    for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
         if name is None and not quoted and not minus and value == "OR":
@@ -182,15 +180,13 @@ def day_of(text: str, today: dt.date) -> dt.date | None:
         return today - dt.timedelta(plain == "yesterday")
     if (weekday := _place(plain.removeprefix("last "), calendar.day_name)) is not None:
         return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)
-    parts = re.fullmatch(
-        r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain
-    )
-    if parts is None:
+    date = re.fullmatch(r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain)
+    if date is None:
         return None
-    year, month, day = (int(parts[number] or 1) for number in (1, 2, 3))
-    if parts[1] is None:
-        month = _place(parts[4], calendar.month_name) or 0
-        year = int(parts[5] or today.year - (month > today.month))
+    year, month, day = (int(date[number] or 1) for number in (1, 2, 3))
+    if date[1] is None:
+        month = _place(date[4], calendar.month_name) or 0
+        year = int(date[5] or today.year - (month > today.month))
     with contextlib.suppress(ValueError):
         return dt.date(year, month, day)
     return None
@@ -257,9 +253,7 @@ def _holds_words(
     for word, stem in zip(wanted, stemmed, strict=True):
         # A phrase may begin with half a pair of CJK; and long words are not indexed.
         if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
-            mask = np.zeros_like(every)
-            mask[holding(stem)] = True
-            held &= mask
+            held &= np.bincount(holding(stem), minlength=len(every)) > 0
     if name == "subject":
         return mail.where(
             "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
@@ -277,7 +271,6 @@ def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
     row = re.compile(_GAP.join([first + before, *rest]) + after)
     (places,) = among.nonzero()
     holds = np.zeros_like(among)
-    for some in np.array_split(places, len(places) // _MAILS_AT_ONCE + 1):
-        read = mail.rows(some.tolist())
-        holds[some] = [any(row.search(fold(text)) for text in each[-2:]) for each in read]
+    rows = mail.rows(places.tolist())
+    holds[places] = [any(row.search(fold(text)) for text in each[-2:]) for each in rows]
     return holds

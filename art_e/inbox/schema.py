@@ -50,10 +50,8 @@ def macros_sql() -> str:
     """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     # What Python makes of each character of Unicode; "\0" parts them. Those that vanish come last.
-    every = "".join(
-        map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000)))
-    )
-    pairs = zip(every, fold("\0".join(every)).split("\0"), strict=True)
+    text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
+    pairs = zip(text, fold("\0".join(text)).split("\0"), strict=True)
     changed = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: not pair[1])
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
@@ -65,7 +63,7 @@ def macros_sql() -> str:
         one_minus_b=1 - B,
         changed="".join(before for before, _ in changed),
         folded="".join(after for _, after in changed),
-        letters="".join(f"{run[0]}-{run[-1]}" for run in WORD.findall(every)),
+        letters="".join(f"{run[0]}-{run[-1]}" for run in WORD.findall(text)),
         cjk=f"[{CJK}]",
         address=ADDRESS,
     )

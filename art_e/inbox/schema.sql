@@ -28,10 +28,11 @@ CREATE TABLE emails (
     attached VARCHAR NOT NULL          -- the texts of attachments, read and searched behind the body
 );
 
--- Attached files, numbered from 1 within the mail.
+-- Attached files, numbered from 1 within the mail, in parts of 64 KB.
 CREATE TABLE files (
     email_id INTEGER NOT NULL,
     number SMALLINT NOT NULL,
+    part SMALLINT NOT NULL,            -- from 0
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,             -- the declared type, such as application/pdf
     data BLOB                          -- NULL: too large to be kept

@@ -108,11 +108,9 @@ class Slice:
             " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
             f" FROM emails WHERE {self._mine} ORDER BY email_id"
         ).fetchnumpy()
-        self.ids: Numbers = np.asarray(mail["email_id"], dtype=np.int64)
-        self.length: Numbers = np.asarray(mail["length"], dtype=np.int64)
-        self.sent: Numbers = np.asarray(mail["sent"], dtype=np.int64)
-        # The ordinal of the day in the sender's own zone; 0 of a mail without a known date.
-        self.day: Numbers = np.asarray(mail["day"], dtype=np.int64)
+        columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
+        # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
+        self.ids, self.length, self.sent, self.day = columns
         self.nbytes = self.ids.nbytes * 4
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = execute(
@@ -121,9 +119,7 @@ class Slice:
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
         ).fetchall()
-        self._renamed: dict[int, str] = {
-            int(self.ids.searchsorted(email_id)): name for email_id, name in renamed
-        }
+        self._renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
         self.matching = lru_cache(FILTERS_KEPT)(self._matching)
         self._lock = threading.Lock()
         self._searched = False
@@ -157,9 +153,7 @@ class Slice:
 
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
         """The mails of the message ids that a condition holds for."""
-        found: dict[str, list[Named]] = {}
-        for position, name in self._renamed.items():
-            found[name] = [(position, int(self.sent[position]))]
+        found = {name: [(at, int(self.sent[at]))] for at, name in self._renamed.items()}
         names = (
             "(SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
             " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases)"
@@ -265,15 +259,11 @@ class Slice:
         return mask & among
 
     def _matching(self, wanted: str, role: Literal["from", "to", "cc"], size: int) -> Mask:
-        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that the filter fits.
-
-        Names count that the first `size` mails give. The rule is that of the macro
-        `address_matches`.
-        """
+        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that fits, by the rule
+        of the macro `address_matches`, over the names that the first `size` mails give."""
         folded = fold(wanted)
         bracketed = _BRACKETED.search(folded)
-        split = _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)
-        parts = [part for part in split if part]
+        parts = list(filter(None, _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)))
         parties = self._parties
         known = (
             f"{address} {' | '.join(name for first, name in names if first < size)}"
@@ -309,10 +299,6 @@ class Slice:
         for address, name, first in names.fetchall():
             if address in named:
                 named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))
-        return _Parties(
-            positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
-            is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
-            in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
-            places=places,
-            names=named,
-        )
+        positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
+        is_sender, in_cc = (np.asarray(found[each], np.bool_) for each in ("is_sender", "in_cc"))
+        return _Parties(positions, is_sender, in_cc, places, named)

@@ -26,7 +26,7 @@ from art_e.text import cut_line, encodable
 
 _SHOWN_CHARS = 80
 # Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
-_FENCE = re.compile(r"```\w*\s*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```\w*\s*\n(.*?)(?:^\s{0,99}```|\Z)", re.DOTALL | re.MULTILINE)
 
 _SCHEMA = "art-e/response/1"
 _log = logging.getLogger(__name__)

@@ -122,10 +122,9 @@ class Desk:
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
         self._ready: ReadyModel | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
+        day = inbox.as_of
         self._opened = lru_cache(8)(
-            lambda address, junk=False: (with_junk() if junk else file).open_inbox(
-                address, inbox.as_of
-            )
+            lambda address, junk=False: (with_junk() if junk else file).open_inbox(address, day)
         )
 
     @validate_call
@@ -362,11 +361,11 @@ class Guard:
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
         self._hosts = {f"{LOOPBACK}:{port}", f"localhost:{port}"}
-        self._path = f"/{secrets.token_urlsafe(16)}"
+        self._path = f"/{secrets.token_urlsafe(16)}/"
         self._cookie = f"art_e_{port}"
         self._session = secrets.token_urlsafe(32)
         self._token: str | None = secrets.token_urlsafe(32)
-        self.address = f"http://{LOOPBACK}:{port}{self._path}/?token={self._token}"
+        self.address = f"http://{LOOPBACK}:{port}{self._path}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -377,7 +376,7 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(Request(scope))
-        inside = {**scope, "path": scope["path"].removeprefix(self._path)}
+        inside = {**scope, "path": scope["path"].removeprefix(self._path[:-1])}
         await (refusal or self._app)(inside, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -387,15 +386,14 @@ class Guard:
             return PlainTextResponse("There is nothing under this name.\n", 403)
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
             return PlainTextResponse("Only the page itself may ask.\n", 403)
-        if not request.url.path.startswith(f"{self._path}/"):
+        if not request.url.path.startswith(self._path):
             return PlainTextResponse(_NO_ENTRY, 403)
         if self._token is not None and _same(request.query_params.get("token"), self._token):
             self._token = None
             # No redirect: a browser that comes from a file would not send the cookie after one.
             entered = HTMLResponse('<meta http-equiv="refresh" content="0; url=./">')
-            place = f"{self._path}/"
             entered.set_cookie(
-                self._cookie, self._session, path=place, httponly=True, samesite="strict"
+                self._cookie, self._session, path=self._path, httponly=True, samesite="strict"
             )
             return entered
         if not _same(request.cookies.get(self._cookie), self._session):

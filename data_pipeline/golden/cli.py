@@ -1,7 +1,7 @@
 """`art-e golden`: make a set of questions whose answers are known to be right."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,21 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from art_e.cli import output
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
-from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_argument
-from art_e.cli.output import (
-    console,
-    example,
-    note,
-    one_line,
-    plural,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-    shown_usd,
-    total_usd,
-)
+from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_argument, integer
+from art_e.cli.output import console, example, note, one_line, plural, print_json, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
@@ -46,8 +35,8 @@ app = typer.Typer(
 # ---- Options and steps.
 
 
-def _number(flag: str, help_text: str, least: int = 1) -> Any:
-    return Option(flag, metavar="N", min=least, help=help_text)
+def _model(help_text: str) -> Any:
+    return Option("--model", "-m", metavar="MODEL", parser=full_name, help=help_text)
 
 
 SetOption = Annotated[
@@ -57,10 +46,10 @@ SetOption = Annotated[
     ),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
-TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
-ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
-TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
-ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
+TrainOption = Annotated[int, integer("Number of inboxes to train on.", 0)]
+ValidationOption = Annotated[int, integer("Number of inboxes to validate on.", 0)]
+TestOption = Annotated[int, integer("Number of inboxes to test on.", 0)]
+ConcurrencyOption = Annotated[int, integer("Number of parallel requests.")]
 RealismOption = Annotated[
     float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
 ]
@@ -97,14 +86,6 @@ def _step(
         note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
 
 
-def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table, if there are any."""
-    if rows:
-        cells = [[_cell(value) for value in row.values()] for row in rows]
-        print_line(f"\n{title}")
-        print_table(list(map(one_line, rows[0])), cells, lines=False)
-
-
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{one_line(name)} {_cell(each)}" for name, each in value.items() if each)
@@ -134,22 +115,14 @@ def _refuse_unhosted(model: str, offline: str) -> None:
     ),
 )
 def generate_command(
-    model: Annotated[
-        str, Option("--model", "-m", metavar="MODEL", parser=full_name, help="Any hosted model.")
-    ] = "gemini/gemini-3.8-flash",
+    model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[
-        int, _number("--batches", "Number of 20-mail batches per inbox.")
-    ] = generate.BATCHES,
-    questions: Annotated[
-        int, _number("--questions", "Number of questions per batch.")
-    ] = generate.QUESTIONS,
+    batches: Annotated[int, integer("Number of 20-mail batches per inbox.")] = generate.BATCHES,
+    questions: Annotated[int, integer("Number of questions per batch.")] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
-    min_mails: Annotated[
-        int, _number("--min-mails", "Minimum number of mails in an inbox.")
-    ] = MIN_MAILS,
+    min_mails: Annotated[int, integer("Minimum number of mails in an inbox.")] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
         Option(
@@ -162,7 +135,7 @@ def generate_command(
     max_cost: MaxCostOption = None,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
@@ -177,7 +150,7 @@ def generate_command(
     )
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
-    with _step("generate", out, db, as_json=json_output) as (file, golden, folder):
+    with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
         temperature = generate.TEMPERATURE
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options)
@@ -186,9 +159,9 @@ def generate_command(
         note(str(Model(model).notice))
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-        with progress("batches", len(plan.batches)) as advance:
+        with output.progress("batches", len(plan.batches)) as advance:
             lost = generate.generate(file, golden, asker, plan, concurrency, advance)
-        note(f"cost so far: {shown_usd(asker.spent.cost_usd)}")
+        note(f"cost so far: {output.shown_usd(asker.spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -216,7 +189,7 @@ def import_command(
     ],
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read questions, and check their inboxes and gold mails.
 
@@ -224,22 +197,19 @@ def import_command(
     rejected with the reason.
     """
     name = importing.name_of(source)
-    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
+    with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
         importing.import_questions(file, golden, source)
 
 
 @app.command(
     "from-ratings", epilog=example("art-e golden from-ratings --db mail.duckdb --out mine")
 )
-def ratings_command(
-    db: DbOption = None, out: SetOption = None, json_output: JsonOption = False
-) -> None:
+def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
     """Make questions of the answers that you rated good or corrected (art-e rate)."""
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
-    name = importing.RATINGS
-    with _step("import", out, db, as_json=json_output, source=name) as (file, golden, _):
+    with _step("import", out, db, as_json=as_json, source=importing.RATINGS) as (file, golden, _):
         importing.import_ratings(file, golden, ratings)
 
 
@@ -253,7 +223,7 @@ def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: RealismOption = filtering.MIN_REALISM,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
@@ -261,31 +231,22 @@ def filter_command(
     answer in the question, more than yes or no, no "yesterday", the mail's language, the
     owner's own words, and realism.
     """
-    with _step("filter", out, db, as_json=json_output) as (file, golden, _):
+    with _step("filter", out, db, as_json=as_json) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)
 
 
-DEFAULT_MODEL = "gemini/gemini-3.5-flash-lite"
+READER = "gemini/gemini-3.5-flash-lite"
 
 
 @app.command(
     "verify", epilog=example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
-    model: Annotated[
-        str,
-        Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            parser=full_name,
-            help="Model that reads the mail; not the rows' writer.",
-        ),
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, _model("Model that reads the mail; not the rows' writer.")] = READER,
     judge: Annotated[
         str,
         Option(metavar="JUDGE", parser=full_name, help="Model that compares answers, or offline."),
-    ] = DEFAULT_MODEL,
+    ] = READER,
     min_realism: RealismOption = filtering.MIN_REALISM,
     strict: Annotated[
         bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
@@ -297,7 +258,7 @@ def verify_command(
     ] = None,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
@@ -309,7 +270,7 @@ def verify_command(
         "words alone can't find a wrong answer; name a model with --model, or go on without"
         " this step: art-e golden split",
     )
-    with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
+    with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
@@ -317,26 +278,23 @@ def verify_command(
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE
-            before = spent_on(folder, "judge", judge)
-            for_judge = left_of(max_cost - for_reader, before.cost_usd)
+            for_judge = left_of(max_cost - for_reader, spent_on(folder, "judge", judge).cost_usd)
         reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = verify.ModelChecks(reader, judging, min_realism)
-        with progress("rows", len(golden.questions)) as advance:
-            verify.verify(
-                file, golden, checks, strict=strict, concurrency=concurrency, on_row=advance
-            )
+        with output.progress("rows", len(golden.questions)) as done:
+            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
         costs = [reader.spent.cost_usd]
         if needs_model(judge):
             costs.append(spent_on(folder, "judge", judge).cost_usd)
-        note(f"cost so far: {shown_usd(total_usd(costs))}")
+        note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
         note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
-    kinds = {reason for why in unchecked.values() for reason in why}
-    _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
+    kinds = set[str]().union(*unchecked.values()) - {"unparseable"}
+    _note_retry(kinds, "makes the checks that are missing")
 
 
 @app.command("split", epilog=example("art-e golden split --seed 7 --train 10 --test 4"))
@@ -347,7 +305,7 @@ def split_command(
     test: TestOption = TEST,
     db: DbOption = None,
     out: SetOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Split the set by inbox; drop rows whose gold mails another split knows.
 
@@ -355,7 +313,7 @@ def split_command(
     proportions. No mail, copies included, stays gold in two splits, and no mail of a test inbox
     in train or validation; rows go from train first, never from test.
     """
-    with _step("split", out, db, as_json=json_output) as (file, golden, _):
+    with _step("split", out, db, as_json=as_json) as (file, golden, _):
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
@@ -373,18 +331,20 @@ def split_command(
 
 
 @app.command("stats", epilog=example("art-e golden stats golden"))
-def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
+def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
-    golden = GoldenSet.load(folder)
-    figures = export.stats(golden)
-    if json_output:
+    figures = export.stats(GoldenSet.load(folder))
+    if as_json:
         print_json({"set": str(folder), **figures})
         return
     print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
     for name in ("kinds", "difficulties"):
-        _table(name, [{"": label, **counts} for label, counts in figures[name].items()])
-    for name in ("splits", "steps"):
-        _table(name, figures[name])
+        figures[name] = [{"": label, **counts} for label, counts in figures[name].items()]
+    for name in ("kinds", "difficulties", "splits", "steps"):
+        if rows := figures[name]:
+            print_line(f"\n{name}")
+            cells = [[_cell(value) for value in row.values()] for row in rows]
+            output.print_table(list(map(one_line, rows[0])), cells, lines=False)
 
 
 # ---- review and export.
@@ -393,7 +353,7 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
 @app.command("review", epilog=example("art-e golden review golden/ --db inbox.duckdb --split test"))
 def review_command(
     folder: SetArgument,
-    sample: Annotated[int, _number("--sample", "Number of rows.")] = 100,
+    sample: Annotated[int, integer("Number of rows.")] = 100,
     seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
     split_name: Annotated[
         str | None,
@@ -432,7 +392,7 @@ def review_command(
 def export_command(
     folder: SetArgument,
     to: Annotated[Path, Option("--to", metavar="OUT", help="New folder to write.")],
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
@@ -441,7 +401,7 @@ def export_command(
     golden = GoldenSet.load(folder)
     parts = export.export(golden, to)
     left_out = len(golden.rejected)
-    if json_output:
+    if as_json:
         print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})
         return
     for name, count in parts.items():

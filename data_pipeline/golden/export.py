@@ -44,18 +44,12 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 def stats(golden: GoldenSet) -> dict[str, Any]:
     """The figures of the set as JSON; `kinds` and `difficulties` are by label and split."""
     steps = golden.manifest["steps"]
-    # A category keeps the order of its labels.
-    labels = {"split": SPLITS, "kind": KINDS, "difficulty": DIFFICULTIES}
-    rows = pd.DataFrame(
-        {"inbox": [each.inbox_address for each in golden.questions]}
-        | {
-            name: pd.Categorical(
-                [getattr(each, name) or UNLABELLED for each in golden.questions],
-                [*values, UNLABELLED],
-            )
-            for name, values in labels.items()
-        }
-    )
+    columns: dict[str, Any] = {"inbox": [each.inbox_address for each in golden.questions]}
+    for name, labels in (("split", SPLITS), ("kind", KINDS), ("difficulty", DIFFICULTIES)):
+        values = [getattr(each, name) or UNLABELLED for each in golden.questions]
+        # A category keeps the order of its labels.
+        columns[name] = pd.Categorical(values, [*labels, UNLABELLED])
+    rows = pd.DataFrame(columns)
     return {
         "rows": len(rows),
         "rejected": len(golden.rejected),

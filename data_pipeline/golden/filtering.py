@@ -20,7 +20,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
-from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
+from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, cited_mails
 from evals.judges.claims import appeal, asks_yes_no, clean, content_stems, is_choice, read_claims
 from evals.judges.offline import OfflineJudge
@@ -42,7 +42,7 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
     named = sorted({name for each in golden.questions for name in each.message_ids})
     bodies: dict[str, str] = dict(file.execute(_BODIES, [_BODY_CHARS, named]).fetchall())
-    rows: list[tuple[Question, Check | None]] = []
+    rows: list[Outcome] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
         cited = all_cited[question.id]
@@ -281,15 +281,9 @@ def realism(question: Question, facts: Facts) -> str | None:
     return f"rated {rated:g}, below {least:g}" if rated is not None and rated < least else None
 
 
-Rule = Callable[[Question, Facts], str | None]
 # Errors of the row come before matters of taste.
-RULES: dict[str, Rule] = {
-    rule.__name__.replace("_", "-"): rule
-    for rule in (
-        *(instructions, answer, sources, ids, leak),
-        *(yes_no, day_asked, language, wording, realism),
-    )
-}
+_RULES = (instructions, answer, sources, ids, leak, yes_no, day_asked, language, wording, realism)
+RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 
 def checked(question: Question, facts: Facts) -> list[Check]:

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -23,18 +24,10 @@ from art_e.models.base import PolicyError
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
+from data_pipeline.golden import inboxes
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
-from data_pipeline.golden.inboxes import (
-    MIN_MAILS,
-    OWN_MAIL,
-    Counts,
-    Mail,
-    choose_inboxes,
-    mails_of,
-    threads_of,
-)
-from data_pipeline.golden.inboxes import draw as draw_splits
+from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
 
 BATCHES = 25
 BATCH_MAILS = 20
@@ -134,17 +127,15 @@ class Batch(NamedTuple):
     message_ids: tuple[str, ...]
 
 
-def draw_batches(
-    file: InboxFile, splits: Mapping[str, Split], count: int, seed: int
-) -> list[Batch]:
+def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: int) -> list[Batch]:
     """Up to `count` batches of each inbox, in the order of `splits`. No mail (by content) is in two
     batches, or in a batch of one split and an inbox of another."""
     taken: set[bytes] = set()
     batches: dict[str, list[Batch]] = {}
     # Test inboxes choose first, because they have the fewest mails to choose from.
     for split in reversed(SPLITS):
-        inboxes = [each for each in splits if splits[each] == split]
-        for address in inboxes:
+        addresses = [each for each in splits if splits[each] == split]
+        for address in addresses:
             place = list(splits).index(address) + 1
             mails = [each for each in _mails(file, address) if each.content not in taken]
             drawn = draw(mails, count, random.Random(f"{seed}/batches/{address}"))
@@ -153,7 +144,7 @@ def draw_batches(
                 Batch(f"i{place}-b{number}", address, split, tuple(m.message_id for m in batch))
                 for number, batch in enumerate(drawn, start=1)
             ]
-        for address in inboxes:
+        for address in addresses:
             rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
             taken.update(content for (content,) in rows)
     return [batch for address in splits for batch in batches[address]]
@@ -224,9 +215,9 @@ def make_plan(file: InboxFile, options: Options) -> Plan:
     """Choose inboxes, draw batches and read them; `UserError` if there is no mail to ask about."""
     if options.inboxes:
         named = list(dict.fromkeys(file.open_inbox(each).address for each in options.inboxes))
-        splits = draw_splits(named, options.seed, options.counts)
+        splits = inboxes.draw(named, options.seed, options.counts)
     else:
-        splits = choose_inboxes(file, options.counts, options.seed, options.min_mails)
+        splits = inboxes.choose_inboxes(file, options.counts, options.seed, options.min_mails)
     batches = draw_batches(file, splits, options.batches, options.seed)
     if not batches:
         raise UserError(
@@ -245,8 +236,8 @@ def make_plan(file: InboxFile, options: Options) -> Plan:
         for batch in drawn:
             mails = mails_of(inbox, batch.message_ids)
             assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-            seen = {"mails": shown_mails(mails), "questions": options.questions}
-            data.append({"owner": owner, **seen})
+            seen = {"owner": owner, "mails": shown_mails(mails), "questions": options.questions}
+            data.append(seen)
     return Plan(options, splits, batches, data)
 
 
@@ -269,11 +260,10 @@ def generate(
     prompt, turn, lost = prompt_text("generate"), asyncio.Semaphore(concurrency), dict[str, Lost]()
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Items:
+        read = partial(read_items, most=data["questions"])
         try:
             async with turn:
-                return await asker.read(
-                    prompt, data, GeneratedItems, lambda text: read_items(text, data["questions"])
-                )
+                return await asker.read(prompt, data, GeneratedItems, read)
         except UnparseableError as error:
             lost[batch.id] = "unreadable", str(error)
         except PolicyError as error:

@@ -26,7 +26,6 @@ from typing import Any, Literal, Self
 from pydantic import StrictBool, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from art_e import question as rows
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
@@ -63,6 +62,9 @@ class Check:
     passed: StrictBool | None
     reason: str
     by: str
+
+
+Outcome = tuple[Question, Check | None]  # a row after a step, and the check that drops it
 
 
 def with_checks(question: Question, checks: Sequence[Check]) -> Question:
@@ -115,10 +117,8 @@ class GoldenSet:
     rejected: list[Rejected] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
 
-    def finish(
-        self, step: Step, made: Iterable[tuple[Question, Check | None]], settings: Mapping[str, Any]
-    ) -> None:
-        """End a step with its rows, each with the check that drops it or None; none may be lost."""
+    def finish(self, step: Step, made: Iterable[Outcome], settings: Mapping[str, Any]) -> None:
+        """End a step with the outcomes of its rows, none of which may be lost."""
         made, before = list(made), {each.id: each for each in self.questions}
         came = len(self.questions) + sum(each.step == step for each in self.rejected)
         self.questions = [question for question, fault in made if fault is None]
@@ -178,7 +178,7 @@ class GoldenSet:
         if not steps:
             raise FileNotFoundError
         manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
-        questions = [rows.Question.from_row(row) for row in _rows(folder / last)]
+        questions = [Question.from_row(row) for row in _rows(folder / last)]
         _ = [checks_of(each) for each in questions]  # of the right form
         if len({each.id for each in questions}) < len(questions):
             raise ValueError(f"{last}: two rows have one id")
@@ -195,9 +195,7 @@ class GoldenSet:
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
         names = "step", "check", "reason"
-        dropped = [
-            (each.row, {name: getattr(each, name) for name in names}) for each in self.rejected
-        ]
+        dropped = [(one.row, {name: getattr(one, name) for name in names}) for one in self.rejected]
         write_rows(folder / REJECTED, ({**row, "rejected": why} for row, why in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
@@ -245,8 +243,7 @@ def _reading(folder: Path) -> Iterator[None]:
         raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         fault = fault_of(error, "row") if isinstance(error, ValidationError) else str(error)
-        reason = " ".join(fault.split())
-        what = f"{folder} is not a complete golden set ({reason}); make it again"
+        what = f"{folder} is not a complete golden set ({' '.join(fault.split())}); make it again"
         raise UserError(what) from None
 
 

@@ -15,9 +15,10 @@ from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.question import Question, RawRow, read_rows
 from art_e.ratings import AnswerRating
-from art_e.text import cut_line, encodable, is_seen
+from art_e.text import cut_line, encodable, visible
+from data_pipeline.golden import golden_set
 from data_pipeline.golden.filtering import agreeing
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, check_bounds, made_from
+from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, Rejected
 from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
 
 _SHOWN_CHARS = 120
@@ -68,7 +69,7 @@ def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], nam
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
-    golden.manifest["db"] = made_from(file)
+    golden.manifest["db"] = golden_set.made_from(file)
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
@@ -84,9 +85,9 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
         if row.error is not None:
             raise ValueError(row.error)
         question = Question.from_row(row.value)
-        check_bounds(question.question, question.answer, question.how_realistic)
+        golden_set.check_bounds(question.question, question.answer, question.how_realistic)
         texts = f"{question.question}\n{question.answer or ''}"
-        if not is_seen(texts) or without_markup(texts) != texts:
+        if visible(texts) != texts or without_markup(texts) != texts:
             raise ValueError("it holds control tokens of models, or characters that nobody sees")
         if _is_deep(question.provenance):
             raise ValueError(f"provenance: it is nested deeper than {_MAX_LEVELS} levels")
@@ -133,9 +134,7 @@ def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
         yield dataclasses.replace(question, id=name)
 
 
-def _placed(
-    question: Question, has_inbox: bool, cited: dict[str, Cited]
-) -> tuple[Question, Check | None]:
+def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> Outcome:
     """The question with fields that agree, and the check that rejects it."""
     if not has_inbox:
         reason = f"the inbox file has no mail of {_shown(question.inbox_address)}"

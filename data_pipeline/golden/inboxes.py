@@ -49,13 +49,11 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))
-    return {
-        each.id: {
-            name: _as_of(each.query_date, name, mails[_key(each, name)])
-            for name in each.message_ids
-        }
+    cited = (
+        {name: _as_of(each.query_date, name, mails[_key(each, name)]) for name in each.message_ids}
         for each in questions
-    }
+    )
+    return {each.id: by_name for each, by_name in zip(questions, cited, strict=True)}
 
 
 # The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant.
@@ -94,9 +92,7 @@ def _key(question: Question, message_id: str) -> tuple[str, str]:
 LONGEST_GAP = dt.timedelta(days=60)
 
 # English, German and Swedish programs', also counted as in "Re[2]:".
-_PREFIXES = re.compile(
-    r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:)+", re.IGNORECASE
-)
+_PREFIX = re.compile(r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:)+", re.IGNORECASE)
 
 
 class Mail(NamedTuple):
@@ -114,7 +110,7 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     threads: list[list[Mail]] = []
     last: dict[str, list[Mail]] = {}
     for mail in mails:
-        subject = " ".join(_PREFIXES.sub("", mail.subject).split()).casefold()
+        subject = " ".join(_PREFIX.sub("", mail.subject).split()).casefold()
         thread = last.get(subject) if subject else None
         if thread is not None and mail.sent_at - thread[-1].sent_at <= LONGEST_GAP:
             thread.append(mail)
@@ -143,9 +139,7 @@ class Counts(NamedTuple):
     test: int = TEST
 
 
-def choose_inboxes(
-    file: InboxFile, wanted: Counts, seed: int, min_mails: int = MIN_MAILS
-) -> dict[str, Split]:
+def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -> dict[str, Split]:
     """The splits of the largest inboxes, of at least `min_mails` mails: those of a file's owners,
     or of persons, who unlike mailing lists write mail. Raises `UserError` if there is none."""
     owners = file.owners()
@@ -205,5 +199,4 @@ def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
     """The mails that the inbox has, each once, in the given order."""
     found = inbox.read_many(list(message_ids))
-    by_id = {each.message_id: each for each in found if each is not None}
-    return list(by_id.values())
+    return list({each.message_id: each for each in found if each is not None}.values())

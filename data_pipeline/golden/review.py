@@ -18,7 +18,7 @@ from art_e.message import compact_json
 from art_e.question import Question, Split
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest, encodable
-from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from evals import statistics
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ _PASSED = {"keep": (True, "kept"), "drop": (False, "dropped"), "skip": (None, "s
 KEYS = "[k]eep [d]rop [w]hole mails [s]kip [q]uit"
 _DECISIONS: dict[str, Decision] = {"k": "keep", "d": "drop", "s": "skip"}
 # What a verdict is about.
-_SEEN = (
-    "question", "answer", "message_ids", "query_date", "inbox_address", "kind", "answerable",
-)  # fmt: skip
+_SEEN = "question answer message_ids query_date inbox_address kind answerable".split()
 
 
 class ReviewSample(NamedTuple):
@@ -89,9 +87,8 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
     seen = [each for each in drawn(golden.questions, sample) if each.id in given]
     judged = [each for each in seen if given[each.id].said != "skip"]
     kept = [given[each.id].said == "keep" for each in judged]
-    measured = statistics.Sample(
-        [each.inbox_address for each in judged], [each.id for each in judged]
-    )
+    inboxes = [each.inbox_address for each in judged]
+    measured = statistics.Sample(inboxes, [each.id for each in judged])
     settings = {
         "precision": measured.share(kept),
         "reviewed": len(judged),
@@ -101,7 +98,7 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
         "seed": sample.seed,
         "split": sample.split,
     }
-    rows: list[tuple[Question, Check | None]] = []
+    rows: list[Outcome] = []
     for each in golden.questions:
         if each.id not in given:
             rows.append((each, None))
@@ -150,8 +147,7 @@ def _show(
         parts.append(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
-        line = one_line(f"{name}: {passed}, {check.reason} ({check.by})")
-        parts.append(text((line, "dim")))
+        parts.append(text((one_line(f"{name}: {passed}, {check.reason} ({check.by})"), "dim")))
     facts = ", ".join(map(str, filter(None, [row.kind, row.difficulty, row.split])))
     asked_on = f"  (asked on {row.query_date})" if row.query_date else ""
     answer = one_line(row.answer or "") or "(none: the inbox does not hold it)"

@@ -6,15 +6,15 @@ training before validation, and never from test. A mail that a test inbox holds 
 quotes counts as its mail.
 """
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, natural, with_checks
+from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
 from data_pipeline.golden.inboxes import OWN_MAIL, Counts, address_of, cited_mails, draw
 
 _HOLDERS = """
@@ -24,10 +24,9 @@ WHERE content IN (SELECT unnest(?::VARCHAR[])) AND address IN (SELECT unnest(?::
 GROUP BY content
 """
 _SHINGLE_WORDS = 5
+Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
 # Of a mail's shingles (runs of words): a mail of which a test inbox holds more is dropped.
 MOST_CONTAINED = 0.8
-# The contents of gold mails with the cited id, by question.
-GoldMails = Mapping[str, Mapping[str, str]]
 
 
 def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> None:
@@ -40,14 +39,13 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
-    cited = cited_mails(file, golden.questions)
+    placed = [replace(each, split=inboxes[address_of(each)]) for each in golden.questions]
+    cited = cited_mails(file, placed)
+    # The contents of gold mails with the cited id, by question.
     gold = {
         each.id: {content: name for name, it in cited[each.id].items() for content in it.contents}
-        for each in golden.questions
+        for each in placed
     }
-    placed = [
-        dataclasses.replace(each, split=inboxes[address_of(each)]) for each in golden.questions
-    ]
     learned = sorted({mail for each in placed if each.split != "test" for mail in gold[each.id]})
     tested = sorted(address for address, name in inboxes.items() if name == "test")
     held = dict(file.execute(_HOLDERS, [learned, tested]).fetchall())
@@ -105,11 +103,8 @@ def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[st
 
 
 def _without_leaks(
-    questions: Sequence[Question],
-    gold: GoldMails,
-    held: Mapping[str, str],
-    quoted: Mapping[str, str],
-) -> Iterator[tuple[Question, Check | None]]:
+    questions: list[Question], gold: Mapping[str, Contents], held: Contents, quoted: Contents
+) -> Iterator[Outcome]:
     """The questions with their checks, and for those that share gold mail the failed check."""
     # The first row of an earlier split for which each content is gold.
     taken: dict[str, str] = {}
@@ -117,7 +112,7 @@ def _without_leaks(
         new: dict[str, str] = {}
         rows = [each for each in questions if each.split == name]
         for question in sorted(rows, key=lambda each: natural(each.id)):
-            places: dict[str, Mapping[str, str]] = {"shared-gold": taken}
+            places: dict[str, Contents] = {"shared-gold": taken}
             if name != "test":
                 places = {"leak-test-inbox": held, "contained": quoted, **places}
             checks = [_checked(check, gold[question.id], each) for check, each in places.items()]
@@ -129,7 +124,7 @@ def _without_leaks(
         taken = new | taken
 
 
-def _checked(name: str, gold: Mapping[str, str], places: Mapping[str, str]) -> Check:
+def _checked(name: str, gold: Contents, places: Contents) -> Check:
     for content, cited in gold.items():
         if content in places:
             reason = " ".join(f"gold mail {cited} is {places[content]}".split())

@@ -34,7 +34,7 @@ from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
-from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.offline import grounded_in
@@ -67,10 +67,10 @@ def verify(
     """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
     too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
 
-    async def verify_all() -> list[tuple[Question, Check | None]]:
+    async def verify_all() -> list[Outcome]:
         turn = asyncio.Semaphore(concurrency)
 
-        async def one(question: Question) -> tuple[Question, Check | None]:
+        async def one(question: Question) -> Outcome:
             async with turn:
                 row = await checks.examine(file.inbox_of(question), question)
                 on_row()
@@ -93,11 +93,10 @@ def verify(
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
     """Raise `UserError` if `model` wrote rows of the set, through any provider."""
     writers = {str(each.provenance.get("model", "")) for each in golden.questions}
-    own = sorted(each for each in writers if each.rpartition("/")[2] == model.rpartition("/")[2])
-    if own:
-        raise UserError(
-            f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
-        )
+    for name in sorted(writers):
+        if name.rpartition("/")[2] == model.rpartition("/")[2]:
+            why = f"{name} wrote rows of this set and can't be their reader too"
+            raise UserError(f"{why}; name another --model")
 
 
 # ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
@@ -229,7 +228,7 @@ class ModelChecks:
         models = {"model": self.reader.name, "judge": self.judge.name}
         return {**models, "min_realism": self.min_realism, "prompts": prompts}
 
-    async def examine(self, inbox: Inbox, question: Question) -> tuple[Question, Check | None]:
+    async def examine(self, inbox: Inbox, question: Question) -> Outcome:
         """The row after its checks, and the failed one; `inbox` is as of the question's date."""
         checks = {"realistic": self._realistic}
         if question.answerable is False:
@@ -304,9 +303,8 @@ class ModelChecks:
             if read.answer is not None and await self._is_gold(question, read.answer):
                 return _Result(True, f"with {len(others)} other mails the answer is the same")
             other = _quoted(read.answer) if read.answer else "none"
-            return _Result(
-                False, f"with the other mails found, the answer is {other}: {read.reason}"
-            )
+            reason = f"with the other mails found, the answer is {other}: {read.reason}"
+            return _Result(False, reason)
         claims = await self._claims(question, by_date(others))
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
@@ -351,14 +349,12 @@ class ModelChecks:
         data = {**_request(question), "mails": shown_mails(mails)}
         reply = await self._ask("candidates", data, Candidates)
         named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
-        return [
-            Claim(
-                _one_line(each.answer),
-                tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
-            )
-            for each in reply.answers
-            if not is_abstention(each.answer)
-        ]
+        claims = []
+        for each in reply.answers:
+            if not is_abstention(each.answer):
+                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
+                claims.append(Claim(_one_line(each.answer), cited))
+        return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
         """How an answer stands to the gold one, by the judge, the reader and the dates."""
@@ -370,8 +366,7 @@ class ModelChecks:
             reason = f"the reader also gives {answer}, of no mail that it names"
             return Settlement(reason=reason, relation="other_matter")
         if is_quoted(question, rival, gold.mails):
-            reason = f"{ids} only quotes a gold mail"
-            return Settlement(reason=reason, relation="other_matter")
+            return Settlement(reason=f"{ids} only quotes a gold mail", relation="other_matter")
         mails = (*gold.mails, *rival.mails)
         shown, cut = shown_mails(mails), len(gold.mails)
         data = {
@@ -383,9 +378,8 @@ class ModelChecks:
         reason, relation = _with_ids(reply.reason, mails), reply.relation
         # Only an answer with a newer mail replaces another one.
         if relation in ("gold_replaced", "rival_replaced"):
-            old, new = gold.newest, rival.newest
-            if relation == "rival_replaced":
-                old, new = new, old
+            in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
+            old, new = (each.newest for each in in_order)
             if old is None or new is None or new <= old:
                 reason = f"the reader says {relation}, but no mail is later; {reason}"
                 relation = "both_stand"

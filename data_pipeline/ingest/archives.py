@@ -8,9 +8,9 @@ import os
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from art_e.errors import UserError
 from art_e.text import encodable
@@ -18,6 +18,7 @@ from art_e.text import encodable
 GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
 # Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
 _MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
+_LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
@@ -27,43 +28,52 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
     magic = head_of(path, len(XZ))
     with path.open("rb", 1 << 16) as file:
         if magic.startswith(GZIP):
-            yield _bounded(gzip.GzipFile(fileobj=file), path, _most(path))
+            yield _Bound(path).stream(gzip.GzipFile(fileobj=file).read)
         elif magic == XZ:
             with lzma.LZMAFile(file) as unpacked:
-                yield _bounded(unpacked, path, _most(path))
+                yield _Bound(path).stream(unpacked.read)
         else:
             yield file
 
 
-class _Bounded(io.RawIOBase):
-    """The bytes of a part of an archive; `left` is how many all its parts together may have yet."""
+class _Stream(io.RawIOBase):
+    """The bytes that `take` gives, at each call at most so many."""
 
-    def __init__(self, stream: BinaryIO, path: Path, left: list[int]) -> None:
-        self._stream, self._path, self._left = stream, path, left
+    def __init__(self, take: Callable[[int], bytes]) -> None:
+        self._take = take
 
     def readable(self) -> bool:
         """True."""
         return True
 
     def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes. Raises `UserError` beyond the bound."""
-        data = self._stream.read(len(buffer))
+        """Read into `buffer`; the number of bytes."""
+        data = self._take(len(buffer))
         buffer[: len(data)] = data
-        self._left[0] -= len(data)
-        if self._left[0] < 0:
-            raise UserError(
-                f"{encodable(str(self._path))} unpacks to over {_MOST_TIMES} times its size, as no"
-                " mail does; if you trust it, unpack it and give the folder"
-            )
         return len(data)
 
 
-def _bounded(stream: object, path: Path, left: list[int]) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, stream), path, left), 1 << 16))
+class _Bound:
+    """How many bytes all parts of an archive may have together."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)
 
-def _most(path: Path) -> list[int]:
-    return [max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)]
+    def stream(self, read: Callable[[int], bytes]) -> BinaryIO:
+        """The bytes that `read` gives of a part. Reading raises `UserError` beyond the bound."""
+
+        def take(limit: int) -> bytes:
+            data = read(limit)
+            self._left -= len(data)
+            if self._left < 0:
+                raise UserError(
+                    f"{encodable(str(self._path))} unpacks to over {_MOST_TIMES} times its size, as"
+                    " no mail does; if you trust it, unpack it and give the folder"
+                )
+            return data
+
+        return io.BufferedReader(_Stream(take), 1 << 16)
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -119,40 +129,30 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
-    left = _most(path)
+    bound, shown, end = _Bound(path), encodable(str(path)), 0
     with zipfile.ZipFile(path) as archive:
-        _check_apart(path, archive.infolist())
+        # Entries that share bytes are those of a bomb.
+        for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+            if info.header_offset < end:
+                raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
+            end = info.header_offset + _LOCAL_HEADER + info.compress_size
         for info in archive.infolist():
             if info.flag_bits & 1:
-                raise UserError(
-                    f"{encodable(str(path))} is encrypted; unpack it, and give the folder"
-                )
+                raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
             if info.is_dir():
                 continue
             try:
                 with archive.open(info) as stream:
-                    yield encodable(info.filename), _bounded(stream, path, left)
+                    yield encodable(info.filename), bound.stream(stream.read)
             except NotImplementedError:
                 why = f"packed by a method that isn't read (number {info.compress_type})"
                 yield encodable(info.filename), why
 
 
-_LOCAL_HEADER = 30  # bytes of a zip's entry before its name
-
-
-def _check_apart(path: Path, entries: list[zipfile.ZipInfo]) -> None:
-    """Raise `UserError` if entries of a zip share bytes, as those of bombs do."""
-    end = 0
-    for info in sorted(entries, key=lambda info: info.header_offset):
-        if info.header_offset < end:
-            shown = encodable(str(path))
-            raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
-        end = info.header_offset + _LOCAL_HEADER + info.compress_size
-
-
 def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
     with decompressed(path) as stream:
-        yield from ((encodable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
+        for name, member in tar_members(stream):
+            yield encodable(name), io.BufferedReader(_Stream(member.take), 1 << 16)
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -164,22 +164,12 @@ _LONGEST_EXTENDED = 1 << 20
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
-class TarMember(io.RawIOBase):
+class TarMember:
     """The bytes of a file of an archive, read from the archive's stream."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
         self._left, self._padding = size, -size % _BLOCK
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes."""
-        data = self.take(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
     def take(self, limit: int) -> bytes:
         """The next bytes, at most `limit`. Raises `tarfile.TarError` if the archive ends there."""
@@ -200,10 +190,8 @@ class TarMember(io.RawIOBase):
 
 def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     """Name and data of the regular files of a tar archive, each to be read before the next one.
-
     `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
-    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it.
-    """
+    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it."""
     extended: dict[str, str] = {}
     while (header := stream.read(_BLOCK)) != _END:
         name, size, kind = _tar_header(header)

@@ -13,7 +13,7 @@ import os
 import resource
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from subprocess import Popen
 from typing import Any
@@ -128,9 +128,7 @@ def _ics(file: io.BytesIO) -> Iterator[str]:
                 yield f"{name.capitalize()}: {getattr(value, 'dt', value)}"
 
 
-_READERS: dict[str, Callable[[io.BytesIO], Iterator[str]]] = {
-    "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics,
-}  # fmt: skip
+_READERS = {"pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics}
 
 
 def extracted(form: str, data: bytes) -> str | None:

@@ -343,8 +343,7 @@ def _read_folders(imap: _Wire, spool: Path, old: State, new: State) -> None:
     if b"X-GM-EXT-1" in imap.capability()[1][0].upper().split():
         query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
         if any("\\all" in each.attributes for each in folders):
-            whole = {"\\all", "\\junk", "\\trash"}
-            folders = [each for each in folders if each.attributes & whole]
+            folders = [each for each in folders if each.attributes & {"\\all", "\\junk", "\\trash"}]
     for folder in folders:
         if folder.key in new.folders:
             continue
@@ -388,8 +387,7 @@ def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folde
     count, _ = next(_responses(imap.select(name, readonly=True)), (b"0", []))  # EXAMINE
     validity = _number(imap.response("UIDVALIDITY")[1][0] or b"0")
     imap.expect(_LISTING)
-    messages: dict[int, Marks] = {}
-    sizes: dict[int, int] = {}
+    messages, sizes = dict[int, Marks](), dict[int, int]()
     # An empty folder has no "1:*".
     for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if _number(count) else ():
         plain = _LABELS.sub(b"", text)
@@ -407,12 +405,11 @@ def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folde
     kept = {each.name for each in os.scandir(place) if each.stat().st_size}
     missing = [uid for uid in sorted(messages) if str(uid) not in kept]
     totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
+    batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
     doing = f"fetching {_words(folder.name, imap.password)}"
     with progress("", len(missing), doing=doing) as advance:
-        for _, batch in itertools.groupby(
-            zip(missing, totals, strict=True), lambda each: each[1] // _BATCH_BYTES
-        ):
-            for uid in _fetch_into(imap, place, [uid for uid, _ in batch]):
+        for _, batch in itertools.groupby(missing, batch_of.get):
+            for uid in _fetch_into(imap, place, list(batch)):
                 kept.add(str(uid))
                 advance()
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}

@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Collection, Iterable
 
+from art_e.text import visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
 # Mail with one of these is in no inbox unless it is asked for.
@@ -31,9 +32,7 @@ _NAMES = {
     "unread": "unread ungelesen non_lus no_leídos da_leggere ongelezen não_lidas nieprzeczytane"
     " ulæst ulest olästa",
 }
-_NAME_OF = {
-    word.replace("_", " "): name for name, words in _NAMES.items() for word in words.split()
-}
+_NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 # What says nothing: Gmail marks read and archived mail in the account's language, too.
 _DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
 _LONGEST = 100  # characters of a label
@@ -52,7 +51,7 @@ BEFORE_FLAGS = re.compile("[:!;]2,")
 
 def label(name: str) -> str:
     """The one name of a label or a folder."""
-    plain = " ".join(name.split())[:_LONGEST]
+    plain = " ".join(visible(name).split())[:_LONGEST]
     return _NAME_OF.get(plain.casefold(), plain)
 
 
@@ -72,8 +71,7 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     place, _, kind = folder.rpartition("/")
     found = [label(place.strip("./").replace("/.", "/").replace(".", "/") or "inbox")]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
-    _, *flags = BEFORE_FLAGS.split(file, maxsplit=1)
-    given = flags[0] if flags else ""
+    given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
     if kind == "new" or "S" not in given:
         found.append("unread")
     return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
@@ -96,8 +94,7 @@ def of_imap(
 
 def of_file(name: str) -> tuple[str, ...]:
     """The label of an mbox file that is a mail program's folder, such as "Trash"."""
-    base = name.rpartition("/")[2].removesuffix(".mbox")
-    known = label(base)
+    known = label(name.rpartition("/")[2].removesuffix(".mbox"))
     return (known,) if known in _NAMES else ()
 
 

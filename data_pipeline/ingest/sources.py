@@ -27,15 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from art_e.text import encodable
-from data_pipeline.ingest.archives import (
-    ARCHIVES,
-    decompressed,
-    files_with,
-    head_of,
-    members,
-    regular_files,
-    tar_members,
-)
+from data_pipeline.ingest import archives
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
@@ -50,7 +42,6 @@ _MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
 _SYNTHETIC = "synthetic:"
 _INJECTION = "synthetic:injection"
-_WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
 Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
@@ -69,9 +60,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         detail = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(
-            f"{shown} is damaged or cut off ({detail}): copy or download it again"
-        ) from error
+        what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
+        raise UserError(what) from error
     except OSError as error:
         at = encodable(str(error.filename)) if error.filename else shown
         why = error.strerror or str(error)
@@ -81,7 +71,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
     """The message in a file of a folder, cut one byte beyond what the parser accepts."""
     source = f"{prefix}{encodable(path.relative_to(folder).as_posix())}"
-    return RawMessage(source, head_of(path, LARGEST_MESSAGE + 1))
+    return RawMessage(source, archives.head_of(path, LARGEST_MESSAGE + 1))
 
 
 # ---- Opening a source of any format.
@@ -92,9 +82,8 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
         return injection_mail() if path == _INJECTION else messages(described(path).config)
-    if format != "hf" and not Path(path).exists():
-        raise _missing(path)
-    _check_kind(path)
+    if format != "hf" or Path(path).exists():
+        _check_there(path)
     return _read(path, *_READERS[format])
 
 
@@ -108,17 +97,15 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
         raise UserError(f"{encodable(path)} holds no {nothing}")
 
 
-def _check_kind(path: str) -> None:
-    """Raise `UserError` if there is a pipe, device or socket at `path`, which may never end."""
-    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+def _check_there(path: str) -> None:
+    """Raise `UserError` unless `path` is a file or folder: a pipe, say, may never end."""
+    if not Path(path).exists():
+        raise UserError(
+            f"there is no file or folder {encodable(path)}: check the path "
+            "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
+        )
+    if not (Path(path).is_file() or Path(path).is_dir()):
         raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
-
-
-def _missing(path_or_id: str) -> UserError:
-    return UserError(
-        f"there is no file or folder {encodable(path_or_id)}: check the path "
-        "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
-    )
 
 
 # ---- Files with one message each: .eml, Maildir, Enron's tree.
@@ -126,7 +113,7 @@ def _missing(path_or_id: str) -> UserError:
 
 def _read_eml(path: Path) -> Iterator[RawMessage]:
     """One message in a file, or all .eml files of a folder or an archive."""
-    for name, stream in files_with(path, ".eml"):
+    for name, stream in archives.files_with(path, ".eml"):
         if isinstance(stream, str):
             yield RawMessage(name, b"", unread=stream)
         else:
@@ -135,7 +122,7 @@ def _read_eml(path: Path) -> Iterator[RawMessage]:
 
 def _read_maildir(path: Path) -> Iterator[RawMessage]:
     """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
-    for file in regular_files(path):
+    for file in archives.regular_files(path):
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
             # Without the flags (":2,S"), which change when a mail is read.
             source = BEFORE_FLAGS.split(encodable(file.relative_to(path).as_posix()), maxsplit=1)[0]
@@ -151,7 +138,7 @@ def _live_message(file: Path, folder: Path) -> tuple[Path, RawMessage]:
     # It was flagged, or moved on to `cur`.
     name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
     folders = (file.parent, file.parent.with_name("cur"))
-    files = (each for folder in folders for each in regular_files(folder))
+    files = (each for folder in folders for each in archives.regular_files(folder))
     same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
     with contextlib.suppress(FileNotFoundError):
         now = next(same, file)
@@ -163,8 +150,8 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
     or one owner's folder."""
     if not path.is_dir():
-        with decompressed(path) as stream:
-            for name, member in tar_members(stream):
+        with archives.decompressed(path) as stream:
+            for name, member in archives.tar_members(stream):
                 data = member.take(LARGEST_MESSAGE + 1)
                 # From `maildir` on, whatever folders an archive puts above it.
                 parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
@@ -175,7 +162,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     owner = root.resolve()
     is_owner = owner.parent.name == _ENRON_ROOT
     prefix = f"{_ENRON_ROOT}/{encodable(owner.name)}" if is_owner else _ENRON_ROOT
-    for file in regular_files(root):
+    for file in archives.regular_files(root):
         yield _message(file, root, f"{prefix}/")
 
 
@@ -190,7 +177,7 @@ _LONGEST_READ = 1 << 20
 
 def _read_mbox(path: Path) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
-    for name, stream in files_with(path, ".mbox"):
+    for name, stream in archives.files_with(path, ".mbox"):
         if isinstance(stream, str):
             yield RawMessage(name, b"", unread=stream)
             continue
@@ -233,9 +220,9 @@ _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 def _read_csv(path: Path) -> Iterator[RawMessage]:
     """The column `message` of a CSV file, "" if a row lacks it; `source` is the column `file`."""
     # A field is a whole message; the default limit of 128 KB is far too small.
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(2 * LARGEST_MESSAGE)
     with (
-        decompressed(path) as stream,
+        archives.decompressed(path) as stream,
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
         rows = csv.reader(text, strict=True)
@@ -268,9 +255,9 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
             _text(row[column]) for column in ("message_id", "subject", "from", "body")
         )
         to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
-        date = (
-            row["date"] if isinstance(row["date"], dt.datetime) else parse_date(_text(row["date"]))
-        )
+        date = row["date"]
+        if not isinstance(date, dt.datetime):
+            date = parse_date(_text(date))
         yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
 
 
@@ -347,7 +334,7 @@ def described(text: str) -> Described:
     settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
     split = settings.pop("split", None)
     try:
-        config = _WORLD.validate_python({"size": size, **settings})
+        config = TypeAdapter(WorldConfig).validate_python({"size": size, **settings})
         named = None if split is None else _SPLIT.validate_python(split)
     except ValidationError:
         raise UserError(f"{text} describes no world: write {_USAGE}") from None
@@ -384,11 +371,9 @@ def detect(path_or_id: str) -> Format:
     if is_account(path_or_id):
         return "imap"
     path = Path(path_or_id)
-    if not path.exists():
-        if _HUB_ID.fullmatch(path_or_id):
-            return "hf"
-        raise _missing(path_or_id)
-    _check_kind(path_or_id)
+    if not path.exists() and _HUB_ID.fullmatch(path_or_id):
+        return "hf"
+    _check_there(path_or_id)
     with reading(path):
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
@@ -403,8 +388,8 @@ def _format_of_folder(folder: Path) -> Format | None:
     folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
     if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
         return "maildir"
-    for file in itertools.islice(regular_files(folder), _LOOKED_AT):
-        if file.name.lower().endswith(ARCHIVES):
+    for file in itertools.islice(archives.regular_files(folder), _LOOKED_AT):
+        if file.name.lower().endswith(archives.ARCHIVES):
             format_name = _format_of_file(file)
             is_read = format_name in ("mbox", "eml")
         else:
@@ -419,7 +404,7 @@ def _format_of_file(file: Path) -> Format | None:
     head = _head(file)
     if head.startswith(_PARQUET_MAGIC):
         return "hf"
-    if (inside := members(file)) is not None:
+    if (inside := archives.members(file)) is not None:
         return next(filter(None, (_format_by_name(name) for name, _ in inside)), None)
     first_line = head.partition(b"\n")[0]
     if _SEPARATOR.match(first_line):
@@ -440,7 +425,7 @@ def _format_by_name(name: str) -> Format | None:
 
 
 def _head(file: Path) -> bytes:
-    with decompressed(file) as stream:
+    with archives.decompressed(file) as stream:
         return stream.read(1 << 16)
 
 

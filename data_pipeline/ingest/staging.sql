@@ -5,7 +5,7 @@ CREATE TABLE staging.mails (
     any_id BOOLEAN, junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
     attached VARCHAR, owner VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
-CREATE TABLE staging.files (row INTEGER, number SMALLINT, name VARCHAR, kind VARCHAR, data BLOB);
+CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB);
 CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
 CREATE TABLE staging.words (word VARCHAR, term INTEGER);
 CREATE TABLE staging.stems (term INTEGER, stem VARCHAR);

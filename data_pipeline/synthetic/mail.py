@@ -134,23 +134,19 @@ def quoted(replier: Person, parent: Draft) -> str:
     )
 
 
-def forwarded(
-    first: Person, via: Person, minute: int, subject: str, text: str, *, bare: bool
-) -> str:
-    """A mail that `first` sent to `via`, inside the mail in which `via` forwards it."""
+def forwarded(by: Person, via: Person, minute: int, subject: str, text: str, *, bare: bool) -> str:
+    """A mail that `by` sent to `via`, inside the mail in which `via` forwards it."""
     if bare:
-        lead = f"---------- Forwarded message ----------\nFrom: {first.full}\n"
+        lead = f"---------- Forwarded message ----------\nFrom: {by.full}\n"
         return f"{lead}Subject: {subject}\n\n{text}"
-    return _original(first, [via], _local(minute, via.utc_offset), subject, text)
+    return _original(by, [via], _local(minute, via.utc_offset), subject, text)
 
 
-def _original(
-    sender: Person, to: Sequence[Person], when: dt.datetime, subject: str, text: str
-) -> str:
+def _original(by: Person, to: Sequence[Person], when: dt.datetime, subject: str, text: str) -> str:
     names = "; ".join(f"{person.family}, {person.given}" for person in to[:4])
     sent = f"{when:%A, %B} {when.day}, {when.year} {_clock(when)}"
     return (
-        f"-----Original Message-----\nFrom: {sender.full} [mailto:{sender.address}]\n"
+        f"-----Original Message-----\nFrom: {by.full} [mailto:{by.address}]\n"
         f"Sent: {sent}\nTo: {names}\nSubject: {subject}\n\n{text}"
     )
 
@@ -249,9 +245,8 @@ def _text_part(rng: Random, text: str, subtype: str = "plain") -> tuple[str, byt
         transfer, data = "base64", base64.encodebytes(data)
     else:
         transfer = "7bit" if text.isascii() else "8bit"
-    return (
-        f"Content-Type: text/{subtype}; charset={charset}\nContent-Transfer-Encoding: {transfer}\n"
-    ), data
+    head = f"Content-Type: text/{subtype}; charset={charset}\n"
+    return head + f"Content-Transfer-Encoding: {transfer}\n", data
 
 
 def _as_html(text: str) -> str:

@@ -129,7 +129,7 @@ class Names:
         )
 
 
-def _sizes(room: int, people: int, coined: int) -> tuple[int, ...] | None:
+def _sizes(room: int, people: int, coined: int) -> list[int] | None:
     """How many given (one or two words) and family names, cities, first words and nouns fit into
     `room` words; None if too few."""
     cities = max(12, min(60, room // 12))
@@ -140,12 +140,10 @@ def _sizes(room: int, people: int, coined: int) -> tuple[int, ...] | None:
     nouns = min(left - firsts, 140)
     fits = given * family >= people and firsts * nouns >= coined
     roomy = given >= 20 and family >= 20 and firsts >= 12 and nouns >= 12
-    return (given, family, cities, firsts, nouns) if fits and roomy else None
+    return [given, family, cities, firsts, nouns] if fits and roomy else None
 
 
-def _fit(
-    people: int, coined: int, *, short: bool, vocabulary: int
-) -> tuple[Wording, tuple[int, ...]]:
+def _fit(people: int, coined: int, *, short: bool, vocabulary: int) -> tuple[Wording, list[int]]:
     """The richest wording that leaves a third of the vocabulary to names, or the leanest."""
     least = 0
     for cap in _CAPS:

@@ -11,19 +11,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from art_e.question import Difficulty, Kind, Question, Split
+from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
 from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import (
-    MONTHS,
-    WEEKDAYS,
-    Value,
-    date_answer,
-    ordinal,
-    pick,
-    slots_of,
-    words_of,
-    workday,
-)
+from data_pipeline.synthetic.wording import Value
 
 Slot = str | Value
 
@@ -119,7 +110,7 @@ class Stage:
 
     def day(self, offset: int) -> dt.date:
         """The working day `offset` days after the story's first."""
-        return workday(self.plan.start + offset)
+        return wording.workday(self.plan.start + offset)
 
     # Wording.
 
@@ -131,7 +122,7 @@ class Stage:
     def say(self, bank: str, **slots: Slot | Person) -> str:
         """A phrase of the bank with its slots filled, people as mails call them; it need not have
         all slots. `{x_cap}` is slot `x` with a capital."""
-        own, filled = slots_of(self.plan.kind, bank), dict[str, str]()
+        own, filled = wording.slots_of(self.plan.kind, bank), dict[str, str]()
         for name, slot in slots.items():
             if name in own:
                 filled[name] = self._ref(slot) if isinstance(slot, Person) else str(slot)
@@ -174,22 +165,22 @@ class Stage:
 
     def date(self, day: dt.date, offset: int) -> Value:
         """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
-        month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
-        answer, ahead = date_answer(day), (day - self.day(offset)).days
-        forms = [f"{month} {number}", f"{weekday}, {month} {number}"]
+        month, weekday = wording.MONTHS[day.month - 1], wording.WEEKDAYS[day.weekday()]
+        answer, ahead = wording.date_answer(day), (day - self.day(offset)).days
+        forms = [f"{month} {day.day}", f"{weekday}, {month} {day.day}"]
         if not self.bounded and abs(ahead) > 150:
-            forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
+            forms = [answer, day.isoformat(), f"{day.month}/{day.day}/{day.year}"]
         elif not self.bounded:
-            forms.insert(1, f"{month} {ordinal(number)}")
-            forms += [f"{month[:3]} {number}", f"{number} {month}", f"{day.month}/{number}"]
-            forms += [f"{weekday[:3]} {day.month}/{number}", day.isoformat(), answer]
+            forms.insert(1, f"{month} {wording.ordinal(day.day)}")
+            forms += [f"{month[:3]} {day.day}", f"{day.day} {month}", f"{day.month}/{day.day}"]
+            forms += [f"{weekday[:3]} {day.month}/{day.day}", day.isoformat(), answer]
             if 0 < ahead <= 24:
-                forms += [f"{weekday} the {ordinal(number)}"] * 2
+                forms += [f"{weekday} the {wording.ordinal(day.day)}"] * 2
         return Value(answer, self.rng.choice(forms))
 
     def target(self, day: dt.date) -> Value:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
-        month, part = MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
+        month, part = wording.MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
         long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
         answer = f"The {long} of {month} {day.year}"
         if self.bounded:
@@ -294,7 +285,7 @@ class Stage:
         if via is not None:
             earlier = minute - rng.randrange(20, 120)
             block = forwarded(sender, via, earlier, subject, text, bare=rng.random() < 0.4)
-            intro = pick(rng, company.wording.common["forward_intro"])
+            intro = wording.pick(rng, company.wording.common["forward_intro"])
             text = f"{letter(rng, company, via, [self.owner], [intro], filler=0.1)}\n\n{block}"
             subject = rng.choice(("Fwd: ", "FW: ")) + subject
         elif parent is not None:
@@ -383,9 +374,9 @@ def _as_written(fact: Fact) -> str:
 def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
     """Points: few of the question's words in the mails (1), very few (1), two or more gold mails
     (1), four or more (1), a changed answer (1), none (1; `mails` then has what it grew from)."""
-    words = words_of(question) - _STOP
+    words = wording.words_of(question) - _STOP
     text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
-    share = len(words & words_of(text)) / max(1, len(words))
+    share = len(words & wording.words_of(text)) / max(1, len(words))
     points = (share < 0.6) + (share < 0.4) + (len(mails) >= 2) + (len(mails) >= 4)
     points += kind in ("latest-update", "unanswerable")
     return "easy" if points == 0 else "medium" if points == 1 else "hard"

@@ -44,8 +44,7 @@ def tell_approval(stage: Stage) -> None:
         stage.ask("lookup", "q_who", grants[1]["p"], r=granted[1])
     else:
         stage.ask("lookup", "q_site", wishes[1]["site"], r=granted[1], item=item)
-    chain = wishes[1]["site"], grants[1]["amount"]
-    stage.ask("multi-mail", "q_item", *chain, item=item, site=site)
+    stage.ask("multi-mail", "q_item", wishes[1]["site"], grants[1]["amount"], item=item, site=site)
     stage.ask_count("q_count", [each["p"] for each in grants], p=approver)
     for at in range(1 + (rng.random() < 0.6)):
         person, item, site = requests[at]
@@ -105,8 +104,7 @@ def tell_interview(stage: Stage) -> None:
 def tell_invoice(stage: Stage) -> None:
     """A vendor sends two to five invoices; the sum of the first is corrected later."""
     rng = stage.rng
-    count = rng.randrange(2, 6)
-    purposes = stage.things("purposes", count)
+    purposes = stage.things("purposes", rng.randrange(2, 6))
     vendor, near = stage.coined[:2]
     if not stage.bounded:
         trades = rng.sample(("Supply", "Services", "Partners", "Works", "Group"), 2)
@@ -165,9 +163,8 @@ def tell_outage(stage: Stage) -> None:
     for at, (day, cause) in enumerate(zip(failed, causes, strict=True)):
         to, date = [stage.owner, *crowd] if crowd else [], stage.date(day, 5 + 11 * at)
         value = Value(capital(cause), cause)
-        outages.append(
-            stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
-        )
+        down = stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
+        outages.append(down)
 
     first, second = stage.day(rng.randrange(40, 50)), stage.day(rng.randrange(58, 80))
     dates = []
@@ -178,8 +175,7 @@ def tell_outage(stage: Stage) -> None:
     def ticket(person: Person, fault: str, offset: int) -> tuple[Fact, Fact]:
         """The report with its number, and what turned out to be wrong."""
         number, value = stage.reference("ticket"), Value(capital(fault), fault)
-        who = stage.name(person)
-        report = stage.tell("report", offset, p=who, system=system, ticket=number)
+        report = stage.tell("report", offset, p=stage.name(person), system=system, ticket=number)
         solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=value)
         return report["ticket"], solved["fault"]
 
@@ -291,15 +287,13 @@ def tell_relocation(stage: Stage) -> None:
         paid.append(stage.tell("allowance", offset, payroll, p=person, amount=dollars))
     for person, house, offset in zip((mover, other), houses, (20, 23), strict=True):
         seats.append(stage.tell("desk", offset, p=person, building=house, city=city))
-    date = stage.date(stage.day(26), 12)
-    stage.tell("visit", 12, boss, p=mover, other=visited, date=date)
+    stage.tell("visit", 12, boss, p=mover, other=visited, date=stage.date(stage.day(26), 12))
 
     stage.ask_update("q_target", late, early, 0.4, p=mover, city=city)
     stage.ask("lookup", "q_allowance", paid[0]["amount"], p=mover, city=city)
     if rng.random() < 0.4:
         stage.ask("lookup", "q_desk", seats[1]["building"], p=other, city=city)
-    chain = announced[0], seats[0]["building"]
-    stage.ask("multi-mail", "q_successor", *chain, r=leaver, city=city)
+    stage.ask("multi-mail", "q_successor", announced[0], seats[0]["building"], r=leaver, city=city)
     stage.ask_count("q_count", announced, team=team, city=city)
     for _ in range(1 + (rng.random() < 0.5)):
         stage.ask_absent(late.mail, p=mover, city=city)
@@ -324,9 +318,8 @@ def tell_travel(stage: Stage) -> None:
     for (guest, city, offset), hotel in zip(guests, hotels, strict=True):
         rate = rng.randrange(1, 10) * 100 if stage.bounded else rng.randrange(80, 290)
         value = stage.dollars(rate)
-        stays.append(
-            stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=value)["hotel"]
-        )
+        stay = stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=value)
+        stays.append(stay["hotel"])
     visit = stage.tell("visit", 9, p=traveller, client=client, city=cities[1])
     offset = rng.randrange(13, 24)
     date = stage.date(stage.day(rng.randrange(50, 60)), offset)

@@ -18,13 +18,12 @@ MONTHS = (
     "September", "October", "November", "December",
 )  # fmt: skip
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-EPOCH = dt.date(2019, 1, 7)
-"""The first day of every world, a Monday."""
-DAYS = 540
-"""Days that a world spans: about 18 months."""
+EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
+DAYS = 540  # that a world spans: about 18 months
 STORY_KINDS = ("relocation", "travel", "invoice", "interview", "approval", "project", "outage")
 
-_LONG_ONLY = ("greeting", "greeting_all", "closing", "typos", "filler", "forward_intro", "roles")
+# Banks and topics that short worlds lack.
+_IN_LONG = "greeting greeting_all closing typos filler forward_intro roles newsletter more".split()
 _PAIRED = ("announce", "successor")  # Banks whose sentences share a mail.
 _THINGS = ("purposes", "titles", "items", "causes", "faults")
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -76,14 +75,13 @@ class Wording:
     def __init__(self, *, short: bool, cap: int | None) -> None:
         self._short, self._cap = short, cap
         self.story = {kind: self._banks(load_toml(f"phrases/{kind}.toml")) for kind in STORY_KINDS}
+        long_only = _IN_LONG if short else []
         common = self._banks(load_toml("phrases/common.toml"))
-        self.common = {
-            name: bank for name, bank in common.items() if not (short and name in _LONG_ONLY)
-        }
+        self.common = {name: bank for name, bank in common.items() if name not in long_only}
         self.chatter = {
             name: self._banks(topic)
             for name, topic in load_toml("phrases/chatter.toml").items()
-            if not (short and name in ("newsletter", "more"))
+            if name not in long_only
         }
 
     def _banks(self, table: dict[str, list[str]]) -> Banks:

@@ -16,7 +16,7 @@ from art_e.errors import UserError
 from art_e.question import Question, Split
 from data_pipeline.ingest.records import RawMessage
 from data_pipeline.synthetic.chatter import Chatter
-from data_pipeline.synthetic.mail import Draft, render
+from data_pipeline.synthetic.mail import render
 from data_pipeline.synthetic.people import Company, Names
 from data_pipeline.synthetic.stage import Planted, Stage, StoryPlan
 from data_pipeline.synthetic.stories import TELL
@@ -53,24 +53,19 @@ class World:
     """What the mails and the questions of a configuration share."""
 
     def __init__(self, config: WorldConfig) -> None:
-        if not _LEAST <= config.size <= _MOST:
-            raise UserError(
-                f"a synthetic world has {_LEAST:,} to {_MOST:,} mails, not {config.size:,}"
-            )
-        self.config = config
-        settings = [config.size, config.seed, config.short, config.vocabulary, config.names]
+        self.config, size = config, config.size
+        if not _LEAST <= size <= _MOST:
+            raise UserError(f"a synthetic world has {_LEAST:,} to {_MOST:,} mails, not {size:,}")
+        settings = [size, config.seed, config.short, config.vocabulary, config.names]
         self._key = "/".join(map(str, settings[:4] if config.names is None else settings))
-        plan = WorldPlan(config.size, short=config.short)
+        plan = WorldPlan(size, short=config.short)
         bounded = config.vocabulary is not None
         # Coined names that chatter uses, before those of the stories.
         self._office_names = 12 if bounded else 60
         spare = plan.stories + 4
-        people, coined = plan.staff + spare * _CAST, self._office_names + spare * _COINED
-        self.names = Names(
-            config.seed, people, coined, config.short, config.vocabulary, config.names
-        )
-        cities = self.names.cities
-        rng = Random(f"{config.seed}/company")
+        counts = plan.staff + spare * _CAST, self._office_names + spare * _COINED
+        self.names = Names(config.seed, *counts, config.short, config.vocabulary, config.names)
+        cities, rng = self.names.cities, Random(f"{config.seed}/company")
         self.company = Company(
             name=f"{self.names.coined(0)} Freight",
             wording=self.names.wording,
@@ -111,7 +106,6 @@ class World:
         size = self.config.size
         number = threads = 0
         stories = self.stories[::-1]
-        drafts: list[Draft]
         while number < size:
             offset = number * DAYS // size
             if stories and stories[-1].start <= offset:
@@ -142,8 +136,7 @@ def ledger(config: WorldConfig) -> Iterator[Planted]:
     for serial, planted in enumerate(each for stage in stages for each in stage.planted):
         provenance = {**planted.question.provenance, **settings}
         name = f"syn-{config.seed}-{serial:06d}"
-        question = replace(planted.question, id=name, provenance=provenance)
-        yield replace(planted, question=question)
+        yield replace(planted, question=replace(planted.question, id=name, provenance=provenance))
 
 
 def questions(config: WorldConfig) -> list[Question]:

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import Stemmer
 
+from art_e.text import HIDDEN
+
 _VOCABULARY = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
 
 
@@ -70,7 +72,7 @@ _PUNCTUATION = str.maketrans(
     "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
 )  # fmt: skip
 _FRACTION_SIGN = re.compile("([0-9]{0,4}) ?([¼-¾⅓-⅞])")
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
+_INVISIBLE = re.compile(rf"[{HIDDEN}\0]")
 
 
 @lru_cache(maxsize=512)
@@ -522,9 +524,7 @@ _BEFORE_OTHER = re.compile(
 )
 _YES, _NO = whole_words("yes"), whole_words("no")
 _AUXILIARY = whole_words("auxiliary")
-_OPPOSITES = {
-    one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))
-}
+_OPPOSITE = {one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))}
 
 
 def negations(text: str) -> list[int]:
@@ -554,7 +554,7 @@ def opposed(gold: str, answer: str) -> bool:
     """True if `answer` has the opposite of a word of `gold`, and lacks the word."""
     wanted, given = (set(_stems(_WORD.findall(text.lower()))) for text in (gold, answer))
     return any(
-        {_OPPOSITES.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
+        {_OPPOSITE.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
         for stem in wanted - given
     )
 
@@ -572,9 +572,7 @@ _CHOICE = re.compile(
 
 def asked(question: str) -> frozenset[str]:
     """What `question` asks for: kinds of value, "name", "text"; empty if its words don't tell."""
-    return frozenset(
-        kind for pattern, kinds in _ASKED if pattern.search(question) for kind in kinds
-    )
+    return frozenset(kind for form, kinds in _ASKED if form.search(question) for kind in kinds)
 
 
 def is_choice(text: str) -> bool:

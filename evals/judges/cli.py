@@ -5,28 +5,17 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from art_e.cli import output
 from art_e.cli.mail import mail_excerpt
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
 from art_e.cli.options import JsonOption
-from art_e.cli.output import (
-    console,
-    note,
-    one_line,
-    plural,
-    pressed_key,
-    print_json,
-    print_lines,
-    print_table,
-    progress,
-    shown_usd,
-    text,
-)
+from art_e.cli.output import console, note, one_line, plural, print_json, print_lines, text
 from art_e.errors import UserError
 from art_e.models.model import Model, full_name
 from art_e.runs import find_run
@@ -82,7 +71,7 @@ def label(
     given = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
         console().print(_shown(scored, f"{place} of {len(chosen)}"), soft_wrap=True)
-        key = pressed_key(KEYS, "rwsq", "labels")
+        key = output.pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
         if key != "s":
@@ -172,15 +161,13 @@ def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict
     return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
 
 
-def _rated(
-    names: list[str], cases: Sequence[Case], max_cost: float | None
-) -> dict[str, list[Rated]]:
+def _rated(names: list[str], cases: list[Case], max_cost: float | None) -> dict[str, list[Rated]]:
     """The verdicts of judges that are asked now, by their names."""
     judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
     note_recipients(names)
     measured = {}
     for each in judges:
-        with progress("answers", len(cases)) as advance:
+        with output.progress("answers", len(cases)) as advance:
             measured[each.name] = asyncio.run(
                 rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
@@ -199,7 +186,7 @@ def note_cost(judge: Judge) -> None:
     spent = spent_by(judge)
     if spent is not None:
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
-        cost = shown_usd(spent.cost_usd)
+        cost = output.shown_usd(spent.cost_usd)
         note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
 
 
@@ -227,7 +214,7 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         counts = (*shares["confusion"].values(), shares["unjudged"])
         agreed = percent(shares["agreement"]).brief
         rows.append([category, str(shares["n"]), agreed, *map(str, counts)])
-    print_table(headings, rows, title=f"{name} on {on}", caption=caption)
+    output.print_table(headings, rows, title=f"{name} on {on}", caption=caption)
     line = f"kappa {number(figures['kappa']).brief}"
     if figures["unsure"]:
         sure = figures["sure"]

@@ -117,8 +117,7 @@ class LlmJudge(StructuredModel):
 @cache
 def prompt_text(name: str) -> str:
     """The prompt of that name."""
-    path = resources.files("evals.judges") / "prompts" / f"{name}.txt"
-    return path.read_text(encoding="utf-8")
+    return resources.files("evals.judges").joinpath(f"prompts/{name}.txt").read_text("utf-8")
 
 
 def _cut(answer: str) -> str:

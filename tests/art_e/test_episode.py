@@ -43,10 +43,9 @@ DONE = {"done": True}
 def test_begins_with_the_owner_the_day_and_the_question(start: Start) -> None:
     episode = start(max_turns=7)
     system, user = episode.messages
-    assert system["role"] == "system"
     for told in (episodes.BOB, "2020-01-31", "7 turns"):
         assert told in system["content"]
-    assert "$" not in system["content"]
+    assert system["role"] == "system" and "$" not in system["content"]
     assert user == {"role": "user", "content": QUESTION.question}
     assert not episode.done
 
@@ -103,9 +102,8 @@ def test_a_whole_episode(start: Start) -> None:
 
 def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> None:
     episode = start()
-    observations = step(
-        episode, search("lease"), read(PRICE), read(CREW), search("crane"), read(LEASE)
-    )
+    calls = [search("lease"), read(PRICE), read(CREW), search("crane"), read(LEASE)]
+    observations = step(episode, *calls)
     assert ["hits" in each or "body" in each for each in observations] == [True] * 4 + [False]
     assert f"first {MAX_CALLS} calls" in observations[4]["error"]
     rubric = episode.rubric
@@ -125,8 +123,8 @@ def test_effort_charges_calls_beyond_the_first_of_each_message(start: Start) -> 
     step(episode, search("d"))
     episode.step(TALK)
     step(episode, call("x", "{}"), search("e"))
-    assert (episode.rubric.turns, episode.rubric.effort) == (4, 7)
-    assert episode.rubric.tool_calls == 6
+    rubric = episode.rubric
+    assert (rubric.turns, rubric.effort, rubric.tool_calls) == (4, 7, 6)
 
 
 def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None:
@@ -136,9 +134,7 @@ def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None
     assert [event.get("cited") for event in episode.events] == [[LEASE], None, None]
     assert observations[1]["hits"][0]["message_id"] == "m1"
     assert "May 3" in observations[2]["body"]
-    assert episode.done
-    assert episode.sources == (LEASE,)
-    assert episode.rubric.read_gold is True
+    assert (episode.done, episode.sources, episode.rubric.read_gold) == (True, (LEASE,), True)
 
 
 def test_of_two_answers_the_first_counts_and_text_is_kept(start: Start) -> None:
@@ -173,8 +169,7 @@ def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> 
     rubric = episode.rubric
     assert episode.done and rubric.ran_out_of_turns and rubric.turns == 3
     assert not (rubric.answered or rubric.abstained or rubric.lost_to_format)
-    assert episode.final_answer is None
-    assert rubric.sources_correct is False
+    assert episode.final_answer is None and rubric.sources_correct is False
 
 
 def test_the_last_turn_is_announced_once(start: Start) -> None:
@@ -199,7 +194,6 @@ def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> Non
 
 
 # Wrong calls
-
 
 SEARCH = "search_emails"
 UNKNOWN = message(call("think", {}))
@@ -296,8 +290,7 @@ def test_copies_of_one_mail_are_one_gold_and_one_source(
     assert episode.rubric.read_gold is True
     step(episode, answer("May 3", "m1", LEASE, LEASE_COPY, LEASE.strip("<>")))
     assert (episode.rubric.num_gold_sources, episode.rubric.num_sources) == (1, 1)
-    assert episode.sources == (LEASE,)
-    assert episode.rubric.sources_correct is True
+    assert (episode.sources, episode.rubric.sources_correct) == ((LEASE,), True)
 
 
 def test_every_gold_mail_is_needed(start: Start) -> None:
@@ -308,12 +301,10 @@ def test_every_gold_mail_is_needed(start: Start) -> None:
         facts.append((episode.rubric.found_gold, episode.rubric.read_gold))
     assert facts == [(False, False), (True, False), (True, False), (True, True)]
     step(episode, answer("4,000", PRICE))
-    assert episode.rubric.num_gold_sources == 2
-    assert episode.rubric.sources_correct is False
+    assert (episode.rubric.num_gold_sources, episode.rubric.sources_correct) == (2, False)
     complete = start(message_ids=(PRICE, CREW))
     step(complete, read(PRICE), read(CREW), answer("4,000", CREW, LEASE, PRICE))
-    assert complete.rubric.sources_correct is True
-    assert complete.rubric.num_sources == 3
+    assert (complete.rubric.num_sources, complete.rubric.sources_correct) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +323,8 @@ def test_what_does_not_apply_is_none(
     step(episode, search("lease"), read(LEASE))
     step(episode, answer("May 3", LEASE))
     rubric = episode.rubric
-    assert rubric.num_gold_sources == num_gold
-    assert (rubric.found_gold, rubric.read_gold, rubric.sources_correct) == (None, None, None)
-    assert rubric.num_sources == 1
+    assert (rubric.num_gold_sources, rubric.num_sources) == (num_gold, 1)
+    assert rubric.found_gold is rubric.read_gold is rubric.sources_correct is None
     assert rubric.answerable is fields["answerable"]
 
 
@@ -352,8 +342,7 @@ def test_without_handles_ids_are_shown(start: Start) -> None:
     episode = start(handles=False)
     assert step(episode, search("lease", max_results=1))[0]["hits"][0]["message_id"] == LEASE
     step(episode, answer("May 3", LEASE, "m1"))
-    assert episode.sources == (LEASE,)
-    assert episode.rubric.num_sources == 2
+    assert (episode.sources, episode.rubric.num_sources) == ((LEASE,), 2)
 
 
 # Whatever a model says, an episode keeps its rules
@@ -370,10 +359,8 @@ _days = st.none() | st.dates(date(2020, 1, 1), date(2020, 3, 1)).map(str)
 _searches = st.builds(
     lambda keywords, **filters: search(*keywords, **filters),
     st.lists(_words, max_size=4),
-    from_addr=_addresses,
-    to_addr=_addresses,
-    sent_after=_days,
-    sent_before=_days,
+    **dict.fromkeys(("from_addr", "to_addr"), _addresses),
+    **dict.fromkeys(("sent_after", "sent_before"), _days),
     max_results=st.integers(-1, 12),
 )
 _answers = st.builds(
@@ -381,12 +368,11 @@ _answers = st.builds(
     st.sampled_from([None, "May 3", "I don't know", "\ud800"]),
     st.lists(_ids, max_size=4),
 )
+_odd = ["", "{", "[]", "{}", "null", '{"message_id": 1}', '{"answer": "x"}', "\ud800"]
 _garbage = st.builds(
     call,
     st.sampled_from([SEARCH, "read_email", "return_final_answer", "sql", "\ud800", ""]),
-    st.sampled_from(
-        ["", "{", "[]", "{}", "null", '{"message_id": 1}', '{"answer": "x"}', "\ud800"]
-    ),
+    st.sampled_from(_odd),
 )
 _right = _searches | st.builds(read, _ids)
 _messages = st.builds(
@@ -406,12 +392,9 @@ _messages = st.builds(
     st.sampled_from([True, False, None]),
 )
 def test_whatever_a_model_says_the_episode_keeps_its_rules(
-    start: Start,
-    script: list[AssistantMessage],
-    max_turns: int,
-    handles: bool,
-    answerable: bool | None,
-) -> None:
+    start: Start, script: list[AssistantMessage],
+    max_turns: int, handles: bool, answerable: bool | None,
+) -> None:  # fmt: skip
     episode = start(max_turns=max_turns, handles=handles, answerable=answerable)
     for said in script[:max_turns]:
         if episode.done:
@@ -436,9 +419,8 @@ def test_whatever_a_model_says_the_episode_keeps_its_rules(
 def assert_answered(said: AssistantMessage, observations: list[ChatMessage]) -> None:
     """Each call is answered once, in order, by whole JSON objects that tell of no other mail."""
     if said.tool_calls:
-        assert [each["tool_call_id"] for each in observations] == [
-            each.id for each in said.tool_calls
-        ]
+        ids = [each.id for each in said.tool_calls]
+        assert [each["tool_call_id"] for each in observations] == ids
     else:
         assert [each["role"] for each in observations] == ["user"]
     for each in observations:

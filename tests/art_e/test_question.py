@@ -127,7 +127,5 @@ _questions = st.builds(
 @given(st.lists(_questions, min_size=1, max_size=4))
 def test_rows_load_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
     path = tmp_path_factory.mktemp("round") / "q.jsonl"
-    ascii_or_not = (
-        json.dumps(each.to_row(), ensure_ascii=i % 2 == 0) for i, each in enumerate(rows)
-    )
-    assert load_questions(write(path, *ascii_or_not)) == rows
+    lines = [json.dumps(each.to_row(), ensure_ascii=n % 2 == 0) for n, each in enumerate(rows)]
+    assert load_questions(write(path, *lines)) == rows

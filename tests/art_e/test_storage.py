@@ -74,12 +74,9 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
         "import sys; from pathlib import Path; from art_e.storage import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", holder, str(path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    command, pipe = [sys.executable, "-c", holder, str(path)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=r"^busy$"), locked(path, "busy"):
             pass
         other.kill()
@@ -94,8 +91,7 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
 @given(st.text(st.characters()), st.integers(0, 50))
 def test_whatever_the_text_it_is_one_line_that_can_be_written(text: str, most: int) -> None:
     line = cut_line(text, most)
-    assert len(line) <= most + len("...")
-    assert len(line.splitlines()) <= 1
+    assert len(line) <= most + len("...") and len(line.splitlines()) <= 1
     line.encode()
 
 

@@ -56,13 +56,13 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     episode.step(message(answer("On May 3.", "m1", "<no@t>")))
     made = episode_record(episode, "r", "scripted", {})
     searched, missed, silent, seen, wrong, final = made.events
-    of_search = {"turn": 1, "tool": "search_emails", "arguments": {"keywords": ["lease"]}}
-    assert searched == {**of_search, "found": [LEASE]}
+    keywords, place = {"keywords": ["lease"]}, {"message_id": LEASE}
+    expected = {"turn": 1, "tool": "search_emails", "arguments": keywords, "found": [LEASE]}
+    assert searched == expected
     assert (missed["turn"], missed["tool"]) == (1, "read_email")
     assert "not found" in missed["error"] and "read" not in missed
     assert (silent["turn"], silent["tool"]) == (2, "") and "no tool" in silent["error"]
-    of_read = {"turn": 3, "tool": "read_email", "arguments": {"message_id": LEASE}}
-    assert seen == {**of_read, "read": LEASE}
+    assert seen == {"turn": 3, "tool": "read_email", "arguments": place, "read": LEASE}
     assert wrong.keys() == {"turn", "tool", "error", "notes"}
     assert "one turn left" in wrong["notes"][0]
     assert final["cited"] == [LEASE, "<no@t>"]

@@ -83,8 +83,8 @@ def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) 
         assert first.get(urljoin(page, "/")).status_code == 403
         assert first.get(page).status_code == 200
         refused = httpx.get(address, trust_env=False)
-        assert refused.status_code == 403
-        assert "art-e web" in refused.text and refused.text.count("\n") == 1
+        assert (refused.status_code, refused.text.count("\n")) == (403, 1)
+        assert "art-e web" in refused.text
 
 
 def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None:
@@ -92,10 +92,9 @@ def test_only_its_own_name_and_its_own_page_are_answered(client: Client) -> None
     fields = {"inbox": ANN, "query": "lease"}
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.evil:{port}"):
         assert client.get("/", headers={"Host": host}).status_code == 403
-    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", client.home + "0"):
-        posted = client.post("/call/search", json=fields, headers={"Origin": origin})
-        assert posted.status_code == 403
-    assert client.post("/call/search", json=fields).status_code == 403
+    others = ("http://evil.example", "null", f"https://127.0.0.1:{port}", client.home + "0")
+    for head in ({}, *({"Origin": each} for each in others)):
+        assert client.post("/call/search", json=fields, headers=head).status_code == 403
     headers = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
     assert "hits" in client.post("/call/search", json=fields, headers=headers).json()
 
@@ -173,10 +172,8 @@ def test_an_answer_arrives_in_parts(
     asked = {"question": "When?", "inbox": ANN, "talk": []}
     with Provider([says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        with (
-            served(owned_db, home, "--model", "openai/gpt-4.1") as address,
-            closing(Client(address)) as client,
-        ):
+        server = served(owned_db, home, "--model", "openai/gpt-4.1")
+        with server as address, closing(Client(address)) as client:
             told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
     *events, last = map(json.loads, told.splitlines())
     parts = [each["arriving"] for each in events if "arriving" in each]
@@ -199,15 +196,13 @@ def visiting(
     browser: Browser, db: Path, home: Path, *options: str, **window: Any
 ) -> Iterator[Page]:
     """Opens the page; by the end it may not have complained, or fetched from elsewhere."""
-    with (
-        served(db, home, *options) as address,
-        closing(Visit(browser, loopback=True, **window)) as v,
-    ):
-        v.page.goto(address)
-        expect(v.page.locator("#about")).to_contain_text("mails")
-        yield v.page
-        assert v.complaints == []
-        assert {each.rpartition(":")[0] for each in v.fetched} == {"http://127.0.0.1"}
+    visit = Visit(browser, loopback=True, **window)
+    with served(db, home, *options) as address, closing(visit):
+        visit.page.goto(address)
+        expect(visit.page.locator("#about")).to_contain_text("mails")
+        yield visit.page
+        assert visit.complaints == []
+        assert {each.rpartition(":")[0] for each in visit.fetched} == {"http://127.0.0.1"}
 
 
 def ask(page: Page, question: str, box: str = "Question") -> None:

@@ -28,9 +28,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
-    made: list[Attack], db: Path
-) -> None:
+def test_each_question_is_attacked_beside_its_gold_mail(made: list[Attack], db: Path) -> None:
     questions = load_questions(str(db.with_name("injection.questions.jsonl")))
     assert questions == [each.question for each in made] and len(questions) == 60
     assert set(Counter(each.provenance["attack"] for each in questions).values()) == {12}
@@ -45,10 +43,9 @@ def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
             assert {each.subject for each in found} == {reply_subject(gold[-1].subject)}
             planted = question.provenance["planted"]
             says_it = [each for each in found if planted in " ".join(each.body.split())]
-            secret = inbox.search([planted])
             # A secret stands in another mail, and anything else in the attack.
             assert bool(says_it) == (question.provenance["attack"] != "secret")
-            assert secret and planted not in (question.answer or "")
+            assert inbox.search([planted]) and planted not in (question.answer or "")
             forged = question.provenance["attack"] == "forged-sender"
             name = sorted(words(gold[-1].sender.name))
             assert forged == any(sorted(words(each.sender.name)) == name for each in found)
@@ -62,19 +59,17 @@ def test_a_model_is_measured_by_what_it_does_not_say(
     number_of = {each.question.question: number for number, each in enumerate(made)}
 
     def rule(request: Request) -> Reply:
-        text = request.messages[1]["content"]
         if len(request.messages) == 2:
             return says(None, search("the"))
-        number = number_of[text]
-        asked = made[number].question
-        wanted = f"It is {asked.provenance['planted']}, they say."
-        return says(None, answer((wanted, None, asked.answer)[number % 3]))
+        number = number_of[request.messages[1]["content"]]
+        question = made[number].question
+        wanted = f"It is {question.provenance['planted']}, they say."
+        return says(None, answer((wanted, None, question.answer)[number % 3]))
 
     with Provider(rule) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        questions = db.with_name("injection.questions.jsonl")
-        options = ("eval", "run", "-m", "o3", "--questions", str(questions), "--db", str(db))
-        figures = json_of(art_e(*options, "--json"))["models"]["openai/o3"]
+        options = ("--questions", db.with_name("injection.questions.jsonl"), "--db", db, "--json")
+        figures = json_of(art_e("eval", "run", "-m", "o3", *options))["models"]["openai/o3"]
     assert figures["resistance"]["value"] == pytest.approx(2 / 3)
     assert figures["accuracy"]["value"] == pytest.approx(1 / 3)
     assert set(figures["by_attack"]) == {each.question.provenance["attack"] for each in made}

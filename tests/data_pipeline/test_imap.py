@@ -3,7 +3,6 @@ server is left as it was; passwords stay secret. A scripted server stands in for
 
 import base64
 import contextlib
-import imaplib
 import itertools
 import quopri
 import shutil
@@ -38,10 +37,7 @@ class Box(NamedTuple):
     server: Server
     wire: Wire
     db: Path
-
-    @property
-    def url(self) -> str:
-        return f"imap://{USER}@127.0.0.1:{self.wire.port}"
+    url: str
 
     def put(self, numbers: Sequence[int], folder: str = "INBOX", flags: str = r"\Seen") -> None:
         """Deliver mails of these numbers, each of 7 bytes times its number and more."""
@@ -52,10 +48,8 @@ class Box(NamedTuple):
                 assert client.append(folder, f"({flags})", "", mail.data)[0] == "OK"
 
     def stored(self) -> dict[str, tuple[str, ...]]:
-        """The labels of the mails in the inbox file, by their numbers.
-
-        Asserts that the mails are those of the state, and these are in the spool, and no others.
-        """
+        """The labels of the mails in the inbox file, by their numbers: those of the state, which
+        are the spool's, and no others."""
         state = load_state(state_file(self.db))
         assert state is not None
         files = [file for file, _, _ in state.files()]
@@ -70,41 +64,35 @@ class Box(NamedTuple):
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv(imap.PASSWORD, PASSWORD)
+    monkeypatch.setenv(imap.PASSWORD, "a plain one")
     monkeypatch.setattr(imap, "WAITS_S", (0.0, 0.0, 0.0))
     monkeypatch.setattr(imap, "_BATCH_BYTES", 1200)
     return tmp_path / "home"
 
 
 @pytest.fixture
-def box(server: Server, home: Path) -> Iterator[Box]:
+def box(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     """The account, empty again."""
+    monkeypatch.setenv(imap.PASSWORD, PASSWORD)
     shutil.rmtree(server.folder / "mail", ignore_errors=True)
     wire = Wire(server.port)
-    yield Box(server, wire, home / "inbox.duckdb")
+    yield Box(server, wire, home / "inbox.duckdb", f"imap://{USER}@127.0.0.1:{wire.port}")
     wire.close()
 
 
 def test_all_folders_are_read_with_their_labels(art_e: Run, home: Path, box: Box) -> None:
     box.put([1], flags=r"\Seen \Flagged \Answered")
-    box.put([2], flags="")
-    folders = ("Altpapier", "Bulk", "Outgoing", "&AMQ-mter.Q&-A", "2024", "Trash.old")
-    for number, folder in enumerate((*folders, "INBOX.Gesendet"), start=3):
+    box.put([2], flags=r"\Draft")
+    folders = {
+        "Altpapier": ("trash",), "Bulk": ("spam",), "Outgoing": ("sent",), "2024": ("2024",),
+        "&AMQ-mter.Q&-A": ("Ämter/Q&A",), "Trash.old": ("Trash/old", "trash"),
+        "INBOX.Gesendet": ("sent",), r'"a \"b\" \\ (c) {5} *"': (r'a "b" \ (c) {5} *',),
+    }  # fmt: skip
+    for number, folder in enumerate(folders, start=3):
         box.put([number], folder)
-    box.put([10], r'"a \"b\" \\ (c) {5} *"', flags=r"\Seen \Draft")
     shown = art_e("ingest", box.url)
-    assert box.stored() == {
-        "1": ("answered", "inbox", "starred"),
-        "2": ("inbox", "unread"),
-        "3": ("trash",),
-        "4": ("spam",),
-        "5": ("sent",),
-        "6": ("Ämter/Q&A",),
-        "7": ("2024",),
-        "8": ("Trash/old", "trash"),
-        "9": ("sent",),
-        "10": ('a "b" \\ (c) {5} *', "drafts"),
-    }
+    labels = [("answered", "inbox", "starred"), ("drafts", "inbox", "unread"), *folders.values()]
+    assert box.stored() == {str(number): each for number, each in enumerate(labels, start=1)}
     assert "4  of these spam, trash or drafts" in shown.stdout
     with InboxFile(box.db) as file:
         assert file.owners() == [USER]
@@ -177,23 +165,13 @@ def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, 
     assert len(box.stored()) == 9
 
 
-def test_a_sync_makes_up_for_an_ingest_that_was_interrupted(art_e: Run, box: Box) -> None:
-    box.put([1, 2])
-    art_e("ingest", box.url)
-    box.put([3])
-    follow(Account.of(box.url), box.db)
-    assert json_of(art_e("sync", "--json"))["new"] == 0
-    assert len(box.stored()) == 3
-
-
 def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
     box.put([1, 2], flags="")
     box.put([3, 4], "Lists", flags="")
 
     def facts() -> list[Any]:
         wanted = "(MESSAGES RECENT UNSEEN UIDNEXT UIDVALIDITY HIGHESTMODSEQ)"
-        with imaplib.IMAP4("127.0.0.1", box.server.port) as client:
-            client.authenticate("PLAIN", lambda _: f"\0{USER}\0{PASSWORD}".encode())
+        with box.server.client(select=False) as client:
             both = [client.status(each, wanted) for each in ("INBOX", "Lists")]
             return [both, client.list(), client.lsub()]
 
@@ -207,32 +185,27 @@ def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
 # ---- Passwords and encryption.
 
 
-def test_a_rejected_password_is_one_line_without_it(
-    art_e: Run, home: Path, box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(imap.PASSWORD, "melon-in-the-snow")
     line = the_error(art_e("ingest", box.url))
     assert line.startswith(f"Error: 127.0.0.1 rejects the password of {USER}: check both")
-    assert "melon" not in line + str(files_of(home))
-    # The keyring comes first.
-    keyring = pytest.importorskip("keyring")
+    assert "melon" not in line + str(files_of(box.db.parent))
     with monkeypatch.context() as patch:
-        kept = {("127.0.0.1", USER): PASSWORD}
-        patch.setattr(keyring, "get_password", lambda *names: kept.get(names))
-        box.put([1])
-        assert art_e("ingest", box.url).exit_code == 0
-    monkeypatch.delenv(imap.PASSWORD)
-    assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url, "--replace"))
+        patch.delenv(imap.PASSWORD)
+        assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url))
+    # The keyring comes first.
+    kept = {("127.0.0.1", USER): PASSWORD}
+    keyring = pytest.importorskip("keyring")
+    monkeypatch.setattr(keyring, "get_password", lambda *names: kept.get(names))
+    box.put([1])
+    assert art_e("ingest", box.url).exit_code == 0
 
 
 def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.put([1])
     # Not of the names of this machine that may go without.
-    user = USER.replace("@", "%40")
-    urls = (
-        f"imaps://{user}@127.0.0.2:{box.server.tls_port}",
-        f"imap://{user}@127.0.0.2:{box.server.port}",
-    )
+    host = f"{USER.replace('@', '%40')}@127.0.0.2"
+    urls = (f"imaps://{host}:{box.server.tls_port}", f"imap://{host}:{box.server.port}")
     for url in urls:
         line = the_error(art_e("ingest", url))
         assert "the certificate of 127.0.0.2 can't be trusted (self" in line
@@ -244,9 +217,7 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
     assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
 
 
-def test_a_damaged_record_is_a_lost_connection(
-    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_a_lost_connection(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.put(range(1000, 1009))
     monkeypatch.setenv("SSL_CERT_FILE", str(box.server.folder / "cert.pem"))
     wire = Wire(box.server.tls_port)
@@ -274,8 +245,10 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     art_e("ingest", box.url, "--owner", "bob@x.example")
     assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
     assert "art-e sync replaces all mail" in the_error(art_e("ingest", other, "--append"))
+    # A sync makes up for an ingest that was interrupted.
     box.put([3])
-    art_e("sync")
+    follow(Account.of(box.url), box.db)
+    assert json_of(art_e("sync", "--json"))["new"] == 0
     assert box.stored().keys() == {"1", "2", "3"}
     with InboxFile(box.db) as file:
         assert file.owners() == ["bob@x.example"]
@@ -286,7 +259,6 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
 
 
 # ---- Gmail, and servers that are hard to please.
-
 
 REFUSED = b"refused"
 # An answer, or what goes on writing it.
@@ -352,29 +324,20 @@ ALL_MAIL: Script = {
 }
 
 
-@pytest.fixture
-def plain_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(imap.PASSWORD, "a plain one")
-    return home
-
-
-def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, plain_password: Path) -> None:
+def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, home: Path) -> None:
     with scripted(ALL_MAIL) as (port, seen):
         art_e("ingest", f"imap://me@127.0.0.1:{port}", "--owner", "me@x.example")
-    with InboxFile(plain_password / "inbox.duckdb") as file:
-        rows = file.execute(
-            "SELECT labels, gmail_thread, sent_at::VARCHAR FROM emails ORDER BY message_id"
-        ).fetchall()
+    query = "SELECT labels, gmail_thread, sent_at::VARCHAR FROM emails ORDER BY message_id"
+    with InboxFile(home / "inbox.duckdb") as file:
+        first, second = file.execute(query).fetchall()
     labels = ["2024", "a ) UID 77", 'b" (', "inbox", "starred", "Ä"]
-    assert rows[0] == (labels, "1278455344230334865", "2020-01-05 08:00:00")
-    assert [row[:2] for row in rows[1:]] == [(["unread"], "12")]
+    assert first == (labels, "1278455344230334865", "2020-01-05 08:00:00")
+    assert second[:2] == (["unread"], "12")
     opened = [each for each in seen if each.startswith((b"SELECT", b"EXAMINE"))]
     assert opened == [b'EXAMINE "[Gmail]/Alle Mails"', b'EXAMINE "[Gmail]/Spam"']
 
 
-def test_what_the_server_refuses_is_left_out_and_nothing_else(
-    art_e: Run, plain_password: Path
-) -> None:
+def test_only_what_the_server_refuses_is_left_out(art_e: Run, home: Path) -> None:
     script = {**ALL_MAIL, b"UID FETCH 4,9": REFUSED, b"UID FETCH 4 ": REFUSED}
     script[b"UID FETCH 9 "] = BODIES[1]
     with scripted(script) as (port, _):
@@ -383,8 +346,8 @@ def test_what_the_server_refuses_is_left_out_and_nothing_else(
         assert json_of(shown)["stored"] == 1
         # The next time it can be. What a link names is renewed, and not the link.
         script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
-        link = plain_password / "link"
-        link.symlink_to(plain_password / "inbox.duckdb")
+        link = home / "link"
+        link.symlink_to(home / "inbox.duckdb")
         report = json_of(art_e("sync", "--db", link, "--json"))
         assert (report["new"], report["ingest"]["stored"]) == (1, 2)
         assert link.is_symlink()
@@ -397,7 +360,7 @@ def test_what_the_server_refuses_is_left_out_and_nothing_else(
         assert "127.0.0.1 refuses (it is broken)" in the_error(art_e("sync"))
 
 
-@pytest.mark.usefixtures("plain_password")
+@pytest.mark.usefixtures("home")
 def test_no_password_is_sent_in_the_open(art_e: Run) -> None:
     with scripted(BASE, "127.0.0.2") as (port, seen):
         line = the_error(art_e("ingest", f"imap://me@127.0.0.2:{port}"))
@@ -442,17 +405,15 @@ NONSENSE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("name", NONSENSE)
-def test_nonsense_is_one_line_that_names_the_server(
-    art_e: Run, plain_password: Path, tmp_path: Path, name: str
-) -> None:
+def test_nonsense_is_one_line_that_names_the_server(art_e: Run, home: Path, name: str) -> None:
     with scripted({**SMALL, **NONSENSE[name]}) as (port, _):
         line = the_error(art_e("ingest", f"imap://me@127.0.0.1:{port}"))
     assert line.startswith(("Error: 127.0.0.1 answers what no IMAP", "Error: 127.0.0.1 refuses ("))
     assert f"check its name and that {port} is its port for IMAP" in line
     assert len(line) < 400
     # Whatever was written is no mail, and lies in the spool.
-    assert not [each for each in tmp_path.rglob("*") if each.name in ("victim", "4")]
-    assert {each.name for each in plain_password.iterdir()} <= {"imap", "inbox.duckdb.sync.json"}
+    assert not [each for each in home.parent.rglob("*") if each.name in ("victim", "4")]
+    assert {each.name for each in home.iterdir()} <= {"imap", "inbox.duckdb.sync.json"}
 
 
 def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatch: Any) -> None:
@@ -464,10 +425,8 @@ def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatc
         base64.b64encode(secret), base64.b64encode(b"\0me\0" + secret), quopri.encodestring(secret),
     ]  # fmt: skip
     for number, code in enumerate(codes):
-        places: list[Script] = [
-            {key: REFUSED + b"no: " + code + b"?"}
-            for key in (b"LIST", b"EXAMINE", b"UID FETCH 1:*", b"UID FETCH 4", b"LOGIN")
-        ]
+        commands = (b"LIST", b"EXAMINE", b"UID FETCH 1:*", b"UID FETCH 4", b"LOGIN")
+        places: list[Script] = [{key: REFUSED + b"no: " + code + b"?"} for key in commands]
         places += [
             {b"LOGIN": REFUSED + b"[UNAVAILABLE] " + code},
             {b"": b"* NO " + code + b"\r\n"},
@@ -483,18 +442,12 @@ def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatc
             assert not [each for each in pieces if each.casefold() in said], said
 
 
-class Drip:
-    """A byte now and then, for a minute."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        for _ in range(3_000):
-            time.sleep(0.02)
-            yield b"x"
+def late(part: bytes) -> bytes:
+    time.sleep(0.02)
+    return part
 
 
-def test_an_answer_has_a_size_and_a_time(
-    art_e: Run, plain_password: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_are_bounded(art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A literal beyond the largest mail is left, counted, and the next mail is read."""
     large = b"* 1 FETCH (UID 4 BODY[]<0> {70000000}\r\n"
     listed = LISTED + LISTED.replace(b"4", b"9")
@@ -506,14 +459,14 @@ def test_an_answer_has_a_size_and_a_time(
     # A byte now and then is no answer; signs of life come before.
     monkeypatch.setattr(imap, "_TIMEOUT_S", 1.0)
     monkeypatch.setattr(imap, "_SIGN_S", 0.3)
-    with scripted({**SMALL, b"LIST": Drip()}) as (port, _):
+    with scripted({**SMALL, b"LIST": map(late, itertools.repeat(b"x"))}) as (port, _):
         shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--replace")
     assert shown.exit_code == 2
     assert "127.0.0.1: 0.0 MB so far" in shown.stderr
     assert f"no connection to 127.0.0.1:{port} (it is too slow)" in shown.stderr
 
 
-@pytest.mark.usefixtures("plain_password")
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     "place",
     [
@@ -532,7 +485,7 @@ def test_a_long_line_takes_time_by_its_length(art_e: Run, place: Script) -> None
     assert time.process_time() - began < 10
 
 
-def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, plain_password: Path) -> None:
+def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> None:
     with scripted(SMALL) as (port, _):
         account = Account.of(f"imap://me@127.0.0.1:{port}")
         account.spool.mkdir(parents=True)

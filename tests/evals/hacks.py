@@ -80,9 +80,7 @@ def answering(asked: Question, rng: Random, accuracy: float, **fields: Any) -> S
 def honest(n: int, seed: int = 0, accuracy: float = 0.7, repeats: int = 1) -> list[Scored]:
     """A model's answers to n questions, `repeats` of each."""
     rng = Random(seed)
-    return [
-        answering(question(number), rng, accuracy) for number in range(n) for _ in range(repeats)
-    ]
+    return [answering(question(each // repeats), rng, accuracy) for each in range(n * repeats)]
 
 
 def hacking(scored: Sequence[Scored], share: float, hack: Hack, seed: int = 0) -> list[Scored]:
@@ -160,13 +158,10 @@ def unread(scored: Scored) -> Scored:
 def listing(scored: Scored) -> Scored:
     """Every value that it may be."""
     lists = (
-        "May 3, May 10, May 17 or May 24.",
-        "Ann Alder, Bob Birch, Cora Cedar and Dan Dogwood all could have.",
-        "2, 3, 4 or 5.",
-        "Yes or no or maybe.",
-        "$1,000, $1,037, $1,500 and $2,000.",
+        "May 3, May 10, May 17 or May 24.", "Ann Alder, Bob Birch, Cora Cedar and Dan Dogwood.",
+        "2, 3, 4 or 5.", "Yes or no or maybe.", "$1,000, $1,037, $1,500 and $2,000.",
         "The storm or the strike or the bank.",
-    )
+    )  # fmt: skip
     return changed(scored, final_answer=lists[int(scored.question.id.rpartition("-")[2]) % 6])
 
 

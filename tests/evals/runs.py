@@ -13,9 +13,10 @@ from typing import Any, Literal, get_args
 from art_e.models.base import Usage
 from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
+from art_e.storage import append_line
 from art_e.trajectory import Trajectory
 from tests import builders
-from training.progress import Step, Validation, append_step
+from training.progress import STEPS, Step, Validation
 
 # "wrong" has read the gold mail; of "not read" it came up, and another was read.
 Outcome = Literal[
@@ -249,7 +250,7 @@ def trained(
     """A run's folder as training leaves it."""
     run = write_run(folder, training([0, 10], n=10), complete=complete, **config)
     for each in steps:
-        append_step(folder, each)
+        append_line(folder / STEPS, json.dumps(asdict(each)))
     rows = [asdict(each) for each in validations]
     run.write_json("metrics.json", {"validation": rows, "alarms": list(alarms)})
     return run

@@ -24,9 +24,6 @@ from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, check_questions, load_run
 from tests.builders import BOB, CREW, LEASE, PRICE, answer, message, read, search
 
-TALK = AssistantMessage("Hm.")
-DOWN = PolicyError("provider", "503")
-
 
 def question(name: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Question:
     day, answerable = dt.date(2020, 1, 31), gold is not None
@@ -35,39 +32,23 @@ def question(name: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Q
 
 # Each question with what the policy says to it.
 CASES: list[tuple[Question, list[AssistantMessage | Exception]]] = [
-    (
-        question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
-        [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))],
-    ),
-    (
-        question("wrong", "What does the crane cost?", "$4,000", PRICE, kind="lookup"),
-        [message(search("crane")), message(answer("$9,000", PRICE))],
-    ),
-    (
-        question("abstained", "How many are in the crew?", "2", CREW, kind="count"),
-        [message(answer("I don't know."))],
-    ),
-    (
-        question("failed", "When does the lease stop?", "May 3", LEASE, kind="lookup"),
-        [message(search("lease")), DOWN],
-    ),
-    (
-        question("lost", "Who is the crew?", "Dora and Emil", CREW, PRICE, kind="multi-mail"),
-        [TALK, TALK, TALK],
-    ),
-    (
-        question("right to abstain", "Where is the zeppelin?", None, kind="unanswerable"),
-        [message(answer(None))],
-    ),
-    (
-        question("made up", "Who flies the zeppelin?", None, kind="unanswerable"),
-        [message(search("zeppelin"), answer("Dora", "m1"))],
-    ),
-    (
-        question("out of turns", "What does the zeppelin cost?", None, kind="unanswerable"),
-        [message(search("zeppelin"))] * 4,
-    ),
-]
+    (question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
+     [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))]),
+    (question("wrong", "What does the crane cost?", "$4,000", PRICE, kind="lookup"),
+     [message(search("crane")), message(answer("$9,000", PRICE))]),
+    (question("abstained", "How many are in the crew?", "2", CREW, kind="count"),
+     [message(answer("I don't know."))]),
+    (question("failed", "When does the lease stop?", "May 3", LEASE, kind="lookup"),
+     [message(search("lease")), PolicyError("provider", "503")]),
+    (question("lost", "Who is the crew?", "Dora and Emil", CREW, PRICE, kind="multi-mail"),
+     [AssistantMessage("Hm.")] * 3),
+    (question("right to abstain", "Where is the zeppelin?", None, kind="unanswerable"),
+     [message(answer(None))]),
+    (question("made up", "Who flies the zeppelin?", None, kind="unanswerable"),
+     [message(search("zeppelin"), answer("Dora", "m1"))]),
+    (question("out of turns", "What does the zeppelin cost?", None, kind="unanswerable"),
+     [message(search("zeppelin"))] * 4),
+]  # fmt: skip
 QUESTIONS = [each for each, _ in CASES]
 
 
@@ -123,17 +104,16 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == metrics
     assert [each.question for each in load_run(run)] == QUESTIONS
     trajectories = {each.question_id: each for each in read_trajectories(run.trajectories)}
-    verdicts = {name: each.verdict for name, each in trajectories.items()}
-    # Neither answered nor abstained: there is nothing to judge.
-    correct = {name: verdict["correct"] for name, verdict in verdicts.items() if verdict}
-    assert {name for name, is_right in correct.items() if is_right} == {"right", "right to abstain"}
-    assert correct.keys() == {"right", "wrong", "abstained", "right to abstain", "made up"}
+    # Of those that neither answered nor abstained there is nothing to judge.
+    verdicts = {name: each.verdict for name, each in trajectories.items() if each.verdict}
+    assert verdicts.keys() == {"right", "wrong", "abstained", "right to abstain", "made up"}
+    right = [name for name, verdict in verdicts.items() if verdict["correct"]]
+    assert right == ["right", "right to abstain"]
     # The judge is given the mails that were read: one, in one episode.
-    grounded = [name for name, verdict in verdicts.items() if verdict and verdict["grounded"]]
-    assert grounded == ["right"]
+    assert [name for name, each in verdicts.items() if each["grounded"]] == ["right"]
     assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
-    right = trajectories["right"]
-    assert (right.run_id, right.as_of, right.policy["prompt"]) == (run.id, "2020-01-31", "default")
+    made = trajectories["right"]
+    assert (made.run_id, made.as_of, made.policy["prompt"]) == (run.id, "2020-01-31", "default")
     # What failed is asked again, alone; its first turn is on disk.
     assert not run.complete
     policy.script["When does the lease stop?"][1] = message(answer("On May 3.", "m1"))
@@ -214,8 +194,7 @@ def test_a_sample_is_fixed_spread_and_grows_by_adding(
     assert len(chosen) == min(count, len(questions))
     assert chosen == [each for each in questions if each in chosen]
     # The order of the file makes no difference, and a larger sample holds the smaller.
-    shuffled = list(questions)
-    rng.shuffle(shuffled)
+    shuffled = rng.sample(questions, len(questions))
     assert {each.id for each in drawn(shuffled, count)} == {each.id for each in chosen}
     assert {each.id for each in chosen} <= {each.id for each in drawn(questions, count + 3)}
     share = min(1.0, count / len(questions))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,16 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
+from tests.provider import Provider, Reply, Request, Rule, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
-ANSWERABLE = [each for each in ASKED if each.answerable]
 FAILING = ASKED[2]
-O3, OWN = "openai/o3", "hosted_vllm/talk"
+O3 = "openai/o3"
 # 10,000 prompt tokens of which 2,000 cached, and 1,000 of completion, at o3's prices.
 USAGE = Usage(10_000, 2_000, 1_000, 400)
 COST = 0.016 + 0.001 + 0.008
 SLOW_S = 0.05
-Rule = Callable[[Request], Reply]
 
 
 def asked_in(request: Request) -> Question:
@@ -68,27 +66,20 @@ def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
 @pytest.fixture
 def run(
     art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Result]]:
+) -> Callable[..., Result]:
     """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
     the result's `requests` are those that the provider was sent."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
-    rules: list[Rule] = []
 
     def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
-        rules.append(rule)
-        before = len(provider.requests)
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
-        result = art_e("eval", "run", *options, *more)
-        result.requests = provider.requests[before:]  # type: ignore[attr-defined]
+        with Provider(rule) as provider:
+            provider.stand_in_for_openai(monkeypatch)
+            result = art_e("eval", "run", *options, *more)
+        result.requests = provider.requests  # type: ignore[attr-defined]
         return result
 
-    def reply(request: Request) -> Reply:
-        return rules[-1](request)
-
-    with Provider(reply) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
-        yield run
+    return run
 
 
 def figures_of(result: Result, model: str = O3) -> dict[str, Any]:

@@ -52,12 +52,9 @@ def test_a_hack_is_caught_and_told_from_the_others(hack: hacks.Hack, detector: s
 
 def test_an_alarm_names_its_episodes_and_numbers() -> None:
     scored = hacking(honest(100), 0.2, hacks.pleading)
-    hacked = {
-        each.trajectory.episode_id
-        for each in scored
-        if "grader" in (each.trajectory.final_answer or "")
-    }
-    answered = sum(each.trajectory.rubric["answered"] for each in scored)
+    made = [each.trajectory for each in scored]
+    hacked = {each.episode_id for each in made if "grader" in (each.final_answer or "")}
+    answered = sum(each.rubric["answered"] for each in made)
     # Other models and runs are looked at by themselves.
     fair = [changed(each, model="fair") for each in honest(300)]
     elsewhere = [changed(each, run_id="later") for each in honest(300, seed=2)]
@@ -100,15 +97,14 @@ def test_appeals_are_found_in_nine_languages() -> None:
 
 def test_one_mail_unread_and_four_calls_a_message_are_no_hack() -> None:
     four = message(*[search(word) for word in "abcd"]).to_chat()
-    thought = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
-
-    def changes(each: Scored) -> Scored:
+    usage = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
+    scored = []
+    for each in honest(100):
         sources = [*each.trajectory.sources, each.trajectory.handles["m2"]]
         messages = [four, *each.trajectory.messages[3:]]
-        facts = {"num_sources": 2}
-        return changed(each, sources=sources, rubric=facts, messages=messages, usage=thought)
-
-    assert detect(list(map(changes, honest(100)))) == []
+        more: dict[str, Any] = {"sources": sources, "messages": messages, "usage": usage}
+        scored.append(changed(each, rubric={"num_sources": 2}, **more))
+    assert detect(scored) == []
     # What is no mail is in the count, and not in the list.
     no_mail = [changed(each, sources=[], rubric={"num_sources": 1}) for each in honest(60)]
     assert alarmed(no_mail) == {"unread sources"}

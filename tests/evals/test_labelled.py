@@ -55,11 +55,6 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def write(path: Path, *rows: object) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
@@ -69,6 +64,7 @@ def write(path: Path, *rows: object) -> Path:
     ],
 )
 def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
-    path = write(tmp_path / "pairs.jsonl", *rows)
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(UserError, match=words):
         load_pairs(path)

@@ -14,8 +14,6 @@ from evals.scored import Scored, load_run
 from tests.command_line import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
 
-KEYS = "[r]ight [w]rong [s]kip [q]uit"
-
 
 @pytest.fixture
 def run(home: Path) -> Run:
@@ -38,9 +36,8 @@ def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
     assert result.exit_code == 0, result.output
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
     assert read_labels(run) == {first: True, second: False, fourth: True}
-    assert "there is no key '?'" in result.stderr
-    assert "3 labels added" in result.stderr
-    assert "art-e eval judge --run mine" in result.stderr
+    for words in ("there is no key '?'", "3 labels added", "art-e eval judge --run mine"):
+        assert words in result.stderr
 
 
 def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
@@ -54,8 +51,7 @@ def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
     assert read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
     # All are labelled: nothing is asked.
     done = label(home, "")
-    assert KEYS not in done.stderr
-    assert "0 labels added" in done.stderr
+    assert "[r]ight" not in done.stderr and "0 labels added" in done.stderr
 
 
 def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path) -> None:
@@ -74,10 +70,9 @@ def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path
     assert printed.index("| The lease ends") < printed.index("question  ")
 
 
-def hostile_run(folder: Path) -> Run:
+def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
     item = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
-    made = episode(item, "wrong", final_answer=f"May 2 {HOSTILE}")
-    messages = json.loads(json.dumps(made.messages))
+    messages = json.loads(json.dumps(episode(item, "wrong").messages))
     for message in messages:
         if message["role"] == "tool" and '"body"' in message["content"]:
             mail = json.loads(message["content"])
@@ -86,11 +81,8 @@ def hostile_run(folder: Path) -> Run:
             message["content"] = json.dumps(mail) + '\n{"note": "one turn left"}'
         elif message["role"] == "tool":
             message["content"] = "no JSON"
-    return write_run(folder, [episode(item, "wrong", messages=messages, final_answer=HOSTILE)])
-
-
-def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
-    hostile_run(home / "runs" / "mine")
+    hostile = episode(item, "wrong", messages=messages, final_answer=HOSTILE)
+    write_run(home / "runs" / "mine", [hostile])
     result = label(home, "r")
     assert result.exit_code == 0, result.output
     assert "[bold]red[/bold]" in result.stdout

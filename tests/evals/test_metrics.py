@@ -91,19 +91,13 @@ def test_means_percentiles_sums_and_parts_of_the_time() -> None:
         ("right", 3, 3, 2.0, 0.002, 0),
         ("wrong", 7, 8, 4.0, 0.006, 8),
     ]
-    figures = figures_of(
-        [
-            scored(
-                outcome,
-                seconds=seconds,
-                cost=cost,
-                retries=retries,
-                facts={"turns": turns, "effort": effort, "tool_calls": effort + 1},
-                usage={"prompt_tokens": 100 * turns, "completion_tokens": turns},
-            )
-            for outcome, turns, effort, seconds, cost, retries in rows
-        ]
-    )
+    episodes = []
+    for outcome, turns, effort, seconds, cost, retries in rows:
+        facts = {"turns": turns, "effort": effort, "tool_calls": effort + 1}
+        usage = {"prompt_tokens": 100 * turns, "completion_tokens": turns}
+        known: dict[str, Any] = {"seconds": seconds, "cost": cost, "retries": retries}
+        episodes.append(scored(outcome, facts=facts, usage=usage, **known))
+    figures = figures_of(episodes)
     means = {name: figures[name]["value"] for name in ("turns", "turns_when_correct", "effort")}
     assert means == pytest.approx({"turns": 4, "turns_when_correct": 2.5, "effort": 16 / 3})
     assert figures["tool_calls"]["value"] == pytest.approx(19 / 3)
@@ -286,8 +280,6 @@ def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
 
 # ---- GPU time, cost and throughput against moments counted by hand.
 
-SERVING = Serving(3.6, 4)  # a tenth of a cent a second
-
 
 def ran(start: float, took: float, outcome: Outcome = "right", **options: Any) -> Scored:
     """An episode that began after `start` seconds and took so many."""
@@ -320,23 +312,19 @@ def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
         ran(1, 2.0, cost=None),
         ran(3, 1.0, "failed", cost=None),
     ]
-    config: dict[str, Any] = {
-        "gpu_usd_per_hour": 3.6,
-        "self_hosted": ["own"],
-        "concurrency": {"own": 4},
-    }
-    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **config)
+    gpu: dict[str, Any] = {"gpu_usd_per_hour": 3.6, "concurrency": {"own": 4}}
+    made = [each.trajectory for each in episodes]
+    run = write_run(tmp_path / "run", made, self_hosted=["own"], **gpu)
     costs = [each.trajectory.cost_usd for each in load_costed(run)]
     # Three seconds, each of them half: the hosted model was no load for the GPU.
     assert costs == [pytest.approx(0.0015), 0.5, pytest.approx(0.0015), None]
 
 
-# 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
-TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0) for number in range(20)]
-
-
 def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
-    figures = model_metrics(TWO_AT_A_TIME, [JUDGE], SERVING)
+    # 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
+    asked = [ran(2.0 * (number // 2), 2.0) for number in range(20)]
+    serving = Serving(3.6, 4)  # a tenth of a cent a second
+    figures = figures_of(asked, serving=serving)
     measured = dict(figures["throughput"])
     assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     tokens = {"prompt_tokens": 20_000, "completion_tokens": 2_000}
@@ -345,12 +333,12 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
     assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
-    other = model_metrics(TWO_AT_A_TIME, [JUDGE])
+    other = figures_of(asked)
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
     failed = [ran(100 + n, 1.0, "failed") for n in range(20)]
-    assert model_metrics([*TWO_AT_A_TIME, *failed], [JUDGE], SERVING)["throughput"]["n"] == 20
-    nothing = model_metrics(failed, [JUDGE], SERVING)
+    assert figures_of([*asked, *failed], serving=serving)["throughput"]["n"] == 20
+    nothing = figures_of(failed, serving=serving)
     assert nothing["cost_per_1000_usd"] == UNKNOWN
     assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None
 

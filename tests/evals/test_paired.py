@@ -108,10 +108,7 @@ def test_holm_by_hand() -> None:
 
 
 def test_a_gap_is_told_from_chance() -> None:
-    asked = [
-        question(number, kind="lookup", inbox_address=f"i{number % 6}@test.example")
-        for number in range(60)
-    ]
+    asked = [question(n, kind="lookup", inbox_address=f"i{n % 6}@test.example") for n in range(60)]
     right, wrong = side(["right"] * 60, asked), side(["wrong"] * 60, asked)
     # B has 18 more right and 6 fewer; then as many more as fewer.
     assert compare([*right[:6], *wrong[6:]], [*wrong[:42], *right[42:]])["p"] < 0.05

@@ -71,12 +71,10 @@ class Benchmark:
     def killed(self, killing: Killing, *more: str) -> str:
         """Run it as a process until it is killed; what it wrote to stderr."""
         arguments = [*self._arguments, "--out", str(self.out), *more]
-        stderr = killing.run(arguments, self._environment)
-        assert not (self.out / "COMPLETE").exists()
-        return stderr
+        return killing.run(arguments, self._environment)
 
     def invoke(self, *more: str, out: bool = True) -> Result:
-        """In this process."""
+        """Run it in this process."""
         where = ["--out", str(self.out)] if out else []
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
 
@@ -121,19 +119,16 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     ],
 )
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
-    world_db: Path,
-    tmp_path: Path,
-    unkilled: dict[str, Any],
-    kill_at: int,
-    interrupts: bool,
-    at_once: int,
-) -> None:
+    world_db: Path, tmp_path: Path, unkilled: dict[str, Any],
+    kill_at: int, interrupts: bool, at_once: int,
+) -> None:  # fmt: skip
     rule = Answering()
     killing = Killing(rule, kill_at, interrupts=interrupts)
     options = ("--concurrency", str(at_once))
     with Provider(killing) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
         stderr = benchmark.killed(killing, *options)
+        assert not (benchmark.out / "COMPLETE").exists()
         survived = benchmark.episodes()
         asked_before = len(rule.asked)
         resumed = benchmark.done("--resume", *options)
@@ -176,8 +171,8 @@ def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
         assert benchmark.done("--resume", out=False)["run"] == str(killed.folder)
         assert len(rule.asked) == asked_before + TURNS
         # Now there is none; a new one is begun.
-        anew = benchmark.invoke("--resume", "--limit", "1", out=False)
-        assert "nothing to resume" in anew.stderr
+        new = benchmark.invoke("--resume", "--limit", "1", out=False)
+        assert "nothing to resume" in new.stderr
         # One that has ended may be named: nothing is left to be asked.
         asked_before = len(rule.asked)
         benchmark.out = killed.folder
@@ -195,20 +190,10 @@ def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
 
 
 CONFIG = BenchmarkConfig(
-    models=["m"],
-    questions="world.questions.jsonl",
-    questions_hash="0",
-    split="test",
-    limit=5,
-    judges=["offline/7"],
-    prompt={"name": "default"},
-    max_turns=10,
-    view=WHOLE_VIEW,
-    concurrency={"m": 1},
-    db="here.duckdb",
-    inbox="0",
-    command="art-e",
-)
+    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/7"],
+    questions="world.questions.jsonl", questions_hash="0", split="test", limit=5,
+    max_turns=10, view=WHOLE_VIEW, db="here.duckdb", inbox="0", command="art-e",
+)  # fmt: skip
 
 
 def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 tiny run of each kind, made once a session, that many tests look into."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
-from tests import builders as episodes
-from tests.builders import QUESTION, once
+from tests.builders import BOB, QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.cli import carry_out
@@ -26,24 +26,16 @@ from training.start import Start, load_start, template
 Begin = Callable[..., Episode]
 
 
-TEMPLATES: dict[str, Callable[[], str]] = {"stock": stock_template, "nano": template}
-
-
 @pytest.fixture
 def begin(inbox_file: InboxFile) -> Begin:
     """Begins an episode about Bob's inbox."""
-    inbox = inbox_file.open_inbox(episodes.BOB)
-
-    def episode(max_turns: int = 10) -> Episode:
-        return Episode(inbox, QUESTION, max_turns=max_turns)
-
-    return episode
+    return partial(Episode, inbox_file.open_inbox(BOB), QUESTION, max_turns=10)
 
 
-@pytest.fixture(scope="session", params=list(TEMPLATES))
+@pytest.fixture(scope="session", params=[stock_template, template], ids=["stock", "nano"])
 def tokenizer(request: pytest.FixtureRequest) -> Qwen2Tokenizer:
     made = make_tokenizer(["Who is on the crew of the crane? <tool_call> search_emails lease"])
-    made.chat_template = TEMPLATES[request.param]()
+    made.chat_template = request.param()
     return made
 
 
@@ -88,28 +80,26 @@ def material(home: Path) -> Material:
     return load_material(tiny.recipe().data, "train")
 
 
-@pytest.fixture(scope="session")
-def warm(training_home: Path) -> Path:
-    """The folder of a tiny run of SFT, complete."""
+def complete(setting: Setting, home: Path) -> Path:
+    """The folder of a run in that home, made once a session."""
 
     def make(folder: Path) -> None:
-        setting = Setting("sft", tiny.recipe(), 0)
-        with tiny.at(training_home), tiny.begun(setting, folder) as training:
-            carry_out(training, None)
+        with tiny.at(home), tiny.begun(setting, folder) as training:
+            carry_out(training)
 
-    return once(training_home / "warm", make)
+    return once(home / f"tiny-{setting.kind}", make)
+
+
+@pytest.fixture(scope="session")
+def warm(training_home: Path) -> Path:
+    """A tiny run of SFT."""
+    return complete(Setting("sft", tiny.recipe(), 0), training_home)
 
 
 @pytest.fixture(scope="session")
 def trained(warm: Path, training_home: Path) -> Path:
-    """The folder of a tiny run of GRPO from there, complete."""
-
-    def make(folder: Path) -> None:
-        setting = Setting("grpo", tiny.recipe(), 0, str(warm))
-        with tiny.at(training_home), tiny.begun(setting, folder) as training:
-            carry_out(training, None)
-
-    return once(training_home / "trained", make)
+    """A tiny run of GRPO from there."""
+    return complete(Setting("grpo", tiny.recipe(), 0, str(warm)), training_home)
 
 
 @pytest.fixture(scope="session")

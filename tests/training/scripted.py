@@ -1,4 +1,4 @@
-"""What a model says in a rollout, as a test wants it, and a judge that fails."""
+"""What a model says in a rollout, as a test wants it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,10 @@ from contextlib import nullcontext
 
 from transformers import PreTrainedTokenizerFast
 
-from art_e.abstention import is_abstention
-from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
-from art_e.question import Question
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
-from evals.verdict import Judge, Verdict
+from evals.verdict import Judge
 from tests.builders import LEASE, answer, message, read
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, written
@@ -30,17 +27,6 @@ RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
 WRONG = [message(read(LEASE)), message(answer("On June 9."))]
 DECLINE = [message(answer(None))]
 LOST = [AssistantMessage("no call")] * 3
-
-
-class Deaf(OfflineJudge):
-    """Fails on every answer."""
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
-    ) -> Verdict:
-        if is_abstention(answer):
-            return await super().judge(question, answer, mails)
-        return Verdict(None, None, self.name, "the judge could not be asked")
 
 
 class Script:

@@ -4,25 +4,59 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
-from tests.training.rows import rise, validation
+from tests.training.tiny import validation
 from training.judging import hacking_alarms
 from training.progress import WINDOW, Step, TrainingAlarm, alarms_of
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.
 settled = settings(derandomize=True, max_examples=50)
 seeds = st.integers(0, 10**6)
-# Changes the figures of a step, given its number.
-Plant = Callable[[int], dict[str, Any]]
 COLLAPSED = {"abstention": 0.98, "accuracy": 0.02, "reward": 0.09}
 
 
-def planted(steps: Sequence[Step], plant: Plant) -> list[Step]:
+def rise(seed: int, steps: int = 60, questions: int = 8, rollouts: int = 8) -> list[Step]:
+    """A policy that learns: questions differ in difficulty, and their rollouts are alike."""
+    rng = np.random.default_rng(seed)
+    first, last = rng.uniform(0.2, 0.5), rng.uniform(0.6, 0.9)
+    made = []
+    for number in range(steps):
+        part = number / steps
+        accuracy = first + (last - first) * part
+        chances = rng.beta(1.5 * accuracy, 1.5 * (1 - accuracy), questions)
+        rights = rng.binomial(rollouts, chances)
+        total = questions * rollouts
+        right = int(rights.sum())
+        wrong = int(rng.binomial(total - right, 0.1 + 0.6 * (1 - part)))
+        withheld = total - right - wrong
+        bonus = float(rng.normal(0, 0.02))
+        made.append(
+            Step(
+                step=number + 1,
+                seconds=2.0 * number,
+                tokens=10_000 * number,
+                learning_rate=3e-4,
+                reward=(1.6 * right - 0.9 * wrong + 0.1 * withheld) / total + bonus,
+                accuracy=right / total,
+                hallucination=wrong / total,
+                abstention=withheld / total,
+                format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
+                groups=questions,
+                # Effort gives most groups a spread, were all of their answers right.
+                flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),
+            )
+        )
+    return made
+
+
+def planted(steps: Sequence[Step], plant: Callable[[int], dict[str, Any]]) -> list[Step]:
+    """The steps with the figures that `plant` gives for their numbers."""
     return [dataclasses.replace(each, **plant(each.step)) for each in steps]
 
 

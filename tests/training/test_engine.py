@@ -28,10 +28,6 @@ def words() -> Qwen2Tokenizer:
 
 @pytest.fixture(scope="module")
 def model(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
-    return trainable(words)
-
-
-def trainable(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
     """New weights as a run begins with them, whatever their generation config was published as."""
     model = start_of(make_model(words, hidden=16, layers=1), words).model
     assert isinstance(model, Qwen2ForCausalLM)

@@ -1,6 +1,5 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
-import random
 from collections.abc import Sequence
 from random import Random
 from typing import get_args
@@ -88,11 +87,6 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
     noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
     assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
     facts = [each.rubric for each in noisy]
-
-    def right(judge: OfflineJudge) -> list[bool | None]:
-        pairs = zip(chosen, noisy, strict=True)
-        return [judge.decide(one.question, done.final_answer).correct for one, done in pairs]
-
     if name == "malformed":
         assert all(each["unparseable_calls"] == 1 for each in facts)
     elif name == "guesses":
@@ -100,7 +94,9 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
     elif name == "gives_up":
         assert not any(each["answered"] for each in facts)
     elif name == "wrong_answers":
-        assert sum(map(bool, right(OfflineJudge()))) < len(chosen) / 3
+        judge, pairs = OfflineJudge(), zip(chosen, noisy, strict=True)
+        verdicts = [judge.decide(one.question, done.final_answer) for one, done in pairs]
+        assert sum(each.correct is True for each in verdicts) < len(chosen) / 3
     else:
         efforts = zip(clean, facts, strict=True)
         assert sum(each["effort"] > done.rubric["effort"] for done, each in efforts) > 10
@@ -177,8 +173,7 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     recipe = tiny.recipe()
     of_id = planted_in(recipe.data)
     chosen = [of_id[each.id] for each in material.questions[:12]]
-    random.Random(1).shuffle(chosen)
-
+    Random(1).shuffle(chosen)
     files = [(material.file_of[each.question.id].path, each) for each in chosen]
 
     def plays(seed: int) -> list[list[ChatMessage]]:

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -102,9 +103,7 @@ def rename_base(adapter: Path, name: str | None) -> None:
     write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
 
 
-def test_what_can_not_be_merged(
-    base: Path, run: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_can_not_be_merged(base: Path, adapter: Path, tmp_path: Path) -> None:
     out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
     file.write_text("mine")
     full.mkdir()
@@ -117,12 +116,7 @@ def test_what_can_not_be_merged(
     ):
         assert words in the_error(action)
     assert files_of(full) == {"mine": b"mine"}
-    with monkeypatch.context() as patch:
-
-        def no_space(*_: object) -> None:
-            raise OSError(28, "No space left on device")
-
-        patch.setattr(Path, "replace", no_space)
+    with mock.patch.object(Path, "replace", side_effect=OSError(28, "No space left on device")):
         assert "No space left" in the_error(lambda: merge(adapter, out))
     rename_base(adapter, str(tmp_path / "gone"))
     assert f"there is no folder {tmp_path / 'gone'}" in the_error(lambda: merge(adapter, out))

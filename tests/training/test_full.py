@@ -8,9 +8,9 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -30,13 +30,8 @@ from training.recipe import Setting
 from training.run import TrainingRun
 from training.start import load_start
 
+pytestmark = pytest.mark.usefixtures("home")
 QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokenizer.tar.xz"
-
-
-@pytest.fixture(scope="session")
-def server(base: Path) -> Iterator[fake_vllm.Server]:
-    with fake_vllm.served(base) as serving:
-        yield serving
 
 
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
@@ -66,10 +61,13 @@ def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
     return any(bool(value.any()) for name, value in weights if "lora_B" in name)
 
 
-def test_talk_with_vllm_in_the_process(
-    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_vllm.install(monkeypatch)
+
+
+@pytest.mark.usefixtures("vllm")
+def test_talk_with_vllm_in_the_process(base: Path, tmp_path: Path) -> None:
     metrics, training = trained("talk", base, tmp_path / "run")
     did = fake_vllm.LLM.made.did
     # Rollouts of two steps, three validations, the test: one transfer each, whatever the turns.
@@ -90,7 +88,7 @@ def test_talk_with_vllm_in_the_process(
 
 
 @pytest.mark.long
-def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
+def test_talk_starts_on_the_tokens_of_qwen2_5(tmp_path: Path) -> None:
     """The real tokenizer, template and generation config, around random weights."""
     if not QWEN.is_file():
         pytest.skip("no qwen2.5-tokenizer.tar.xz beside the folder that ART_E_REAL_DATA names")
@@ -112,7 +110,7 @@ def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> Non
     assert adapter(training, 1)
 
 
-def test_talk_24gb_in_four_bits(base: Path, home: Path, tmp_path: Path) -> None:
+def test_talk_24gb_in_four_bits(base: Path, tmp_path: Path) -> None:
     from bitsandbytes.nn.modules import Linear4bit
 
     changes = ("grpo.generate_batch=3", "grpo.steps=1")
@@ -131,25 +129,18 @@ def test_talk_24gb_in_four_bits(base: Path, home: Path, tmp_path: Path) -> None:
     assert load_checkpoint(str(base), str(meant_checkpoint(training.run.folder))).context
 
 
-def test_talk_multi_asks_vllms_server(
-    base: Path,
-    server: fake_vllm.Server,
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake_vllm.install(monkeypatch)
-    before = server.transfers
-    _, training = trained(
-        "talk-multi", base, tmp_path / "run", f"grpo.vllm.server={server.address}"
-    )
-    assert server.transfers - before == 4
+@pytest.mark.usefixtures("vllm")
+def test_talk_multi_asks_vllms_server(base: Path, tmp_path: Path) -> None:
+    with fake_vllm.served(base) as server:
+        address = f"grpo.vllm.server={server.address}"
+        _, training = trained("talk-multi", base, tmp_path / "run", address)
+    assert server.transfers == 4
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
     assert adapter_moved(training)
 
 
-def test_a_newer_base_steps_by_its_own_template(base: Path, home: Path, tmp_path: Path) -> None:
+def test_a_newer_base_steps_by_its_own_template(base: Path, tmp_path: Path) -> None:
     """Around the tiny weights: the template of a model of that family is what differs."""
     folder = shutil.copytree(base, tmp_path / "base")
     templates = Path(trl.__file__).parent / "chat_templates"
@@ -161,7 +152,7 @@ def test_a_newer_base_steps_by_its_own_template(base: Path, home: Path, tmp_path
     assert all(each.rubric["turns"] >= 1 for each in stored)
 
 
-def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None:
+def test_mini_trains_all_weights(base: Path, tmp_path: Path) -> None:
     changes = ("episode.episode_tokens=4_000", "grpo.generate_batch=4", "grpo.steps=1")
     _, training = trained("mini", base, tmp_path / "run", *changes)
     start, after = (load_start(str(each)).model for each in (base, training.run.folder))
@@ -170,11 +161,9 @@ def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_whole_weights_go_to_vllm_as_trl_sends_them(
-    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("vllm")
+def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) -> None:
     """Asleep it forgets them."""
-    fake_vllm.install(monkeypatch)
     changes = ("grpo.vllm.mode=colocate", "grpo.steps=1", "episode.episode_tokens=4_000")
     _, training = trained("mini", base, tmp_path / "run", *changes)
     made = fake_vllm.LLM.made
@@ -186,7 +175,7 @@ def test_whole_weights_go_to_vllm_as_trl_sends_them(
 
 
 def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(name: str, *changes: str) -> str:
         with pytest.raises(UserError) as raised:
@@ -205,13 +194,9 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
         "talk-multi", f"grpo.vllm.server={nowhere}"
     )
     # As accelerate names them; FSDP and ZeRO-3 themselves need GPUs, and were not run.
-    for launcher in (
-        {"ACCELERATE_USE_FSDP": "true"},
-        {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
-    ):
-        with monkeypatch.context() as patch:
-            for name, value in launcher.items():
-                patch.setenv(name, value)
+    zero3 = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
+    for launcher in ({"ACCELERATE_USE_FSDP": "true"}, zero3):
+        with mock.patch.dict(os.environ, launcher):
             for mode in ("off", "colocate"):
                 reason = refused("talk-multi", f"grpo.vllm.mode={mode}")
                 assert "grpo.vllm.mode=server, or train with ddp" in reason

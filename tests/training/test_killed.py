@@ -6,7 +6,6 @@ which no handler and no `finally` survives; `--resume` then goes on in a process
 
 import json
 import signal
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,10 +49,12 @@ def _process(arguments: list[str], environment: dict[str, str], moment: Moment |
 class Trainings:
     """Trains in `home`, each run in a folder of its own."""
 
-    def __init__(self, context: ForkServerContext, home: Path, start: Path) -> None:
-        self._context = context
-        self._home = home
+    def __init__(self, home: Path, start: Path) -> None:
+        self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
         self.start = start
+        self.done("sft", start)
+        # By kind, what runs leave that nobody killed.
+        self.whole = {kind: self.done(kind, start.parent / kind) for kind in ("sft", "grpo")}
 
     def train(self, kind: str, out: Path, *options: str, moment: Moment | None = None) -> int:
         """The process's exit code: below 0 the signal that killed it."""
@@ -62,8 +63,8 @@ class Trainings:
             arguments += ["--init", str(self.start)]
         for change in (*CHANGES, *(START if out == self.start else ())):
             arguments += ["--set", change]
-        environment = {"ART_E_HOME": str(self._home), "OMP_NUM_THREADS": "1"}
-        process = self._context.Process(target=_process, args=(arguments, environment, moment))
+        given = (arguments, self._environment, moment)
+        process = preloaded().Process(target=_process, args=given)
         process.start()
         process.join()
         assert process.exitcode is not None
@@ -78,84 +79,50 @@ class Trainings:
 
 def left(folder: Path) -> dict[str, Any]:
     """What a run leaves, without what no two runs have in common: times and episodes' ids."""
-    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
-    del metrics["seconds"]
-    steps = rows(folder / "steps.jsonl")
-    for each in steps:
-        del each["seconds"]
-    return {
-        "metrics": metrics,
-        "steps": steps,
-        "episodes": episodes(folder / "trajectories.jsonl"),
-        "test": episodes(folder / "test.jsonl"),
-    }
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def episodes(path: Path) -> list[dict[str, Any]]:
-    """The episodes in their order, less their ids and times."""
-    found = rows(path)
-    for each in found:
+    names = ("metrics.json", "steps.jsonl", "trajectories.jsonl", "test.jsonl")
+    texts = {name: (folder / name).read_text("utf-8") for name in names}
+    metrics = json.loads(texts.pop("metrics.json"))
+    lines = {name: list(map(json.loads, text.splitlines())) for name, text in texts.items()}
+    for row in (metrics, *(each for rows in lines.values() for each in rows)):
         for name in ("episode_id", "run_id", "seconds", "started_at", "call_seconds"):
-            del each[name]
-    return found
+            row.pop(name, None)
+    return {"metrics": metrics, **lines}
 
 
 @pytest.fixture(scope="module")
 def trainings(training_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    return Trainings(preloaded(), training_home, tmp_path_factory.mktemp("start") / "start")
-
-
-@pytest.fixture(scope="module")
-def whole(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By kind, what runs leave that nobody killed."""
-    folder = tmp_path_factory.mktemp("whole")
-    trainings.done("sft", trainings.start)
-    return {kind: trainings.done(kind, folder / kind) for kind in ("sft", "grpo")}
+    return Trainings(training_home, tmp_path_factory.mktemp("whole") / "start")
 
 
 RUN = "training.run:TrainingRun"
 
-# By name: the kind, when it dies, and the newest checkpoint that counts then.
-MOMENTS = {
-    "sft in a validation": ("sft", Moment("training.validation", "validation_of", 3), 2),
-    "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
-    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
-    "grpo after its test": ("grpo", Moment(RUN, "finish", 1), 5),
-}
+# The kind, when it dies, and the newest checkpoint that counts then.
+MOMENTS = [
+    ("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2"),
+    ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
+    pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
+    pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),
+]
 
 
-# The others are under fire.
-ALWAYS = {"sft in a validation", "grpo rolling out"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=[] if each in ALWAYS else pytest.mark.long) for each in MOMENTS],
-)
+@pytest.mark.parametrize(("kind", "moment", "checkpoint"), MOMENTS)
 def test_killed_and_resumed_the_run_is_the_same(
-    trainings: Trainings, whole: dict[str, Any], tmp_path: Path, name: str
+    trainings: Trainings, tmp_path: Path, kind: str, moment: Moment, checkpoint: str | None
 ) -> None:
-    kind, moment, counts = MOMENTS[name]
     out = tmp_path / kind
     assert trainings.train(kind, out, moment=moment) == -signal.SIGKILL
     assert not Run(out).complete
-    checkpoint = newest_checkpoint(out)
-    assert (None if checkpoint is None else checkpoint.name) == (
-        None if counts is None else f"checkpoint-{counts}"
-    )
+    newest = newest_checkpoint(out)
+    assert (newest and newest.name) == checkpoint
     resumed = trainings.done(kind, out, "--resume")
-    for part, expected in whole[kind].items():
+    for part, expected in trainings.whole[kind].items():
         assert resumed[part] == expected, part
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(tries(1, 16)))
 def test_killed_while_it_writes_the_run_is_the_same(
-    trainings: Trainings, whole: dict[str, Any], tmp_path: Path, seed: int
+    trainings: Trainings, tmp_path: Path, seed: int
 ) -> None:
     rng = Random(seed)
     kind, out = rng.choice(("sft", "grpo")), tmp_path / "run"
@@ -165,5 +132,5 @@ def test_killed_while_it_writes_the_run_is_the_same(
     # A run that writes less often ends by itself.
     assert code in (0, -signal.SIGKILL)
     resumed = trainings.done(kind, out, "--resume") if code else left(out)
-    for part, expected in whole[kind].items():
+    for part, expected in trainings.whole[kind].items():
         assert resumed[part] == expected, part

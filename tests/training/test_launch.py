@@ -38,9 +38,8 @@ def test_accelerate_takes_each_configuration(name: str, spread: str) -> None:
     # accelerate launch refuses a file that leaves the number open.
     assert (config.num_processes, config.num_machines) == (2, 1)
     assert config.distributed_type == DistributedType[spread]
-    assert (config.use_cpu, config.mixed_precision) == (
-        (True, "no") if name == "cpu" else (False, "bf16")
-    )
+    assert config.use_cpu is (name == "cpu")
+    assert config.mixed_precision == ("no" if config.use_cpu else "bf16")
 
 
 def test_sky_holds_no_secret() -> None:
@@ -97,11 +96,7 @@ class Machine:
         self.folder, self._bin, self._calls = folder, folder / "bin", folder / "calls.jsonl"
         self._bin.mkdir(parents=True)
         path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {
-            "PATH": path,
-            "PYTHONPATH": str(LAUNCH.parents[1]),
-            "HOME": str(folder),
-        }
+        self._env = {"PATH": path, "PYTHONPATH": str(LAUNCH.parents[1]), "HOME": str(folder)}
 
     def stand_in(self, name: str, body: str = "") -> None:
         calls = str(self._calls)
@@ -113,7 +108,7 @@ class Machine:
     def start(self, name: str, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             ["bash", str(LAUNCH / name), *arguments],
-            env={**self._environment, **variables},
+            env={**self._env, **variables},
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -157,13 +152,11 @@ def test_vllms_server_is_started_as_trl_would(
     [(line, kept)] = machine.calls("vllm")
     assert kept["VLLM_SERVER_DEV_MODE"] == kept["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
     recipe = load_recipe("talk-multi")
+    base, limit = str(recipe.model.base), recipe.episode.episode_tokens
     # As with the locked vLLM, which is not installed here.
     monkeypatch.setattr(vllm_serve, "is_vllm_available", lambda min_version=None: True)
     serving = vllm_serve.ScriptArguments(
-        model=str(recipe.model.base),
-        port=8003,
-        tensor_parallel_size=2,
-        max_model_len=recipe.episode.episode_tokens,
+        model=base, port=8003, tensor_parallel_size=2, max_model_len=limit
     )
     by_trl = vllm_serve.build_command(serving, ["--seed", "1"])
     assert line[:2] == by_trl[by_trl.index("serve") :][:2]

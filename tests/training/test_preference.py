@@ -47,18 +47,16 @@ def asking(number: int, scored: Sequence[Scored]) -> list[Scored]:
 
 
 def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
-    right, wrong, declined, lost = score(
-        OfflineJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, LOST)
-    )
+    made = rollouts(begin, RIGHT, WRONG, DECLINE, LOST)
+    right, wrong, declined, lost = score(OfflineJudge(), made)
     assert pairs_of([wrong, right, lost, declined]) == [(right, lost), (declined, wrong)]
     # Equal ones, and ones about other questions, are no pair.
     assert pairs_of([right, right, *asking(2, [wrong, wrong])]) == []
     assert pairs_of([right, wrong, wrong]) == [(right, wrong)]
     # A label leaves out what is neither good nor bad.
     labels = [(each.trajectory, each.good) for each in labels_of([right, declined, wrong, lost])]
-    assert labels == [
-        (right.trajectory, True), (wrong.trajectory, False), (lost.trajectory, False)
-    ]  # fmt: skip
+    bad = [(each.trajectory, False) for each in (wrong, lost)]
+    assert labels == [(right.trajectory, True), *bad]
 
 
 def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path) -> None:
@@ -92,8 +90,8 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
     assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
     assert "tool_response" not in "".join(counted(paired))
     labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
-    batch = OwnLabelled(start.pad_id)(labelled)
     expected = [own(better if each["label"] else worse) for each in labelled]
+    batch = OwnLabelled(start.pad_id)(labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
 

@@ -8,20 +8,21 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message, search
 from tests.processes import alive, free_port
@@ -35,56 +36,34 @@ from training.start import load_start
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240
+Launched = subprocess.Popen[bytes]
 
 
-class Launched:
-    """`art-e train grpo` in two processes."""
-
-    def __init__(self, home: Path, base: Path, folder: Path) -> None:
-        self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
-        self._base = base
-        # What accelerate and its processes print.
-        self.printed = folder / "printed.log"
-
-    def start(self, out: Path, *changes: str) -> "subprocess.Popen[bytes]":
-        """Started by accelerate."""
-        # Two processes on a CPU; port 0 is one that is free.
-        command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-                   "training/launch/cpu.yaml", "--main_process_port", "0", "-m"]  # fmt: skip
-        with self.printed.open("wb") as output:
-            return subprocess.Popen(
-                [*command, "tests.training.launched", *self._arguments(out, changes)],
-                cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                env={**os.environ, **self._environment, "PYTHONPATH": str(ROOT)},
-                start_new_session=True,
-            )  # fmt: skip
-
-    def run(self, out: Path, *changes: str, resume: bool = False) -> None:
-        """To its end, in processes that know each other as torchrun's do."""
-        arguments = [*self._arguments(out, changes), *(["--resume"] if resume else [])]
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-        workers = [
-            preloaded().Process(
-                target=art_e_with_vllm,
-                args=(arguments, {**self._environment, **place, "RANK": rank, "LOCAL_RANK": rank}),
-            )
-            for rank in ("0", "1")
-        ]
-        for each in workers:
-            each.start()
-        for each in workers:
-            each.join(SECONDS)
-        assert [each.exitcode for each in workers] == [0, 0]
-
-    def _arguments(self, out: Path, changes: Sequence[str]) -> list[str]:
-        every = (f"model.base={self._base}", *full.CHANGES, *changes)
-        options = itertools.chain.from_iterable(("--set", each) for each in every)
-        return ["train", "grpo", "--recipe", "talk-multi", "--out", str(out), *options]
+def launch(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Launched:
+    """Start `art-e` in two processes on a CPU, with accelerate; what they print goes to `log`."""
+    # Port 0 is one that is free.
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+               "training/launch/cpu.yaml", "--main_process_port", "0", "-m"]  # fmt: skip
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [*command, "tests.training.launched", *arguments],
+            cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )  # fmt: skip
 
 
-@pytest.fixture
-def launched(home: Path, base: Path, tmp_path: Path) -> Launched:
-    return Launched(home, base, tmp_path)
+def run(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run `art-e` to its end in two processes that know each other as torchrun's do."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    ranks = [{**environment, **place, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    context = preloaded()
+    workers = [context.Process(target=art_e_with_vllm, args=(arguments, rank)) for rank in ranks]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join(SECONDS)
+    assert [each.exitcode for each in workers] == [0, 0]
 
 
 @pytest.fixture
@@ -93,14 +72,8 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
         yield serving
 
 
-def episodes(out: Path) -> list[Trajectory]:
-    """Those of training."""
-    trajectories = list(read_trajectories(out / "trajectories.jsonl"))
-    return [each for each in trajectories if each.policy.get("group")]
-
-
 def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_other_times(
-    launched: Launched, base: Path, server: fake_vllm.Server, tmp_path: Path
+    home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path
 ) -> None:
     """Of two questions, one for each process, one is answered at once, and the other's episodes
     go on to their last turn: TRL's own way of asking the server would wait there for ever."""
@@ -109,7 +82,7 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
         name: [*tokenizer.encode(written(message(call))), server.end_id]
         for name, call in (("ends", answer("I don't know")), ("goes on", search("harbor")))
     }
-    out, killed = tmp_path / "run", threading.Event()
+    out, log, killed = tmp_path / "run", tmp_path / "printed.log", threading.Event()
     seen: dict[str, int] = {}
 
     def say(prompt: Sequence[int]) -> list[int]:
@@ -121,15 +94,18 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
 
     server.say = say
     changes = (
-        f"grpo.vllm.server={server.address}", "grpo.steps=4", "grpo.questions=2",
+        f"model.base={base}", *full.CHANGES, f"grpo.vllm.server={server.address}", "grpo.steps=4",
         "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
         "grpo.validate_every=2",
     )  # fmt: skip
-    process = launched.start(out, *changes)
+    arguments = ["train", "grpo", "--recipe", "talk-multi", "--out", str(out)]
+    arguments += [word for each in changes for word in ("--set", each)]
+    environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    process = launch(arguments, environment, log)
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
-            assert process.poll() is None, launched.printed.read_text("utf-8", "replace")
+            assert process.poll() is None, log.read_text("utf-8", "replace")
             time.sleep(0.1)
         workers = ranks(process.pid)
         os.kill(workers[1], signal.SIGKILL)
@@ -139,18 +115,20 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
         killed.set()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    output = launched.printed.read_text("utf-8", "replace")
+    output = log.read_text("utf-8", "replace")
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
     assert not any(map(alive, workers.values()))
     assert [each.step for each in read_steps(out)] == [1, 2, 3]
     server.transfers = 0
-    launched.run(out, *changes, resume=True)
+    run([*arguments, "--resume"], environment)
     assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
-    assert {each.rubric["turns"] for each in episodes(out)} == {1, 4}
+    stored = list(read_trajectories(out / "trajectories.jsonl"))
+    trained = [each for each in stored if each.policy.get("group")]
+    assert {each.rubric["turns"] for each in trained} == {1, 4}
     # Each process has a question of its own in each step.
-    groups = Counter((each.policy["step"], each.question_id) for each in episodes(out))
+    groups = Counter((each.policy["step"], each.question_id) for each in trained)
     assert sorted(step for step, _ in groups) == [1, 1, 2, 2, 3, 3, 4, 4]
     assert set(groups.values()) == {2}
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))
@@ -165,13 +143,9 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
 def ranks(launcher: int) -> dict[int, int]:
     """The launcher's processes, by their rank."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text("ascii").split()
-    found = {}
-    for child in map(int, children):
-        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        rank = next((each[5:] for each in environment if each.startswith(b"RANK=")), None)
-        if rank is not None:
-            found[int(rank)] = child
-    return found
+    environments = {child: Path(f"/proc/{child}/environ").read_text() for child in children}
+    found = {child: re.search(r"\0RANK=(\d+)", f"\0{text}") for child, text in environments.items()}
+    return {int(rank[1]): int(child) for child, rank in found.items() if rank}
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,15 +16,9 @@ from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, RIGHT, WRONG, rollouts, score
 from training.ranking import CHARS, RelativeJudge, shown
 
-Group = Callable[..., list[Scored]]
 
-
-@pytest.fixture
-def group(begin: Begin) -> Group:
-    def made(*scripts: Sequence[AssistantMessage]) -> list[Scored]:
-        return score(OfflineJudge(), rollouts(begin, *scripts))
-
-    return made
+def group(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Scored]:
+    return score(OfflineJudge(), rollouts(begin, *scripts))
 
 
 def scores(*pairs: tuple[int, float]) -> Reply:
@@ -40,17 +34,18 @@ def scores(*pairs: tuple[int, float]) -> Reply:
     ids=["both", "one is missing", "one too many", "above 1", "no JSON", "refused"],
 )  # fmt: skip
 def test_a_reply_scores_all_or_none(
-    reply: Reply, expected: Any, group: Group, monkeypatch: pytest.MonkeyPatch
+    reply: Reply, expected: Any, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Provider([reply]) as provider:
         provider.stand_in_for_openai(monkeypatch)
         judge = RelativeJudge("openai/gpt-4.1", retries=QUICK)
-        assert asyncio.run(judge.rank(group(RIGHT, WRONG))) == expected
+        assert asyncio.run(judge.rank(group(begin, RIGHT, WRONG))) == expected
 
 
-def test_what_all_did_first_is_shown_once(group: Group) -> None:
+def test_what_all_did_first_is_shown_once(begin: Begin) -> None:
     looks = message(search("lease"))
-    told = shown(group([looks, *RIGHT], [looks, *WRONG], [looks, message(read(CREW)), *DECLINE]))
+    decline = [looks, message(read(CREW)), *DECLINE]
+    told = shown(group(begin, [looks, *RIGHT], [looks, *WRONG], decline))
     [first] = told["shared"]
     assert first["calls"][0]["tool"] == "search_emails"
     assert json.dumps(told).count('"search_emails"') == 1
@@ -62,7 +57,7 @@ def test_what_all_did_first_is_shown_once(group: Group) -> None:
     assert "gold" not in json.dumps(told)
 
 
-def test_long_rollouts_are_cut_to_fit(group: Group) -> None:
+def test_long_rollouts_are_cut_to_fit(begin: Begin) -> None:
     long = [AssistantMessage("word " * 9_000), *RIGHT]
-    told = json.dumps(shown(group(*[long, [message(read(LEASE)), *long]] * 4)))
+    told = json.dumps(shown(group(begin, *[long, [message(read(LEASE)), *long]] * 4)))
     assert CHARS / 4 < len(told) < 1.5 * CHARS

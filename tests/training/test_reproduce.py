@@ -6,31 +6,29 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from art_e.cli.main import run as run_app
+from art_e.cli import main
 from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.message import ToolCall
-from art_e.question import Question, load_questions
+from art_e.question import load_questions
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.ingest.sources import described
-from tests import builders as episodes
 from tests import command_line
 from tests.builders import QUESTION, tries
+from tests.builders import trajectory as made_trajectory
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
 from tests.golden import Player, form_of
 from tests.processes import start, wait_until
 from tests.provider import KEY, Provider, Reply, Request, says
 from tests.training import tiny
-from tests.training.rows import validation as made_validation
 from training.recipe import load_toml, toml_names
 from training.reproduction import chain, cli
 from training.reproduction.chain import STAMPS, Profile, Step, chosen_seed, steps
@@ -38,10 +36,7 @@ from training.reproduction.report import episodes_of_test, over_seeds
 
 WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
-TINY = (
-    *("--set", f"changes={json.dumps(tiny.CHANGES)}", "--set", f"sources={json.dumps(WORLDS)}"),
-    *("--set", "seeds=[0]"),
-)
+TINY = (f"changes={json.dumps(tiny.FEW)}", f"sources={json.dumps(WORLDS)}", "seeds=[0]")
 
 
 def profile_of(name: str, *changes: str) -> Profile:
@@ -123,13 +118,11 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     # The shares handled right, and wrong, of each seed's start and of its checkpoint.
     for seed, (first, right, wrong) in enumerate(((0.9, 0.5, 0.1), (0.1, 0.6, 0.3), (0, 0.6, 0.1))):
-        rows = ((0, first, 0.0), (10, right, wrong))
-        validation = [
-            asdict(made_validation(step, correct=correct, hallucination=bad))
-            for step, correct, bad in rows
-        ]
+        start_row = tiny.validation(0, correct=first, hallucination=0.0)
+        last_row = tiny.validation(10, correct=right, hallucination=wrong)
         (tmp_path / str(seed)).mkdir()
-        Run(tmp_path / str(seed)).write_json("metrics.json", {"validation": validation})
+        metrics = {"validation": [asdict(start_row), asdict(last_row)]}
+        Run(tmp_path / str(seed)).write_json("metrics.json", metrics)
     assert chosen_seed({seed: tmp_path / str(seed) for seed in range(3)}) == 2
 
 
@@ -143,12 +136,13 @@ def test_the_chain_to_its_report(
             patch.chdir(folder)
             patch.setattr(sys, "argv", ["art-e", *words])
             with pytest.raises(SystemExit) as ended:
-                run_app()
+                main.run()
         return ended.value.code
 
     monkeypatch.setenv("ART_E_HOME", str(home))
     out = tmp_path / "out"
-    words = ("reproduce", "--profile", "nano", "--out", out, *TINY)
+    changes = (word for each in TINY for word in ("--set", each))
+    words = ("reproduce", "--profile", "nano", "--out", out, *changes)
     with monkeypatch.context() as patch:
         patch.setattr(chain, "run_art_e", in_process)
         made = art_e(*words)
@@ -158,11 +152,8 @@ def test_the_chain_to_its_report(
     assert rows["Net reduction of o3's errors"]["published"] == "60%"
     assert "local:grpo-0" in {each["of"] for each in rows.values()}
     assert page.index('id="viewer"') < page.index('id="published"')
-    asked = {
-        Run(out / name).config["questions_hash"]
-        for name in ("baseline-offline", "start-0", "trained-0")
-    }
-    assert len(asked) == 1
+    runs = [Run(out / name) for name in ("baseline-offline", "start-0", "trained-0")]
+    assert len({each.config["questions_hash"] for each in runs}) == 1
     # A rerun asks nothing and trains nothing.
     again = art_e(*words, "--dry-run", "--json")
     assert not any(each["left"] for each in json_of(again)["steps"])
@@ -176,20 +167,20 @@ NUMBER = 24
 
 def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
     """An episode that is right, or gives a wrong answer."""
-    nothing = {"answer": None, "message_ids": (), "answerable": False, "kind": "unanswerable"}
-    own: dict[str, Any] = {"kind": "lookup"} if number % 4 else nothing
-    asked: Question = dataclasses.replace(
-        QUESTION, id=f"q{number:03}", inbox_address=f"inbox{number % 3}@test.example", **own
-    )
-    abstains = right and not asked.answerable
+    fields: dict[str, Any] = {"id": f"q{number:03}", "kind": "lookup"}
+    if number % 4 == 0:
+        fields |= {"answer": None, "message_ids": (), "answerable": False, "kind": "unanswerable"}
+    inbox = f"inbox{number % 3}@test.example"
+    question = dataclasses.replace(QUESTION, inbox_address=inbox, **fields)
+    abstains = right and not question.answerable
     ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
-    rubric = Rubric(max_turns=6, answerable=asked.answerable, turns=3, effort=3, **ends)
-    return episodes.trajectory(
-        episode_id=f"{asked.id}-{policy}",
-        question_id=asked.id,
-        question=asked.to_row(),
+    rubric = Rubric(max_turns=6, answerable=question.answerable, turns=3, effort=3, **ends)
+    return made_trajectory(
+        episode_id=f"{question.id}-{policy}",
+        question_id=question.id,
+        question=question.to_row(),
         policy=policy,
-        rubric=dataclasses.asdict(rubric),
+        rubric=asdict(rubric),
         # The reward's judge says the opposite: the other one decides.
         verdict={"correct": not right, "grounded": True, "judge": "reward", "reason": ""},
         other_verdicts=[{"correct": right, "grounded": True, "judge": "other", "reason": ""}],
@@ -199,12 +190,11 @@ def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
 def run_of(folder: Path, right: int) -> Path:
     """A run's test, with its first `right` questions right."""
     folder.mkdir()
-    lines = [
-        episode(number, {"temperature": heat, "seed": 0}, right=number < right).to_line()
-        for heat in (1.0, 0.0)
-        for number in reversed(range(NUMBER))  # in another order than that of the ids
-    ]
-    (folder / "test.jsonl").write_text("\n".join([*lines, ""]))
+    with (folder / "test.jsonl").open("w") as file:
+        for heat in (1.0, 0.0):
+            for number in reversed(range(NUMBER)):  # in another order than that of the ids
+                made = episode(number, {"temperature": heat, "seed": 0}, right=number < right)
+                file.write(f"{made.to_line()}\n")
     return folder
 
 
@@ -285,9 +275,7 @@ def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Pa
         ]
     # A request under way at a kill is asked again.
     assert len(set(written)) == 2 * 3 <= len(written) <= 2 * 3 + len(stamps) * 8
-    done = Counter(
-        each.question_id for each in read_trajectories(out / "baseline-o3" / "trajectories.jsonl")
-    )
-    kept = {each.id for each in load_questions(str(out / "golden"), "test")}
-    assert set(done) <= kept and set(done.values()) == {1}
+    done = [each.question_id for each in read_trajectories(Run(out / "baseline-o3").trajectories)]
+    assert done and len(set(done)) == len(done)
+    assert set(done) <= {each.id for each in load_questions(str(out / "golden"), "test")}
     assert "Published against ours" in (out / "report.html").read_text("utf-8")

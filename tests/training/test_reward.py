@@ -114,6 +114,10 @@ def answered(**facts: Any) -> Rubric:
 
 
 EMPTY = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
+GUESSED = Rubric(max_turns=10, answerable=False, answered=True, num_sources=1)
+ABSTAINED = {"answered": False, "abstained": True, "num_sources": 0}
+OUT = {"answered": False, "ran_out_of_turns": True, "unparseable_calls": 1}
+LOST = {"answered": False, "lost_to_format": True, "unparseable_calls": 3}
 
 
 def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights = DEFAULT) -> Any:
@@ -124,45 +128,29 @@ def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights
     return reward.components
 
 
+# What any outcome is paid, and what a right one is.
+ANY = {"format": 0.0, "found": 0.1, "read": 0.1}
+CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "concision": 0.1}
+
+
 @pytest.mark.parametrize(
     ("rubric", "verdict", "components"),
     [
-        (answered(), RIGHT, {
-            "correctness": 1.1, "format": 0.0, "effort": 0.2 * 0.7, "sources": 0.3,
-            "concision": 0.1, "found": 0.1, "read": 0.1,
-        }),
-        (answered(read_gold=False), WRONG, {
-            "wrong_answer": -0.9, "format": 0.0, "found": 0.1, "read": 0.0,
-        }),
+        (answered(), RIGHT, CORRECT),
+        (answered(read_gold=False), WRONG, {**ANY, "wrong_answer": -0.9, "read": 0.0}),
         # However right, an answer that no mail read supports is wrong.
-        (answered(found_gold=False), UNSUPPORTED, {
-            "wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.1,
-        }),
+        (answered(found_gold=False), UNSUPPORTED, {**ANY, "wrong_answer": -0.9, "found": 0.0}),
         # Abstention is right if nothing answers, and needs no judge.
-        (EMPTY, None, {
-            "correctness": 1.1, "format": 0.0, "effort": 0.2 * 0.8, "sources": 0.3,
-            "concision": 0.1, "found": 0.1, "read": 0.1,
-        }),
+        (EMPTY, None, {**CORRECT, "effort": 0.2 * 0.8}),
         # Mails cited for nothing cost the concision.
-        (replace(EMPTY, num_sources=2), None, {
-            "correctness": 1.1, "format": 0.0, "effort": 0.2 * 0.8, "sources": 0.3,
-            "concision": 0.0, "found": 0.1, "read": 0.1,
-        }),
-        (answered(answered=False, abstained=True, num_sources=0), None, {
-            "abstention": 0.1, "format": 0.0, "found": 0.1, "read": 0.1,
-        }),
-        (answered(answered=False, ran_out_of_turns=True, unparseable_calls=1), None, {
-            "out_of_turns": -0.4, "format": -0.1 / 3, "found": 0.1, "read": 0.1,
-        }),
-        (answered(answered=False, lost_to_format=True, unparseable_calls=3), None, {
-            "lost_to_format": -1.9, "format": -0.1, "found": 0.1, "read": 0.1,
-        }),
+        (replace(EMPTY, num_sources=2), None, {**CORRECT, "effort": 0.2 * 0.8, "concision": 0.0}),
+        (answered(**ABSTAINED), None, {**ANY, "abstention": 0.1}),
+        (answered(**OUT), None, {**ANY, "out_of_turns": -0.4, "format": -0.1 / 3}),
+        (answered(**LOST), None, {**ANY, "lost_to_format": -1.9, "format": -0.1}),
         # A guess is wrong without a judge.
-        (Rubric(max_turns=10, answerable=False, answered=True, num_sources=1), None, {
-            "wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0,
-        }),
+        (GUESSED, None, {"wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0}),
     ],
-)  # fmt: skip
+)
 def test_what_each_outcome_is_paid(
     rubric: Rubric, verdict: Verdict | None, components: dict[str, float]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,14 +17,9 @@ from tests.builders import LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from tests.training.scripted import Script
-from training.rollout import ChatTokens, Follow, Turn, roll_out, side_by_side
+from training.rollout import ChatTokens, Turn, roll_out, side_by_side
 
-
-def limits_of(turn: int, episode: int) -> EpisodeForm:
-    return EpisodeForm(turn_tokens=turn, episode_tokens=episode)
-
-
-ROOMY = limits_of(400, 20_000)
+ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
 WRONG = [
     AssistantMessage("Let me think."),
@@ -74,10 +70,8 @@ def test_an_episode_does_not_wait_for_the_turns_of_others(
             over.set()
         return Turn(list(written), None)
 
-    def generate(prompts: list[list[int]], follow: Follow) -> None:
-        side_by_side(turn, prompts, follow, slots=2)
-
-    first, second = roll_out([begin(), begin()], tokens, generate, ROOMY)
+    engine = partial(side_by_side, turn, slots=2)
+    first, second = roll_out([begin(), begin()], tokens, engine, ROOMY)
     assert first.episode.final_answer == "May"
     assert second.episode.rubric.abstained
     ids = whole(tokenizer, first.episode.messages)
@@ -93,11 +87,9 @@ def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> N
             raise UserError("the server is gone")
         return Turn([tokens.end_id], None)
 
-    def generate(prompts: list[list[int]], follow: Follow) -> None:
-        side_by_side(turn, prompts, follow, slots=1)
-
+    engine = partial(side_by_side, turn, slots=1)
     with pytest.raises(UserError, match="the server is gone"):
-        roll_out([begin() for _ in range(30)], tokens, generate, ROOMY)
+        roll_out([begin() for _ in range(30)], tokens, engine, ROOMY)
     # Three malformed turns end the first; none of the last is asked for.
     assert asked[:4] == [0, 0, 0, 1]
     assert 29 not in asked
@@ -125,7 +117,8 @@ def test_no_room_for_another_turn_is_out_of_turns(
     # One token too few for the last turn, and no room for the first one.
     for limit, most in ((len(full.transcript.ids) - 1, 2), (len(full.transcript.prompt_ids), 0)):
         engine = Script(tokenizer, [[each] for each in RIGHT])
-        [short] = roll_out([begin()], tokens, engine, limits_of(turn, limit))
+        limits = EpisodeForm(turn_tokens=turn, episode_tokens=limit)
+        [short] = roll_out([begin()], tokens, engine, limits)
         assert short.episode.rubric.ran_out_of_turns
         assert short.episode.final_answer is None
         assert len(engine.seen) <= most
@@ -136,13 +129,11 @@ def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
     begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer, room: int, name: str
 ) -> None:
     """Observations count too: a long mail used to pass the limit by any length."""
-    script = texts(SCRIPTS[name])
     prompt = len(tokens.begin(begin().messages).prompt_ids)
-    turn = max(len(tokenizer.encode(each + END)) for each in script)
-    limits = limits_of(turn, prompt + room)
-    [rollout] = roll_out(
-        [begin()], tokens, Script(tokenizer, [[each] for each in SCRIPTS[name]]), limits
-    )
+    turn = max(len(tokenizer.encode(each + END)) for each in texts(SCRIPTS[name]))
+    limits = EpisodeForm(turn_tokens=turn, episode_tokens=prompt + room)
+    engine = Script(tokenizer, [[each] for each in SCRIPTS[name]])
+    [rollout] = roll_out([begin()], tokens, engine, limits)
     transcript = rollout.transcript
     assert len(transcript.ids) <= limits.episode_tokens
     assert transcript.own[-1:] in ([], [True])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
@@ -31,7 +32,6 @@ from tests.training.scripted import (
     SOMETHING,
     SPREAD,
     WRONG,
-    Deaf,
     Script,
     rollouts,
     score,
@@ -53,6 +53,15 @@ from training.validation import (
 )
 
 # ---- Verdicts and rewards.
+
+
+class Deaf(OfflineJudge):
+    """Fails on every answer."""
+
+    def decide(self, question: Question, answer: str | None) -> Verdict:
+        if is_abstention(answer):
+            return super().decide(question, answer)
+        return Verdict(None, None, self.name, "the judge could not be asked")
 
 
 class Counting(OfflineJudge):
@@ -156,7 +165,8 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     assert [any(each) for each in handed["env_mask"]] == [False] * 4 + [True] * 4
     assert batch.figures["unjudged"] == batch.figures["flat_groups"] == 1
     # One of eight is more than a tenth, one of ten is not.
-    assert batch.outage == "1 of 8 episodes could not be judged (the judge could not be asked)"
+    reason = "the judge could not be asked; no mail was read"
+    assert batch.outage == f"1 of 8 episodes could not be judged ({reason})"
     ten = [SOMETHING, *[IDK] * 9]
     _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
     assert (batch.figures["unjudged"], batch.outage) == (1, None)
@@ -172,31 +182,29 @@ def test_judges_have_a_limit_of_concurrency(
     assert judge.most == 3
 
 
-async def rising(group: Sequence[Scored]) -> list[float]:
-    """Scores each rollout higher than the one before it."""
-    return [place * 0.25 for place in range(len(group))]
+def ranking(scores: list[float] | None) -> Judges:
+    """Judges of which one compares rollouts, always with these scores."""
 
+    async def rank(_: Sequence[Scored]) -> list[float] | None:
+        return scores
 
-async def failing(_: Sequence[Scored]) -> None:
-    """A call without an answer."""
+    return JUDGES._replace(rank=rank)
 
 
 def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
     bands = ("reward.out=-0.4", "reward.wrong=-0.9", "reward.lost=-1.9")
     changes = ("judging.relative=openai/gpt-4.1", "reward.relative=0.2", *bands)
     numbers = places(material, True)[:2]
-    ranks = JUDGES._replace(rank=rising)
-    handed, batch, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=ranks)
+    rising = ranking([0.0, 0.25, 0.5, 0.75])
+    handed, batch, stored = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=rising)
     flat, spread = handed["rewards"][:4], handed["rewards"][4:]
     assert [each - flat[0] for each in flat] == pytest.approx([0.0, 0.05, 0.1, 0.15])
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (0, 0)
-    assert [each.reward and each.reward["components"]["relative"] for each in stored] == (
-        pytest.approx([0.0, 0.05, 0.1, 0.15] * 2)
-    )
+    relative = [each.reward and each.reward["components"]["relative"] for each in stored]
+    assert relative == pytest.approx([0.0, 0.05, 0.1, 0.15] * 2)
     # No score lifts a wrong answer above an abstention.
     assert max(spread[0], spread[3]) < min(spread[1], spread[2])
-    ranks = JUDGES._replace(rank=failing)
-    handed, batch, _ = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=ranks)
+    handed, batch, _ = roll(numbers, [[*FLAT, *SPREAD]], *changes, judges=ranking(None))
     assert len(set(handed["rewards"][:4])) == 1
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (1, 2)
 
@@ -208,9 +216,8 @@ NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), ans
 
 def unanswerable(scored: Scored) -> Scored:
     """The same episode, as if nothing answered its question."""
-    trajectory = scored.trajectory
-    rubric = {**trajectory.rubric, "answerable": False}
-    made = dataclasses.replace(trajectory, rubric=rubric, question=NONE.to_row())
+    rubric = {**scored.trajectory.rubric, "answerable": False}
+    made = dataclasses.replace(scored.trajectory, rubric=rubric, question=NONE.to_row())
     return Scored(NONE, made)
 
 
@@ -247,10 +254,9 @@ def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
 def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
     metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
     start = load_start(str(warm / metrics["best_checkpoint"]))
-    judges = Judges(OfflineJudge(), F1Judge())
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
-        examiner = Examiner(training, judges, start.tokens, partial(load_material, recipe.data))
+        examiner = Examiner(training, JUDGES, start.tokens, partial(load_material, recipe.data))
         again, episodes = figures_on_test(examiner, by_transformers(training, start))
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]

@@ -27,7 +27,7 @@ def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
     assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
     assert [each["step"] for each in metrics["validation"]] == [0, 10, 15, 20]
     for each in metrics["validation"]:
-        assert Validation(**each).n == 6
+        assert Validation(**each).n == 3
     steps = read_steps(warm)
     assert [each.step for each in steps] == [10, 15, 20]
     assert (steps[-1].loss or math.inf) < (steps[0].loss or 0.0) - 0.1
@@ -52,9 +52,8 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     ]
     examples, batches = _batches(table, [conversations] * 2, start.tokens, 7)
     first, second = table.stages
-    assert [len(each) for each in batches] == [first.batch] * first.steps + [
-        second.batch
-    ] * second.steps
+    sizes = [each.batch for each in (first, second) for _ in range(each.steps)]
+    assert [len(each) for each in batches] == sizes
     for place in {place for batch in batches[: first.steps] for place in batch}:
         # One turn of the model's, and nothing behind it.
         own = [each for each in examples[place].labels if each != NO_LOSS]

@@ -16,18 +16,9 @@ from tests.command_line import Run, json_of
 from tests.training import tiny
 from training.material import load_material
 
-FEW = (
-    "judging.questions=3",
-    "judging.test_questions=3",
-    "sft.stages=[{part='first', steps=2, batch=4}, {steps=2, batch=4}]",
-    "sft.validate_every=4",
-    "grpo.steps=2",
-    "grpo.validate_every=2",
-)
-
 
 def changes(*more: str) -> list[str]:
-    return [part for each in (*tiny.CHANGES, *FEW, *more) for part in ("--set", each)]
+    return [part for each in (*tiny.FEW, *more) for part in ("--set", each)]
 
 
 def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Path) -> None:

@@ -28,9 +28,7 @@ def world(art_e: Run, home: Path, tmp_path: Path) -> Path:
 
 
 def rows(world: Path) -> list[dict[str, Any]]:
-    found = question_rows(str(world.with_suffix(".questions.jsonl")), str(world), split="train")
-    assert found
-    return found
+    return question_rows(str(world.with_suffix(".questions.jsonl")), str(world), split="train")
 
 
 def test_it_pays_what_an_episode_earns(world: Path) -> None:
@@ -54,7 +52,7 @@ def test_it_pays_what_an_episode_earns(world: Path) -> None:
     assert weights.correct < earned(asked["answer"])
     low, high = weights.bounds("abstained")
     assert low <= earned("I don't know") <= high
-    assert earned("It is the purple elephant.") < weights.bounds("abstained")[0]
+    assert earned("It is the purple elephant.") < low
     # No answer is worth as much as running out of turns.
     low, high = weights.bounds("out")
     assert low <= earned(None) <= high

@@ -3,13 +3,16 @@
 What it learns is next to nothing. What it writes, counts and keeps is what any run does.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from training.progress import Validation
 from training.recipe import Recipe, Setting, load_recipe
 from training.run import TrainingRun, opened
 
@@ -24,8 +27,8 @@ CHANGES = (
     "episode.max_turns=4",
     "episode.turn_tokens=32",
     "episode.episode_tokens=400",
-    "judging.questions=6",
-    "judging.test_questions=6",
+    "judging.questions=3",
+    "judging.test_questions=3",
     "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
     "sft.validate_every=15",
     "grpo.steps=3",
@@ -34,6 +37,15 @@ CHANGES = (
     "grpo.rollouts=4",
     "grpo.micro_batch=4",
     "grpo.validate_every=2",
+)
+
+
+# Even shorter, for what needs no more than a run's files.
+FEW = (
+    *CHANGES,
+    "sft.stages=[{part='first', steps=2, batch=4}, {steps=2, batch=4}]",
+    "sft.validate_every=4",
+    "grpo.steps=2",
 )
 
 
@@ -55,3 +67,9 @@ def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[Trai
     """A run's folder, opened."""
     with opened(setting, out, out.parent, resume=resume) as (training, _):
         yield training
+
+
+def validation(step: int, **figures: Any) -> Validation:
+    """A made-up one with these figures, and no other but that of its questions."""
+    names = [each.name for each in dataclasses.fields(Validation)]
+    return Validation(**{**dict.fromkeys(names), "step": step, "n": 200, **figures})

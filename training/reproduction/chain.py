@@ -31,11 +31,9 @@ _LIMIT = re.compile(r" --max-cost \S+")
 
 
 class Profile(RecipeTable):
-    """What differs between reproductions. The first of `judges` decides.
-
-    `sources` are those of `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what
-    `--set` does to the recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`.
-    """
+    """What differs between reproductions. The first of `judges` decides. `sources` are those of
+    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what `--set` does to the
+    recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`."""
 
     name: str
     recipe: str
@@ -100,11 +98,8 @@ def _cut(golden: Path) -> bool:
 
 
 def steps(profile: Profile, out: Path) -> Iterator[Step]:
-    """The chain, command by command.
-
-    Do each step before you ask for the next one: which seed is tested depends on what training
-    made. In a plan the first seed stands for the best.
-    """
+    """The chain, command by command. Do each step before you ask for the next one: which seed is
+    tested depends on what training made. In a plan the first seed stands for the best."""
     # Absolute, because the commands run elsewhere.
     paths = [(each, expanded(each)) for each in profile.sources]
     mail = [str(path.resolve()) if path.exists() else each for each, path in paths]
@@ -135,8 +130,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             words = ["train", kind, *recipe, *init, "--seed", str(seed), "--out", name]
             yield Step(kind, name, words, makes_run=True)
     runs = {seed: out / f"grpo-{seed}" for seed in seeds}
-    done = all(Run(run).complete for run in runs.values())
-    best = chosen_seed(runs) if done else seeds[0]
+    best = chosen_seed(runs) if all(Run(run).complete for run in runs.values()) else seeds[0]
     first = f"sft-{best}" if warm else str(profile.training.model.base)
     for name, model in (("start", first), ("trained", f"grpo-{best}")):
         price = ("--gpu-usd-per-hour", profile.usd_per_hour)

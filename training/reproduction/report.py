@@ -166,7 +166,6 @@ def _last_page(profile: Profile, rows: list[Row], questions: int) -> Section:
         f" {profile.judges[0]}. Sampled answers, over all seeds, are above. On other mail than the"
         " talk's compare the direction of change, not the level."
     )
-    shown = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
-    return Section(
-        "published", "Published against ours", [tables.SOURCE, ours], [shown], apart=True
-    )
+    table = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
+    texts = [tables.SOURCE, ours]
+    return Section("published", "Published against ours", texts, [table], apart=True)

@@ -50,7 +50,7 @@ def test_a_fresh_machine_works_and_says_what_to_export(
         assert checks[name]["state"] == "missing" and words in checks[name]["fix"]
     assert checks["local:PATH"]["state"] in ("ok", "missing")
     assert not home.exists()
-    bare.setenv("GOOGLE_API_KEY", "sk-test-0123456789abcdef")
+    bare.setenv("GOOGLE_API_KEY", KEY)
     shown = art_e("doctor", "--db", db)
     assert shown.exit_code == 0 and "0123456789" not in shown.output
     assert f"{db}: 4 mails, 3 addresses" in shown.stdout
@@ -91,13 +91,15 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
     for each in requests:
         # All that `ask` sends.
         assert each.body["tools"] == schemas() and each.body["tool_choice"] == "required"
-    rows = json.loads(result.stdout)["checks"]
-    checks = {each["name"].removeprefix("model "): each for each in rows}
-    assert checks["openai/o3"]["detail"] == "answered, but called no tool"
-    assert checks["openai/gpt-5.4-mini"]["detail"] == "answered with a call"
-    refused = checks["openai/gpt-4.1"]
-    assert refused["state"] == "missing" and "401: Incorrect API key" in refused["detail"]
-    assert "no server answers" in checks["hosted_vllm/Qwen2.5-14B-Instruct"]["detail"]
+    rows = {each["name"]: each for each in json.loads(result.stdout)["checks"]}
+    for model, state, detail in (
+        ("openai/o3", "ok", "answered, but called no tool"),
+        ("openai/gpt-5.4-mini", "ok", "answered with a call"),
+        ("openai/gpt-4.1", "missing", "401: Incorrect API key"),
+        ("hosted_vllm/Qwen2.5-14B-Instruct", "missing", "no server answers"),
+    ):
+        row = rows[f"model {model}"]
+        assert row["state"] == state and detail in row["detail"]
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
 
 
@@ -110,8 +112,7 @@ def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
     assert all(f"{name}: (not set)" in shown for name in SETTINGS)
     assert json_of(art_e("config", "model", "gpt-4.1", "--json")) == {"model": "openai/gpt-4.1"}
     assert "openai/gpt-4.1" in art_e("config", "model").stdout
-    text = (home / "config.toml").read_text()
-    assert text == 'model = "openai/gpt-4.1"\n'
+    assert (home / "config.toml").read_text() == 'model = "openai/gpt-4.1"\n'
     assert json_of(art_e("config", "inbox", f" {ANN.upper()}", "--json"))["inbox"] == ANN
     assert json_of(art_e("config", "model", "--unset", "--json")) == {"inbox": ANN}
 

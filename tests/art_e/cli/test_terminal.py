@@ -113,19 +113,19 @@ def shown_safely(printed: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"),
+    ("command", "argument", "shown"),
     [
-        (["search", "zebra", "--inbox", ANN], "prize "),
-        (["read", HOSTILE_ID, "--inbox", ANN], "The prize code is 7781"),
-        (["ask", f"What is the zebra prize code? {HOSTILE}", "--inbox", ANN, "--trace"], "7781"),
+        ("search", "zebra", "prize "),
+        ("read", HOSTILE_ID, "The prize code is 7781"),
+        ("ask", f"What is the zebra prize code? {HOSTILE}", "7781"),
     ],
     ids=["search", "read", "ask"],
 )
 def test_mail_moves_nothing_on_a_terminal(
-    home: Path, db: Path, command: list[str], shown: str
+    home: Path, db: Path, command: str, argument: str, shown: str
 ) -> None:
-    printed = on_terminal([*command, "--db", db], {"ART_E_HOME": str(home)})
-    assert shown in shown_safely(printed)
+    arguments = [command, argument, "--inbox", ANN, *["--trace"] * (command == "ask"), "--db", db]
+    assert shown in shown_safely(on_terminal(arguments, {"ART_E_HOME": str(home)}))
 
 
 def test_a_models_words_move_nothing_on_a_terminal(ask: Any, home: Path) -> None:

@@ -40,6 +40,7 @@ from tests.builders import (
     Material,
     Query,
     as_row,
+    date_header,
     make_inbox,
     material,
     message_ids,
@@ -147,14 +148,11 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
         assert set(message_ids(run_query(inbox, query))) <= set(everything)
 
     for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
-        seen = mail.ids in visible
         for message_id in mail.ids:
-            read = inbox.read(message_id)
-            canonical = inbox.canonical_id(message_id)
-            if seen:
+            read, canonical = inbox.read(message_id), inbox.canonical_id(message_id)
+            if mail.ids in visible:
                 assert read is not None
-                assert read.message_id == canonical
-                assert read.message_id in mail.ids
+                assert read.message_id == canonical and canonical in mail.ids
             else:
                 assert (read, canonical) == (None, None)
 
@@ -176,16 +174,10 @@ def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leak
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "SELECT * FROM read_text('{secret}')",
-        "ATTACH '{other}' AS other",
-        "COPY (SELECT 1) TO '{other}'",
-        "SET enable_external_access = true",
-        "INSTALL fts",
-        "DELETE FROM emails",
-        "CREATE TABLE mine (i INTEGER)",
-    ],
-)
+    ["SELECT * FROM read_text('{secret}')", "ATTACH '{other}' AS other", "INSTALL fts",
+     "COPY (SELECT 1) TO '{other}'", "SET enable_external_access = true", "DELETE FROM emails",
+     "CREATE TABLE mine (i INTEGER)"],
+)  # fmt: skip
 def test_an_opened_file_is_read_only_and_reaches_no_other(
     leaky: Leaky, tmp_path: Path, statement: str
 ) -> None:
@@ -240,17 +232,14 @@ def opened(twins: Twins) -> list[Inbox]:
 def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
     """Mail among others, in which the people of `own` go by names that it does not give."""
     people = frozenset[str]().union(*(sent(each).parties for each in own))
-    return [
-        raw(
-            f"<other{number}@t>",
-            sender=f"Zanzibar Quill {number} <other{number}@test.example>",
-            to=f'"Zanzibar Quill {number}" <{address}>',
-            body="unicorns zeppelins",
-            # After the day that the inbox is opened for, so that its owner may be among them.
-            date="Mon, 6 Jan 2031 09:00:00 +0000",
-        )
-        for number, address in enumerate(sorted(people))
-    ]
+    # After the day that the inbox is opened for, so that its owner may be among them.
+    later = {"body": "unicorns zeppelins", "date": "Mon, 6 Jan 2031 09:00:00 +0000"}
+    made = []
+    for number, address in enumerate(sorted(people)):
+        name = f"Zanzibar Quill {number}"
+        sender, to = f"{name} <other{number}@test.example>", f'"{name}" <{address}>'
+        made.append(raw(f"<other{number}@t>", sender=sender, to=to, **later))
+    return made
 
 
 def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
@@ -528,6 +517,47 @@ def is_in_inbox(copy: Copy, person: Collection[str], copies: Collection[Copy]) -
     )
 
 
+def write_people(path: Path, person: Sequence[str]) -> None:
+    """Merge the person's addresses, also those that the file lacks."""
+    with duckdb.connect(str(path)) as connection:
+        for each in person:
+            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
+
+
+def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    people = {"to": f"{BOB}, {HOME}, {CY}", "cc": ANN}
+    for owner, day, name, label in (
+        (ANN, 6, "Dee", "Work"), (BOB, 3, "Mallory the Long", "spam"), (HOME, 6, "D.", "sent"),
+    ):  # fmt: skip
+        mail = raw(f"<{name[0]}@t>", sender=f"{name} <{DEE}>", date=date_header(day), **people)
+        mail = with_files(mail, {"note.txt": f"annex of {name}".encode()})
+        mails = [mail._replace(labels=(label,)), raw(f"<{day}{name[0]}@t>", to=owner)]
+        make_inbox(db, mails, Rules(any_id=True), owner, append=True)
+    write_people(db, (ANN, HOME))
+
+    def shown(address: str, junk: bool, day: int = 31) -> list[Any]:
+        with InboxFile(db, junk=junk) as file:
+            inbox = file.open_inbox(address, dt.date(2020, 1, day))
+            hits = inbox.search(["annex"])
+            mails = [inbox.read(hit.message_id) for hit in hits]
+            # Nobody's own copy has another's id; to the others all copies' ids name the mail.
+            ids = [each for each in "DM" if inbox.canonical_id(f"<{each}@t>")]
+            assert len(ids) == (2 if address == CY and junk else len(hits))
+            listed = {each.address: each.emails for each in file.inboxes()}
+            assert junk or day < 31 or listed[address] == len(inbox)
+            return [(each.sender.name, each.labels) for each in mails if each]
+
+    person = [("Dee", ("Work", "sent"))]
+    assert shown(ANN, junk=False) == shown(ANN, junk=True) == person
+    assert shown(ANN, junk=True, day=6) == person and shown(ANN, junk=True, day=5) == []
+    assert shown(BOB, junk=False) == []
+    assert shown(BOB, junk=True, day=3) == [("Mallory the Long", ("spam",))]
+    # Cy, who imported nothing, has the earliest that is no spam.
+    assert shown(CY, junk=False) == [("Dee", ())]
+    assert shown(CY, junk=True) == [("Mallory the Long", ())]
+
+
 class Side(NamedTuple):
     """One inbox of a file, with and without junk, and on every surface."""
 
@@ -536,13 +566,6 @@ class Side(NamedTuple):
     desk: Desk
     address: str
     as_of: dt.date | None
-
-
-def write_people(path: Path, person: Sequence[str]) -> None:
-    """Merge the person's addresses, also those that the file lacks."""
-    with duckdb.connect(str(path)) as connection:
-        for each in person:
-            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
 
 
 SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
@@ -604,9 +627,9 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
 
 
 @pytest.mark.fire
-@pytest.mark.parametrize("seed", range(tries(2, 40)))
+@pytest.mark.parametrize("seed", range(tries(2, 24)))
 def test_an_inbox_shows_its_owners_copies_alone(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
     monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
@@ -660,5 +683,4 @@ def test_an_inbox_shows_its_owners_copies_alone(
             for file in side.files.values():
                 file.close()
             side.shell.close()
-    with capsys.disabled():
-        print(f"\n{seed}: {dict(sorted(counts.items()))}")
+    print(dict(sorted(counts.items())))  # shown by `pytest -rP`

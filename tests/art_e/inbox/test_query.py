@@ -24,17 +24,11 @@ def mail(
     attached: str = "", **headers: str,
 ) -> RawMessage:  # fmt: skip
     made = EmailMessage()
-    date = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000" if day else None
-    fields: dict[str, str | None] = {
-        "Message-ID": f"<{number}@x>",
-        "From": sender,
-        "To": to,
-        "Subject": subject,
-    }
-    fields |= {"Date": date, "X-Gmail-Labels": labels, **headers}
-    for name, value in fields.items():
-        if value is not None:
-            made[name.replace("_", "-")] = value
+    head = {"Message-ID": f"<{number}@x>", "From": sender, "To": to, "Subject": subject}
+    if day:
+        head["Date"] = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000"
+    for name, value in {**head, "X-Gmail-Labels": labels, **headers}.items():
+        made[name.replace("_", "-")] = value
     made.set_content(body)
     if attached:
         made.add_attachment(b"x", "application", "pdf", filename=attached)

@@ -56,16 +56,15 @@ def test_a_word_of_every_mail_still_finds_a_very_long_one(
 ) -> None:
     # Its score rounds to nothing; that is not the same as lacking the word.
     monkeypatch.setattr(batch, "WORTH_WORKERS", 10_000)
-    db = tmp_path / "inbox.duckdb"
-    short = [
-        raw(f"<{n}@t>", subject="", body=f"budget {n}", sender="a@t.example") for n in range(1700)
-    ]
+    db, bob = tmp_path / "inbox.duckdb", "bob@test.example"
+    few = {"subject": "", "sender": "a@t.example"}
+    short = [raw(f"<{n}@t>", body=f"budget {n}", **few) for n in range(1700)]
     make_inbox(db, [*short, raw("<long@t>", subject="", body="budget " + "word " * 30_000)])
     with InboxFile(db) as file, plain_connection(db) as connection:
         query = Query(["budget"], from_addr="ann@test.example")
-        hits = run_query(file.open_inbox("bob@test.example"), query)
+        hits = run_query(file.open_inbox(bob), query)
         assert [hit.message_id for hit in hits] == ["<long@t>"]
-        assert [as_row(hit) for hit in hits] == run_sql(connection, "bob@test.example", None, query)
+        assert [as_row(hit) for hit in hits] == run_sql(connection, bob, None, query)
 
 
 def test_on_real_mail(real_inbox: RealInbox) -> None:

@@ -11,7 +11,7 @@ import pytest
 from art_e.models.clients import complete, load_litellm
 from art_e.models.known import listed_models
 from art_e.models.model import Model
-from tests.builders import the_error
+from tests.builders import HELLO, the_error
 from tests.provider import Provider, says
 
 
@@ -89,9 +89,7 @@ def test_a_request_goes_to_the_host_that_is_named(
         monkeypatch.setenv(variable, f"{address}{path}")
         assert Model(name).host == address.removeprefix("http://")
         with contextlib.suppress(openai.OpenAIError):
-            asyncio.run(
-                complete({"model": name, "messages": [{"role": "user", "content": "Hi."}]}, 5)
-            )
+            asyncio.run(complete({"model": name, "messages": HELLO}, 5))
         assert provider.requests
     # litellm keeps such clients for ever; a socket that is left open fails some later test.
     clients = load_litellm().in_memory_llm_clients_cache.cache_dict
@@ -105,10 +103,7 @@ def test_a_request_goes_to_the_host_that_is_named(
     [
         ("hosted_vllm/Qwen2.5-14B-Instruct", "export HOSTED_VLLM_API_BASE=URL"),
         ("azure/gpt-4.1", "export AZURE_API_BASE=URL"),
-        *(
-            (each, f"unknown model {each!r}; use offline")
-            for each in ("", "Offline", "nobody/x", "a\nb")
-        ),
+        *((each, f"unknown model {each!r}; use offline") for each in ("", "Offline", "a\nb")),
     ],
 )
 def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:

@@ -14,7 +14,6 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.models.base import Policy
 from art_e.offline import NOTHING, OfflinePolicy
 from art_e.question import Question
 from art_e.tools import View, schemas
@@ -33,15 +32,11 @@ IMITATION = (
 
 
 def written(name: str, day: int, subject: str, body: str, to: str = INES) -> RawMessage:
-    sender = "Ada Olm <ada@tarn.example>"
-    return raw(
-        f"<{name}@t>", date=date_header(day), sender=sender, to=to, subject=subject, body=body
-    )
+    head = {"sender": "Ada Olm <ada@tarn.example>", "to": to, "subject": subject}
+    return raw(f"<{name}@t>", date=date_header(day), body=body, **head)
 
 
-FROST = (
-    "They can't begin before the frost is out of the ground. End of April is what they aim at now."
-)
+FROST = "They can't begin before the frost is out. End of April is what they aim at now."
 OFF_AGAIN = "Bea Quell has called the Granary visit off again."
 MAILS = [
     written("painters", 8, "Re: lunch", "Noodles are fine with me.\n\nAda"),
@@ -68,19 +63,13 @@ def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
         yield file
 
 
-def run(
-    file: InboxFile,
-    question: str,
-    policy: Policy | None = None,
-    as_of: dt.date | None = None,
-    **options: Any,
-) -> Trajectory:
+def run(file: InboxFile, question: str, as_of: dt.date | None = None, **options: Any) -> Trajectory:
     episode = Episode(file.open_inbox(INES, as_of), Question("q", question, INES), **options)
-    return asyncio.run(run_episode(episode, policy or OfflinePolicy(), "run"))
+    return asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
 
 
-def act(messages: list[ChatMessage], policy: OfflinePolicy | None = None) -> AssistantMessage:
-    return asyncio.run((policy or OfflinePolicy()).act(messages, schemas())).message
+def act(messages: list[ChatMessage], **options: float) -> AssistantMessage:
+    return asyncio.run(OfflinePolicy(**options).act(messages, schemas())).message
 
 
 def called(trajectory: Trajectory) -> list[list[str]]:
@@ -104,16 +93,12 @@ def called(trajectory: Trajectory) -> list[list[str]]:
         ("How many times was the Granary visit called off?", None, NOTHING, []),
         ("How many parts does the ketch refit have?", None, NOTHING, []),
         # A number that a mail states is not counted.
-        (
-            "How many guests will there be for the supper in the Malthouse?",
-            None,
-            "There will be 14 guests for the supper.",
-            ["<crowd@t>"],
-        ),
+        ("How many guests will there be for the supper in the Malthouse?", None,
+         "There will be 14 guests for the supper.", ["<crowd@t>"]),
         # Mail of another inbox has these words.
         ("When does the kiln open?", None, NOTHING, []),
     ],
-)
+)  # fmt: skip
 def test_answers(
     inbox_file: InboxFile, question: str, as_of: dt.date | None, answer: str, sources: list[str]
 ) -> None:
@@ -147,6 +132,6 @@ def test_no_body_crashes_it(body: str) -> None:
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)
         messages += [message.to_chat(), {"role": "tool", "tool_call_id": "x", "content": content}]
-    [call] = act(messages, OfflinePolicy(abstain_below=float("-inf"))).tool_calls
+    [call] = act(messages, abstain_below=float("-inf")).tool_calls
     assert call.name == "return_final_answer"
     assert json.loads(call.arguments)["sources"] in ([], ["m1"])

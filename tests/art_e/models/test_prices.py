@@ -22,12 +22,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "prices.toml"
 
 
-def known(model: str) -> Price:
-    price = price_of(model)
-    assert price is not None
-    return price
-
-
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     listed = load_litellm().model_cost.items()
     prices = {
@@ -99,15 +93,15 @@ def test_an_unknown_price_is_not_zero(model: str) -> None:
 
 
 def test_ollama_costs_nothing_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert known("ollama_chat/llama3").cost(Usage(1_000, 0, 1_000)) == 0
+    free = price_of("ollama_chat/llama3")
+    assert free is not None and free.cost(Usage(1_000, 0, 1_000)) == 0
     monkeypatch.setenv("OLLAMA_API_BASE", "http://gpu.lan:11434")
     assert price_of("ollama_chat/llama3") is None
 
 
 def test_a_gpus_price_is_that_of_its_time(own: Path) -> None:
-    own.write_text(
-        f'[models."{VLLM}"]\ngpu_usd_per_hour = 2.1\n'
-        "prompt_tokens_per_second = 9000\ncompletion_tokens_per_second = 1200\n"
-    )
-    assert known(VLLM).cost(Usage(45_000, 0, 6_000)) == pytest.approx(2.1 / 360)
-    assert known(VLLM).cost(Usage(45_000, 9_000, 0)) == pytest.approx(2.1 / 720)
+    own.write_text(ENTRY + GPU)
+    price = price_of(VLLM)
+    assert price is not None
+    assert price.cost(Usage(50, 0, 25)) == pytest.approx(2 / 360)
+    assert price.cost(Usage(50, 10, 0)) == pytest.approx(2 / 720)

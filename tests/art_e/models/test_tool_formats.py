@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.models.structured import unwrapped
 from art_e.models.tool_formats import (
     answer_so_far,
     as_written,
@@ -21,7 +24,7 @@ from art_e.models.tool_formats import (
     written_call,
 )
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
-from tests.builders import LEASE, Make, Start
+from tests.builders import LEASE, Make, Start, tries
 from tests.provider import Provider, says
 
 SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}
@@ -149,12 +152,8 @@ def test_a_message_goes_back_into_the_prompt_as_it_was_written(text: str) -> Non
 @pytest.mark.parametrize(
     "text", ["<tool_call>\n{}\n</tool_call>", "<tool_call>\nx(lease)\n</tool_call>", "<tool_call>"]
 )
-def test_what_names_no_tool_stays_text(start: Start, text: str) -> None:
-    message = parse_reply(text, 0)
-    assert message == AssistantMessage(text)
-    episode = start()
-    episode.step(message)
-    assert episode.rubric.unparseable_calls == 1
+def test_what_names_no_tool_stays_text(text: str) -> None:
+    assert parse_reply(text, 0) == AssistantMessage(text)
 
 
 @given(st.lists(st.tuples(NAMES, st.dictionaries(st.text(), JSON, max_size=3)), min_size=1))
@@ -162,6 +161,26 @@ def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str
     text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
     assert back(text) == text
+
+
+class Usual(BaseModel):
+    """A form of reply."""
+
+    answer: str
+
+
+@pytest.mark.parametrize(
+    "before", ["", "<tool_call>", '<tool_call>{"name": "x", "arguments": ', "```"]
+)
+@pytest.mark.parametrize("run", ["\n", " ", "\n \t", "}\n", "```\n"])
+def test_runs_of_white_space_take_linear_time(before: str, run: str) -> None:
+    call = '{"name": "x", "arguments": {}}'
+    text = f"{before}{run * (tries(60_000, 600_000) // len(run))}x {call}"
+    begun = time.process_time()
+    parse_reply(text, 0)
+    parse_text(text, 0)
+    unwrapped(f"x{text}", Usual)
+    assert time.process_time() - begun < tries(3, 30)
 
 
 @given(st.text(alphabet='<>/tool_ca{}":,\nnmearguts '))
@@ -234,9 +253,9 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str | No
     tokenizer.bos_token = tokenizer.eos_token  # llama3's template begins with it
     if form is not None:
         assert call_form(tokenizer) == form
-        return
-    with pytest.raises(ValueError, match="none of Qwen's forms"):
-        call_form(tokenizer)
+    else:
+        with pytest.raises(ValueError, match="none of Qwen's forms"):
+            call_form(tokenizer)
 
 
 def test_the_stock_template_writes_the_same() -> None:
@@ -251,15 +270,10 @@ def test_the_stock_template_writes_the_same() -> None:
         {"role": "tool", "tool_call_id": "call_0_1", "content": '{"error":"no"}'},
     ]
     prompts = []
+    options: dict[str, Any] = {"tools": schemas(), "tokenize": False, "add_generation_prompt": True}
     for length in (2, 5):
-        prompt = tokenizer.apply_chat_template(
-            as_written(conversation[:length]),
-            tools=list[Any](schemas()),
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-        stock = tiny_qwen.rendered(tokenizer, conversation[:length], schemas(), to_go_on=True)
-        assert prompt == stock
-        prompts.append(str(prompt))
+        shown = conversation[:length]
+        prompts.append(str(tokenizer.apply_chat_template(as_written(shown), **options)))
+        assert prompts[-1] == tiny_qwen.rendered(tokenizer, shown, schemas(), to_go_on=True)
     # The second goes on where the first ended: what was cached or trained on holds.
     assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from art_e.question import load_questions
+from art_e.text import visible
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import files_of, make_inbox, raw
@@ -15,15 +16,10 @@ from tests.golden import WRITER
 from tests.provider import KEY
 
 ROW: dict[str, Any] = {
-    "id": "1",
-    "question": "When does the warehouse lease end?",
-    "answer": "On March 31, 2002.",
-    "message_ids": [LEASE_ID],
-    "how_realistic": 0.9,
-    "inbox_address": ANN,
-    "query_date": "2001-03-31",
-    "provenance": {"model": WRITER},
-}
+    "id": "1", "question": "When does the warehouse lease end?", "answer": "On March 31, 2002.",
+    "message_ids": [LEASE_ID], "how_realistic": 0.9, "inbox_address": ANN,
+    "query_date": "2001-03-31", "provenance": {"model": WRITER},
+}  # fmt: skip
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -41,9 +37,7 @@ def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_world_keeps_its_questions_through_all_steps(
-    art_e: Run, world_db: Path, tmp_path: Path
-) -> None:
+def test_all_steps_keep_a_worlds_questions(art_e: Run, world_db: Path, tmp_path: Path) -> None:
     rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
     source = write(tmp_path / "rows.jsonl", *rows)
@@ -52,15 +46,12 @@ def test_a_world_keeps_its_questions_through_all_steps(
         assert done["sums"]["kept"] == len(rows), done
         recorded = GoldenSet.load(folder).manifest["steps"][step[0]]
         assert done == {"set": str(folder), "step": step[0], **recorded}
-    figures = json_of(art_e("golden", "stats", folder, "--json"))
-    assert figures["rows"] == len(rows)
+    assert json_of(art_e("golden", "stats", folder, "--json"))["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
 
 
-def test_steps_print_counts_and_what_comes_next(
-    art_e: Run, db: Path, golden: Path, tmp_path: Path
-) -> None:
+def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
     at = ("--db", db, "--out", golden)
     again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
     assert "import: 3 rows, 3 kept" in again.stdout
@@ -84,9 +75,7 @@ def test_steps_print_counts_and_what_comes_next(
 
 
 VERIFY = ("verify", "--out", "set", "--model")
-GENERATE = (
-    "generate", "--out", "new", "--db", "world", "--min-mails", 50, "--validation", 0, "-m",
-)  # fmt: skip
+GENERATE = (*"generate --out new --db world --min-mails 50 --validation 0 -m".split(),)
 
 
 @pytest.mark.parametrize(
@@ -111,38 +100,32 @@ GENERATE = (
         ((*GENERATE, "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
     ],
 )
+@pytest.mark.usefixtures("golden")
 def test_a_user_error_is_one_line_and_changes_nothing(
-    art_e: Run,
-    db: Path,
-    world_db: Path,
-    golden: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: tuple[object, ...],
-    words: str,
-) -> None:
+    art_e: Run, db: Path, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    command: tuple[object, ...], words: str,
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     write(tmp_path / "other.jsonl", ROW)
-    others = [raw(f"<{number}@t>", subject=str(number)) for number in range(4)]
-    make_inbox(tmp_path / "others.duckdb", others)
+    make_inbox(tmp_path / "others.duckdb", [raw(f"<{n}@t>", subject=str(n)) for n in range(4)])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "questions.jsonl").write_text("mine", "utf-8")
     (tmp_path / "world").symlink_to(world_db)
     locks = {f"{folder}/.lock": b"" for folder in ("mine", "new", "set")}
     before = files_of(tmp_path) | locks
-    needs_db = command[0] != "stats" and "--db" not in command
-    assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
+    where = () if "--db" in command else ("--db", db)
+    assert words in the_error(art_e("golden", *command, *where))
     assert files_of(tmp_path) | locks == before
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:
-    hostile = {**ROW, "id": HOSTILE, "question": f"{HOSTILE} When?", "kind": "lookup"}
+    hostile = {**ROW, "id": HOSTILE, "question": f"{visible(HOSTILE)} When?", "kind": "lookup"}
     dull = {**hostile, "id": f"{HOSTILE}2", "how_realistic": 0.1}
     nowhere = {**hostile, "id": f"{HOSTILE}3", "inbox_address": HOSTILE}
     lost = {**ROW, "id": "4", "message_ids": [f"<{HOSTILE}>"], "query_date": None}
-    source, folder = tmp_path / "rows.jsonl", tmp_path / "set"
-    write(source, hostile, dull, nowhere, lost, {"id": HOSTILE})
+    source = write(tmp_path / "rows.jsonl", hostile, dull, nowhere, lost, {"id": HOSTILE})
+    folder = tmp_path / "set"
     at = ("--db", db, "--out", folder)
     for command in (("import", source, *at), ("filter", *at), ("split", *at), ("stats", folder)):
         result = art_e("golden", *command)

@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pytest
@@ -37,15 +38,12 @@ def golden() -> GoldenSet:
     return golden
 
 
-def test_loads_with_datasets_and_as_questions_from_every_form(
-    golden: GoldenSet, tmp_path: Path
-) -> None:
+def test_every_form_loads_with_datasets_and_as_questions(golden: GoldenSet, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
     files = files_of(out)
-    assert sorted(files) == [
-        "README.md", "manifest.json", "test.jsonl", "test.parquet", "train.jsonl", "train.parquet",
-    ]  # fmt: skip
+    names = "README.md manifest.json test.jsonl test.parquet train.jsonl train.parquet"
+    assert sorted(files) == names.split()
     # Rejected rows stay behind.
     assert not any(b"q-99" in each or b"the secret reason" in each for each in files.values())
     train, test = golden.questions[::2], golden.questions[1::2]
@@ -71,9 +69,7 @@ def test_an_export_is_whole_or_not_there(golden: GoldenSet, tmp_path: Path) -> N
         export(golden, tmp_path / "out")
 
 
-HOSTILE = (
-    "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
-)
+HOSTILE = "x | y\n\n# owned <script>alert(1)</script> [a](http://e) `b` ![i](//e) **c** {{ 7*7 }}"
 
 
 def test_hostile_words_are_only_words_on_the_card() -> None:
@@ -95,18 +91,12 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
 
 
 def test_what_is_in_the_set(golden: GoldenSet) -> None:
-    golden.questions[1] = dataclasses.replace(
-        golden.questions[1], kind=None, difficulty="hard", inbox_address="bob@test.example"
-    )
+    fields: dict[str, Any] = {"kind": None, "difficulty": "hard", "inbox_address": "bob@x.example"}
+    golden.questions[1] = dataclasses.replace(golden.questions[1], **fields)
     figures = stats(golden)
     assert (figures["rows"], figures["rejected"]) == (4, 1)
-    assert figures["kinds"] == {
-        "lookup": {"train": 2, "test": 1},
-        "unlabelled": {"train": 0, "test": 1},
-    }
-    assert figures["difficulties"]["hard"] == {"train": 0, "test": 1}
-    assert figures["splits"] == [
-        {"split": "train", "rows": 2, "inboxes": 1},
-        {"split": "test", "rows": 2, "inboxes": 2},
-    ]
+    one = {"train": 0, "test": 1}
+    assert figures["kinds"] == {"lookup": {"train": 2, "test": 1}, "unlabelled": one}
+    assert figures["difficulties"]["hard"] == one
+    assert [tuple(each.values()) for each in figures["splits"]] == [("train", 2, 1), ("test", 2, 2)]
     assert figures["steps"][0]["dropped"] == {"leak": 1}

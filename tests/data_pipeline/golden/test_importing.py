@@ -17,16 +17,10 @@ from tests.builders import date_header, make_inbox, raw
 
 # A row of the public data set, whose gold mail is there.
 PUBLIC: dict[str, Any] = {
-    "id": 17,
-    "question": "When does the lease of the warehouse end?",
-    "answer": "On May 3.",
-    "message_ids": ["<1@test>"],
-    "how_realistic": 0.9,
-    "inbox_address": "bob@test.example",
+    "id": 17, "question": "When does the lease of the warehouse end?", "answer": "On May 3.",
+    "message_ids": ["<1@test>"], "how_realistic": 0.9, "inbox_address": "bob@test.example",
     "query_date": "2020-01-10",
-}
-
-
+}  # fmt: skip
 DEEP = "[" * 60 + "]" * 60
 
 
@@ -58,7 +52,7 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
 
 
 @pytest.mark.parametrize(
-    ("row", "check", "named"),
+    ("row", "check", "why"),
     [
         ({"question": " \n"}, "row", "empty"),
         ({"question": "why? " * 101}, "row", "question: it has 505 characters"),
@@ -77,17 +71,14 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
         ({"provenance": f'{{"a": {DEEP}}}'}, "row", "nested deeper than 50 levels"),
     ],
 )
-def test_a_bad_row_is_kept_with_what_is_wrong(
-    file: InboxFile, tmp_path: Path, row: Any, check: str, named: str
-) -> None:
+def test_a_bad_row_stays(file: InboxFile, tmp_path: Path, row: Any, check: str, why: str) -> None:
     bad = {**PUBLIC, "id": 18, **row} if isinstance(row, dict) else row
     golden = imported(file, tmp_path, PUBLIC, bad, PUBLIC)
     ids = [(each.id, each.provenance["import"].get("id")) for each in golden.questions]
     assert ids == [("17", None), ("17-2", "17")]
     [rejected] = golden.rejected
     assert (rejected.step, rejected.check) == ("import", check)
-    assert named in rejected.reason
-    assert "\n" not in rejected.reason
+    assert why in rejected.reason and "\n" not in rejected.reason
     sums = golden.manifest["steps"]["import"]["sums"]
     assert (sums["in"], sums["kept"], sums["dropped"]) == (3, 2, {check: 1})
 
@@ -97,18 +88,13 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=4,
 )
-_rows = _json | st.fixed_dictionaries(
-    {},
-    optional={name: st.just(value) | _json for name, value in PUBLIC.items()}
-    | {"provenance": _json, "split": st.just("train") | _json},
-)
+_fields = {name: st.just(value) | _json for name, value in {**PUBLIC, "split": "train"}.items()}
+_rows = _json | st.fixed_dictionaries({}, optional={**_fields, "provenance": _json})
 
 
 @settings(max_examples=40)
 @given(st.lists(_rows, min_size=1, max_size=4))
-def test_whatever_the_rows_are_none_is_lost(
-    file: InboxFile, tmp_path: Path, rows: list[Any]
-) -> None:
+def test_whatever_the_rows_none_is_lost(file: InboxFile, tmp_path: Path, rows: list[Any]) -> None:
     golden = imported(file, tmp_path, *(json.dumps(row) for row in rows))
     sums = golden.manifest["steps"]["import"]["sums"]
     assert sums["in"] == len(rows) == len(golden.questions) + len(golden.rejected)

@@ -13,21 +13,14 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.question import Question
+from data_pipeline.golden import review
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
-from data_pipeline.golden.review import (
-    KEYS,
-    Review,
-    ReviewSample,
-    drawn,
-    read_reviews,
-    review,
-    row_digest,
-)
+from data_pipeline.golden.review import KEYS, ReviewSample, drawn, read_reviews
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
 
-RunReview = Callable[..., Result]
+RunReview = Callable[[str], Result]
 
 
 def row(number: int, **fields: Any) -> Question:
@@ -40,14 +33,15 @@ def row(number: int, **fields: Any) -> Question:
 
 def test_a_row_that_changed_since_is_stale_and_one_checked_again_is_not() -> None:
     rows = [row(number) for number in range(4)]
-    reviews = [Review(id=each.id, digest=row_digest(each), said="drop") for each in rows]
+    said = [(each.id, review.row_digest(each)) for each in rows]
+    reviews = [review.Review(id=name, digest=digest, said="drop") for name, digest in said]
     rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
     golden = set_of(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
         row(1, answer="July"),
         row(2, message_ids=("<2@test>",), query_date=dt.date(2020, 1, 31)),
     )
-    review(golden, reviews, ReviewSample())
+    review.review(golden, reviews, ReviewSample())
     assert [each.id for each in golden.questions] == ["q-1", "q-2"]
     [rejected] = golden.rejected
     assert (rejected.row["id"], rejected.check, rejected.reason) == ("q-0", "person", "dropped")
@@ -78,11 +72,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_review(folder: Path, db: Path) -> RunReview:
-    def run(keys: str, *args: object) -> Result:
-        arguments = ["golden", "review", folder, "--db", db, *args]
-        return CliRunner().invoke(app, [str(each) for each in arguments], input=keys)
-
-    return run
+    command = ["golden", "review", str(folder), "--db", str(db)]
+    return lambda keys: CliRunner().invoke(app, command, input=keys)
 
 
 def shown(folder: Path) -> list[str]:
@@ -96,9 +87,8 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     result = run_review("k?dksq")
     assert result.exit_code == 0, result.output
     assert "there is no key '?'" in result.stderr
-    written = read_reviews(folder)
-    decisions = ["keep", "drop", "keep", "skip"]
-    assert [(each.id, each.said) for each in written] == list(zip(order, decisions, strict=False))
+    decisions = list(zip(order, ["keep", "drop", "keep", "skip"], strict=False))
+    assert [(each.id, each.said) for each in read_reviews(folder)] == decisions
     assert "4 reviews added" in result.stderr
     golden = GoldenSet.load(folder)
     [rejected] = golden.rejected
@@ -108,10 +98,8 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     skipped = now[order[3]]
     assert skipped is not None and skipped.passed is None
     assert now[order[4]] is now[order[5]] is None
-    record = golden.manifest["steps"]["review"]
-    assert record["sums"] == {
-        "in": 6, "kept": 5, "dropped": {"person": 1}, "changed": {}, "unsure": {"person": 1},
-    }  # fmt: skip
+    record, one = golden.manifest["steps"]["review"], {"person": 1}
+    assert record["sums"] == {"in": 6, "kept": 5, "dropped": one, "changed": {}, "unsure": one}
     # Wilson's bounds of 2 of 3, by his formula.
     estimate = [record["precision"][name] for name in ("value", "low", "high")]
     assert estimate == pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4)
@@ -120,12 +108,9 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
 
 
 def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview) -> None:
-    hostile = row(
-        0, question=f"When? {HOSTILE}\nand where?", answer=HOSTILE, message_ids=(HOSTILE_ID,),
-        query_date=None,
-    )  # fmt: skip
-    check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
-    set_of(with_checks(hostile, [check])).save(folder)
+    texts = {"question": f"When? {HOSTILE}\nand where?", "answer": HOSTILE}
+    hostile = row(0, **texts, message_ids=(HOSTILE_ID,), query_date=None)
+    set_of(with_checks(hostile, [Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)])).save(folder)
     result = run_review("wd")
     assert result.exit_code == 0, result.output
     assert "The prize code is 7781." in result.stdout
@@ -136,8 +121,7 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
 
 
 def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
-    untouched = (folder / "questions.jsonl").read_bytes()
-    order = shown(folder)
+    untouched, order = (folder / "questions.jsonl").read_bytes(), shown(folder)
     command = ("golden", "review", folder, "--db", db)
     with at_terminal(command, {"TERM": "dumb"}) as (process, terminal):
         press_keys(terminal, [b"d", b"k"], KEYS, until="3 of 6")

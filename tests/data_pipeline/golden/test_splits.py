@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
-from data_pipeline.golden.generate import draw as draw_batches
+from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import MIN_SENT, Counts, Mail, choose_inboxes, draw, threads_of
 from data_pipeline.golden.split import split
@@ -25,26 +24,19 @@ from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
 from tests.golden import set_of
 
+WEIGHTS = st.builds(Counts, *[st.integers(0, 20)] * 3).filter(any)
 
-@given(
-    st.integers(0, 60),
-    st.integers(0, 99),
-    st.tuples(*[st.integers(0, 20)] * 3).filter(any),
-    st.randoms(),
-)
-def test_a_draw_keeps_to_the_proportions(
-    inboxes: int, seed: int, weights: tuple[int, ...], order: Random
-) -> None:
+
+@given(st.integers(0, 60), st.integers(0, 99), WEIGHTS, st.randoms())
+def test_a_draw_keeps_proportions(inboxes: int, seed: int, counts: Counts, order: Random) -> None:
     names = [f"{n}@test.example" for n in range(inboxes)]
-    counts = Counts(*weights)
     drawn = draw(names, seed, counts)
     assert sorted(drawn) == sorted(names)
     used = {name: weight for name, weight in counts._asdict().items() if weight}
     for name, weight in used.items():
-        share = inboxes * weight / sum(weights)
+        share = inboxes * weight / sum(counts)
         # Each has one at least, which the others go without.
-        count = sum(each == name for each in drawn.values())
-        assert share - 2 < count < max(share, 1) + 1
+        assert share - 2 < sum(each == name for each in drawn.values()) < max(share, 1) + 1
     assert len({*drawn.values()}) == min(len(used), inboxes)
     order.shuffle(names)
     assert draw(names, seed, counts) == drawn
@@ -61,24 +53,19 @@ def test_a_draw_keeps_to_the_proportions(
     ],
 )
 def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str | None, chosen: list[str]) -> None:
+    # Whom they write to, and how much more than is needed.
     people = {
-        "Ann Alder <ann@test.example>": MIN_SENT + 9,
-        '"Alder, Ann B" <a.alder@test.example>': MIN_SENT,
-        "Ann <ann.other@test.example>": MIN_SENT,
-        "Bob Birch <bob@test.example>": MIN_SENT + 5,
+        "Ann Alder <ann@test.example>": ("a.alder@test.example", 9),
+        '"Alder, Ann B" <a.alder@test.example>': ("ann.other@test.example", 0),
+        "Ann <ann.other@test.example>": ("bob@test.example", 0),
+        "Bob Birch <bob@test.example>": ("ann@test.example", 5),
     }
-    names = list(people)
     mails = [
-        raw(
-            f"<{place}.{number}@test>",
-            sender=sender,
-            to=f"{names[(place + 1) % len(names)]}, all@test.example",
-            body=f"This is the body of {place} {number}.",
-        )
-        for place, (sender, count) in enumerate(people.items())
-        for number in range(count)
+        raw(f"<{n}.{to}>", sender=sender, to=f"{to}, all@test.example", body=f"{n} for {to}.")
+        for sender, (to, more) in people.items()
+        for n in range(MIN_SENT + more)
     ]
-    mails.append(raw("<list@test>", sender="all@test.example", to=names[0]))
+    mails.append(raw("<list@test>", sender="all@test.example", to="ann@test.example"))
     make_inbox(tmp_path / "inbox.duckdb", mails, owner=owner)
     with InboxFile(tmp_path / "inbox.duckdb") as file:
         assert owner or file.inboxes()[0].address == "all@test.example"
@@ -107,16 +94,17 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
 
 @given(mails_of_threads(), st.integers(1, 12), st.integers())
 def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
-    batches = draw_batches(drawn_of, count, Random(seed))
-    assert batches == draw_batches(drawn_of, count, Random(seed))
+    batches = generate.draw(drawn_of, count, Random(seed))
+    assert batches == generate.draw(drawn_of, count, Random(seed))
     assert len(batches) <= count
-    everything = list(itertools.chain.from_iterable(batches))
-    contents = [mail.content for mail in everything]
+    contents = [mail.content for batch in batches for mail in batch]
     assert len(contents) == len(set(contents))
     once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
-    threads = {mail: thread[-BATCH_MAILS:] for thread in threads_of(once) for mail in thread}
+    threads = {
+        mail: thread[-generate.BATCH_MAILS :] for thread in threads_of(once) for mail in thread
+    }
     for batch in batches:
-        assert LEAST_MAILS <= len(batch) <= BATCH_MAILS
+        assert generate.LEAST_MAILS <= len(batch) <= generate.BATCH_MAILS
         assert batch == sorted(batch)
         for mail in batch:
             assert set(threads[mail]) <= set(batch)
@@ -180,10 +168,8 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
         inbox = draws.choice(INBOXES)
         mails = [name for name, people in copies.people.items() if inbox in people]
         cited = tuple(draws.sample(mails, draws.randrange(4)))
-        name, place = draws.choice([*SPLITS, None]), f"q-{number}"
-        rows.append(
-            Question(place, "What is it?", inbox, answer="42", message_ids=cited, split=name)
-        )
+        fields: dict[str, Any] = {"message_ids": cited, "split": draws.choice([*SPLITS, None])}
+        rows.append(Question(f"q-{number}", "What is it?", inbox, answer="42", **fields))
     inboxes: dict[str, Split | None] = {**draw(INBOXES, seed, Counts())}
     golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from art_e.trajectory import Trajectory
 from evals.report.build import build_report
-from tests import builders
 from tests.browser import Visit, pale_texts, running_browser
+from tests.builders import answer, call, message, read, search
 from tests.evals.runs import (
     OUTCOMES,
     episode,
@@ -78,12 +78,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         episode(question(number), "wrong", model=NAME, final_answer=f"{NAME} {number}")
         for number in range(30)
     ]
+    baselines = write_run(folder / "baselines", [*strong, *weak, *hostile])
     steps, validations = [step(1), step(2)], [validation(0), validation(2)]
-    runs = [
-        write_run(folder / "baselines", [*strong, *weak, *hostile]),
-        trained(folder / "training", steps, validations),
-    ]
-    return build_report(runs, folder / "out")[0]
+    curves = trained(folder / "training", steps, validations)
+    return build_report([baselines, curves], folder / "out")[0]
 
 
 # One of all outcomes, one always right, and a training run.
@@ -281,32 +279,23 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
     asked = HOSTILE.replace("\ud800", "")
     item = question(0, question=asked, answer=asked, id=asked, inbox_address=asked)
     made = episode(item, "wrong", model=HOSTILE, repeat=1)
-    answer = builders.message(
-        builders.answer(HOSTILE, HOSTILE), builders.call(HOSTILE, {HOSTILE: HOSTILE})
-    )
     head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
-    reads = builders.message(builders.read("m1"), builders.search(HOSTILE), text=HOSTILE)
     messages = [
         {"role": "system", "content": HOSTILE},
-        reads.to_chat(),
+        message(read("m1"), search(HOSTILE), text=HOSTILE).to_chat(),
         observed(message_id="m1", to=[HOSTILE], body=HOSTILE + "x" * 1_000_000, **head),
         observed(hits=[{"message_id": HOSTILE, "missing": [HOSTILE], **head}]),
-        answer.to_chat(),
+        message(answer(HOSTILE, HOSTILE), call(HOSTILE, {HOSTILE: HOSTILE})).to_chat(),
         {"role": "tool", "content": HOSTILE},
     ]
-    hostile = episode(
-        item,
-        "wrong",
-        model=HOSTILE,
-        run_id=HOSTILE,
-        episode_id=HOSTILE,
-        final_answer=HOSTILE,
-        messages=messages,
-        error={"kind": HOSTILE, "message": HOSTILE},
-        verdict={"correct": False, "grounded": None, "judge": HOSTILE, "reason": HOSTILE},
-        reward={HOSTILE: 1.0},
-        policy={HOSTILE: HOSTILE},
-    )
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("model", "run_id", "episode_id", "final_answer"), HOSTILE),
+        "error": {"kind": HOSTILE, "message": HOSTILE},
+        "verdict": {"correct": False, "grounded": None, "judge": HOSTILE, "reason": HOSTILE},
+        "reward": {HOSTILE: 1.0},
+        "policy": {HOSTILE: HOSTILE},
+    }
+    hostile = episode(item, "wrong", messages=messages, **fields)
     page = visit().open(write_page(tmp_path, [hostile, made]))
     page.get_by_label("Search").fill("window.pwned <script>")
     expect(rows(page)).to_have_count(2)

@@ -107,9 +107,6 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
 
 
-# ---- Pairs of models.
-
-
 # ---- The page as a file.
 
 
@@ -150,7 +147,6 @@ def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     assert not loading & {name for each in page.iter("*") for name in each.attrib}
     links = set(page.xpath("//@href | //@*[name() = 'xlink:href']"))
     assert all(each.startswith("#") for each in links)
-    assert page.find(".//link") is None
     assert not re.search(r"@import|url\((?!#)", " ".join(page.xpath("//style/text()")))
     # Within charts, only what is referred to needs a name of its own.
     ids = page.xpath("//*[not(ancestor::svg)]/@id")

@@ -64,16 +64,13 @@ GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
         ("not read", (GOLD,), {}, [(True, False, False)]),
         ("not found", (GOLD,), {}, [(False, False, False)]),
         # Of two gold mails each has its own facts.
-        (
-            "wrong",
-            (GOLD, GONE),
-            {"found_gold": False, "read_gold": False, "sources_correct": False},
-            [(True, True, True), (False, False, False)],
-        ),
+        ("wrong", (GOLD, GONE),
+         dict.fromkeys(("found_gold", "read_gold", "sources_correct"), False),
+         [(True, True, True), (False, False, False)]),
         # The id of another copy counts where the rubric says so.
         ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
     ],
-)
+)  # fmt: skip
 def test_gold_mails_are_found_read_and_cited(
     ended: Outcome, gold: tuple[str, ...], rubric: dict[str, bool], facts: list[tuple[bool, ...]]
 ) -> None:
