@@ -76,9 +76,6 @@ def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollout
     assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
 
 
-NAN = dict.fromkeys(("abstention", "accuracy", "reward"), float("nan"))
-
-
 @pytest.mark.parametrize(
     "steps",
     [
@@ -86,7 +83,7 @@ NAN = dict.fromkeys(("abstention", "accuracy", "reward"), float("nan"))
         [Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)],
         # Abstention near 1 is right where accuracy on the other questions does not fall.
         planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
-        planted(rise(0), lambda _: NAN),
+        planted(rise(0), lambda _: dict.fromkeys(COLLAPSED, np.nan)),
         planted(rise(0), lambda step: {"ratio_mean": 1 + 0.05 * (-1) ** step}),
     ],
 )
@@ -116,8 +113,7 @@ def test_a_planted_failure_raises_its_alarm_once_and_soon(
 
 
 def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_them() -> None:
-    steps = planted(rise(0), lambda step: {"abstention": 1.0, "accuracy": 0.0})
-    [(step, alarm)] = over_time(steps)
+    [(step, alarm)] = over_time(planted(rise(0), lambda _: {"abstention": 1.0, "accuracy": 0.0}))
     assert step == WINDOW
     assert "25% did at the start" in alarm.message
     assert "accuracy fell from 21% to 0%" in alarm.message

@@ -1,6 +1,7 @@
 """Our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Sampler
 from training.optimizer import MuonAdamW, optimizer_of, packed
+from training.rollout import Turn
 from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
@@ -39,32 +41,38 @@ def prompts(words: Qwen2Tokenizer) -> list[list[int]]:
     return [list(words.encode(each)) for each in TEXTS]
 
 
-def sampler(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, turn: int = 8, **options: Any
-) -> Sampler:
+Sample = Callable[..., list[Turn]]
+
+
+@pytest.fixture(scope="module")
+def sample(model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]) -> Sample:
+    """Samples turns behind the prompts, each `times` times."""
     ids = words.get_vocab()
-    settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
-    return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings)
+
+    def turns(times: int = 1, turn: int = 8, **options: Any) -> list[Turn]:
+        settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
+        return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings).turns(prompts * times)
+
+    return turns
 
 
 def test_the_same_seed_gives_the_same_turns_and_disturbs_nobodys_random_numbers(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+    sample: Sample,
 ) -> None:
-    first = sampler(model, words).turns(prompts)
+    first = sample()
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
     torch.manual_seed(7)
-    assert sampler(model, words).turns(prompts) == first
+    assert sample() == first
     assert torch.equal(torch.rand(3), undisturbed)
-    assert sampler(model, words, seed=1).turns(prompts) != first
+    assert sample(seed=1) != first
 
 
 def test_greedy_turns_are_the_likeliest_tokens(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+    model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample
 ) -> None:
     """Each by itself, so that neither padding nor the order of batches plays a part."""
-    turns = sampler(model, words, temperature=0.0, batch=2).turns(prompts)
-    for prompt, turn in zip(prompts, turns, strict=True):
+    for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
         ids = list(prompt)
         for token in turn.ids:
             with torch.no_grad():
@@ -73,11 +81,9 @@ def test_greedy_turns_are_the_likeliest_tokens(
             ids.append(token)
 
 
-def test_a_turn_ends_with_its_mark_or_at_its_limit(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
-) -> None:
+def test_a_turn_ends_with_its_mark_or_at_its_limit(words: Qwen2Tokenizer, sample: Sample) -> None:
     """New weights sample any token: some turns come to an end, others are cut off."""
-    turns = [turn.ids for turn in sampler(model, words, turn=120).turns(prompts * 12)]
+    turns = [turn.ids for turn in sample(12, turn=120)]
     end = words.get_vocab()[END]
     ended = [turn for turn in turns if turn[-1] == end]
     assert ended

@@ -28,8 +28,6 @@ from training.recipe import Recipe, Setting
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), "utf-8")
@@ -47,7 +45,7 @@ def run(base: Path, tmp_path: Path) -> Path:
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.5)
     adapted.save_pretrained(str(checkpoint))
-    for name in TOKENIZER:
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(base / name, checkpoint / name)
     write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
     return folder
@@ -139,9 +137,6 @@ def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
 
 # ---- The model card: no more than the metrics say, and no text becomes markup.
 
-HOSTILE = (
-    "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
-)
 SMALL: dict[str, Any] = {
     "name": "small",
     "model": {"scratch": {"layers": 3, "hidden": 96}},
@@ -175,28 +170,25 @@ def test_what_a_card_says() -> None:
     assert "secret" not in of_adapter and "--init" not in of_adapter
 
 
-def rendered(text: str) -> str:
-    body = text.split("---\n", 2)[2]
-    return str(MarkdownIt("commonmark").enable("table").render(body))
-
-
 def hostile(word: str) -> str:
-    """A card to which all that others write gives the same word."""
+    """A card to which all that others write gives the same word, as a page."""
     recipe = {
         **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
         "judging": {"reward": word, "validation": word},
     }  # fmt: skip
-    return made(recipe, alarms=[{"step": 1, "kind": word, "message": word}], test={word: {"n": 1}})
+    alarm = {"step": 1, "kind": word, "message": word}
+    body = made(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
+    return str(MarkdownIt("commonmark").enable("table").render(body))
 
 
 @given(st.text(min_size=1, max_size=60))
-@example(HOSTILE)
+@example("x | y\n\n# a <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}")
 @example("```\n# x")
 @example("a\\|b")
 @example("accuracy")
 @example("~0")
 def test_hostile_words_are_only_words(word: str) -> None:
-    shown, plain = rendered(hostile(word)), rendered(hostile("word"))
+    shown, plain = hostile(word), hostile("word")
     assert set(re.findall(r"</?(\w+)", shown)) == set(re.findall(r"</?(\w+)", plain))
     for tag in ("<h2>", "<td", "<li>", "<pre>"):
         assert shown.count(tag) == plain.count(tag)

@@ -3,8 +3,6 @@
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from training import grpo
 from training.cli import carry_out
 from training.progress import read_steps
 from training.recipe import Setting
-from training.rollout import Follow
 from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
@@ -56,21 +53,6 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 # Whole runs of what a script says
 
 
-class Cycling:
-    """Says the same each time, in turn; takes the place of `Dispatch`."""
-
-    awake = staticmethod(nullcontext)
-
-    def __init__(
-        self, start: Start, replies: Sequence[AssistantMessage], *_: Any, **__: Any
-    ) -> None:
-        self._start, self._replies = start, replies
-
-    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        going = itertools.islice(itertools.cycle(self._replies), len(prompts))
-        Script(self._start.tokenizer, [list(going)])(prompts, follow)
-
-
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
 Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
 
@@ -84,7 +66,10 @@ def scripted(
     def train(
         replies: Sequence[AssistantMessage], *changes: str
     ) -> tuple[dict[str, Any], TrainingRun]:
-        monkeypatch.setattr(grpo, "Dispatch", partial(Cycling, start, replies))
+        def cycling(*_: Any, **__: Any) -> Script:
+            return Script(start.tokenizer, map(itertools.cycle, itertools.repeat(replies)))
+
+        monkeypatch.setattr(grpo, "Dispatch", cycling)
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             return carry_out(training), training

@@ -14,7 +14,7 @@ import pytest
 
 from art_e.runs import Run
 from tests.builders import tries
-from tests.processes import Moment, die_at
+from tests.processes import Moment
 from tests.training import tiny
 from tests.training.launched import art_e, preloaded
 from training.run import newest_checkpoint
@@ -39,13 +39,6 @@ CHANGES = (
 START = ("sft.stages=[{steps=60, batch=8, rate=1e-2}]", "sft.validate_every=60")
 
 
-def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
-    """One `art-e`, in a process of its own."""
-    if moment is not None:
-        die_at(moment)
-    art_e(arguments, environment)
-
-
 class Trainings:
     """Trains in `home`, each run in a folder of its own."""
 
@@ -63,8 +56,9 @@ class Trainings:
             arguments += ["--init", str(self.start)]
         for change in (*CHANGES, *(START if out == self.start else ())):
             arguments += ["--set", change]
-        given = (arguments, self._environment, moment)
-        process = preloaded().Process(target=_process, args=given)
+        process = preloaded().Process(
+            target=art_e, args=(arguments, self._environment), kwargs={"moment": moment}
+        )
         process.start()
         process.join()
         assert process.exitcode is not None
@@ -114,9 +108,7 @@ def test_killed_and_resumed_the_run_is_the_same(
     assert not Run(out).complete
     newest = newest_checkpoint(out)
     assert (newest and newest.name) == checkpoint
-    resumed = trainings.done(kind, out, "--resume")
-    for part, expected in trainings.whole[kind].items():
-        assert resumed[part] == expected, part
+    assert trainings.done(kind, out, "--resume") == trainings.whole[kind]
 
 
 @pytest.mark.long
@@ -132,5 +124,4 @@ def test_killed_while_it_writes_the_run_is_the_same(
     # A run that writes less often ends by itself.
     assert code in (0, -signal.SIGKILL)
     resumed = trainings.done(kind, out, "--resume") if code else left(out)
-    for part, expected in trainings.whole[kind].items():
-        assert resumed[part] == expected, part
+    assert resumed == trainings.whole[kind]

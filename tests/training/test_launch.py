@@ -53,7 +53,7 @@ def test_sky_holds_no_secret() -> None:
 
 STAND_IN = """#!{python}
 import json, os, sys, time
-with open({calls!r}, "a") as file:
+with open(os.environ["CALLS"], "a") as file:
     file.write(json.dumps([{name!r}, sys.argv[1:], dict(os.environ)]) + "\\n")
 {body}
 """
@@ -76,7 +76,7 @@ sys.exit(int(os.environ.get("ENDS", "0")))
 """
 # Trains until the server has been started.
 WAITS = """
-while '"vllm"' not in open({calls!r}).read():
+while '"vllm"' not in open(os.environ["CALLS"]).read():
     time.sleep(0.05)
 sys.exit(3)
 """
@@ -97,11 +97,10 @@ class Machine:
         self._bin.mkdir(parents=True)
         path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._env = {"PATH": path, "PYTHONPATH": str(LAUNCH.parents[1]), "HOME": str(folder)}
+        self._env["CALLS"] = str(self._calls)
 
     def stand_in(self, name: str, body: str = "") -> None:
-        calls = str(self._calls)
-        body = body.replace("{calls!r}", repr(calls))
-        text = STAND_IN.format(python=sys.executable, calls=calls, name=name, body=body)
+        text = STAND_IN.format(python=sys.executable, name=name, body=body)
         (self._bin / name).write_text(text, encoding="utf-8")
         (self._bin / name).chmod(0o755)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -65,11 +66,7 @@ def test_the_share_of_unanswerable_questions_is_capped(data: Data, share: float)
 
 def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_material(data, "train")
-
-    def ingest(*_: object) -> None:
-        raise AssertionError("made again")
-
-    monkeypatch.setattr(build, "ingest", ingest)
+    monkeypatch.setattr(build, "ingest", mock.Mock(side_effect=AssertionError("made again")))
     assert load_material(data, "train").questions == first.questions
     # Another world is another file.
     assert data.worlds is not None

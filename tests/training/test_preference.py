@@ -19,18 +19,10 @@ from tests.command_line import the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from training import preference
 from training.cli import carry_out
 from training.expert import best_conversations, marked_tokens
-from training.preference import (
-    OwnLabelled,
-    OwnPairs,
-    dpo_rows,
-    kto_rows,
-    labels_of,
-    pairs_of,
-    rated_episodes,
-)
-from training.progress import read_steps
+from training.preference import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
 from training.recipe import Preference, Setting
 from training.run import newest_checkpoint
 from training.start import Start, load_start
@@ -86,12 +78,12 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
         return str(decode([each for each in marked.labels if each >= 0]))
 
     rows = dpo_rows([(better, worse)], start.tokens, table, 0)
-    paired = OwnPairs(start.pad_id)(rows)
+    paired = preference.OwnPairs(start.pad_id)(rows)
     assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
     assert "tool_response" not in "".join(counted(paired))
     labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
     expected = [own(better if each["label"] else worse) for each in labelled]
-    batch = OwnLabelled(start.pad_id)(labelled)
+    batch = preference.OwnLabelled(start.pad_id)(labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
 
@@ -125,16 +117,14 @@ def test_the_best_right_episode_of_each_question_is_imitated(
         best_conversations([str(tmp_path / "nowhere")], 0)
 
 
-SHORT = ("judging.questions=2", "judging.test_questions=2")
-
-
 @pytest.mark.parametrize("kind", ["dpo", "kto"])
 def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
-    table = "preference={steps=8, batch=4, rate=3e-4}"
-    setting = Setting(kind, tiny.recipe(*SHORT, table), 0, str(warm), (str(told),))
+    changes = ("judging.questions=2", "judging.test_questions=2")
+    recipe = tiny.recipe(*changes, "preference={steps=8, batch=4, rate=3e-4}")
+    setting = Setting(kind, recipe, 0, str(warm), (str(told),))
     with tiny.begun(setting, tmp_path / "run") as training:
         metrics = carry_out(training)
-    steps = read_steps(training.run.folder)
+    steps = training.steps
     assert [each.step for each in steps] == list(range(1, 9))
     # Before the first step it is the start, to which both are as likely.
     assert steps[0].loss == pytest.approx(math.log(2) if kind == "dpo" else 0.5, abs=0.01)
