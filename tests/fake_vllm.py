@@ -200,13 +200,12 @@ class Server:
     def completions(self, request: dict[str, Any]) -> dict[str, Any]:
         """The response of /v1/completions."""
         assert request["n"] == 1
-        assert request["return_token_ids"]
-        assert request["return_tokens_as_token_ids"]
+        assert request["return_token_ids"] and request["return_tokens_as_token_ids"]
         assert request["prompt"]
         assert request["model"] == ("tiny" if self.adapted is None else "adapter")
         choices = []
+        options = [request[each] for each in ("temperature", "max_tokens", "seed")]
         for prompt in request["prompt"]:
-            options = (request[each] for each in ("temperature", "max_tokens", "seed"))
             with self.lock:
                 if self.say is None:
                     ids, values = sampled(self.adapted or self.model, prompt, *options)

@@ -33,7 +33,7 @@ BODY = f"{HOSTILE_BODY} <think>a</think> <internal>b</internal> [c](javascript:a
 
 def scripted(turn: int, asked: str) -> AssistantMessage:
     """Searches, reads the first hit and a hostile mail, and ends in one of four ways."""
-    question = next(each for each in QUESTIONS if each.question == asked)
+    [question] = [each for each in QUESTIONS if each.question == asked]
     if question == FAILING and turn == 1:
         raise PolicyError("provider", "503")
     if turn == 0:
@@ -82,7 +82,6 @@ def eval_run(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Scored]]
 
 
 def contents(conversation: list[dict[str, Any]]) -> list[str]:
-    """The texts of a conversation."""
     return [each.get("content") or "" for each in conversation]
 
 

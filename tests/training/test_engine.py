@@ -96,9 +96,8 @@ def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Toke
     """Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn."""
     published = make_model(words, hidden=16, layers=1)
     ends = [words.get_vocab()[each] for each in (END, END_OF_TEXT)]
-    published.generation_config = GenerationConfig.from_dict(
-        {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
-    )
+    options = {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
+    published.generation_config = GenerationConfig.from_dict(options)
     config = start_of(published, words).model.generation_config
     assert config is not None
     assert config.eos_token_id == ends[0]

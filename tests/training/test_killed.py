@@ -56,9 +56,7 @@ class Trainings:
             arguments += ["--init", str(self.start)]
         for change in (*CHANGES, *(START if out == self.start else ())):
             arguments += ["--set", change]
-        process = preloaded().Process(
-            target=art_e, args=(arguments, self._environment), kwargs={"moment": moment}
-        )
+        process = preloaded().Process(target=art_e, args=(arguments, self._environment, moment))
         process.start()
         process.join()
         assert process.exitcode is not None

@@ -31,10 +31,10 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
         assert {each.split for each in made.questions} == {split}
         assert {each.kind for each in made.questions} == set(data.kinds)
     assert set(ids(train)) <= set(planted_in(data))
-    mails = [
-        {each for q in made.questions for each in q.message_ids} for made in (train, validation)
-    ]
-    assert not mails[0] & mails[1]
+    one, other = (
+        {m for q in each.questions for m in q.message_ids} for each in (train, validation)
+    )
+    assert not one & other
     assert not set(ids(train)) & set(ids(validation))
 
 

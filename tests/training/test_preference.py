@@ -14,8 +14,7 @@ from art_e.runs import start_run
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
-from tests.command_line import Run as RunArtE
-from tests.command_line import the_error
+from tests.command_line import Run, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
@@ -51,7 +50,7 @@ def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
     assert labels == [(right.trajectory, True), *bad]
 
 
-def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path) -> None:
+def test_what_a_user_rated_is_a_label(art_e: Run, home: Path, owned_db: Path) -> None:
     for rating in ("good", "bad"):
         asked = art_e("ask", "--model", "offline", "--db", owned_db, f"Who has {rating} news?")
         assert asked.exit_code in (0, 1), asked.stderr
@@ -148,11 +147,9 @@ def loss(start: Start, trajectory: Trajectory) -> float:
         return float(model(input_ids=ids, labels=labels).loss) * int((labels >= 0).sum())
 
 
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
-def test_without_preferences_nothing_is_begun(
-    kind: str, art_e: RunArtE, warm: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / kind
-    result = art_e("train", kind, "--recipe", "nano", "--init", str(warm), "--out", str(out))
-    assert "with --from" in the_error(result)
+def test_without_preferences_nothing_is_begun(art_e: Run, warm: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for kind in ("dpo", "kto"):
+        result = art_e("train", kind, "--recipe", "nano", "--init", warm, "--out", out)
+        assert "with --from" in the_error(result)
     assert not out.exists()

@@ -17,9 +17,7 @@ from training.progress import WINDOW, Step, TrainingAlarm, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, line_of, opened
 
-JUDGES = Judges(
-    OfflineJudge(), F1Judge(), hacks=lambda all_so_far: [TrainingAlarm("hacking", "lists")]
-)
+JUDGES = Judges(OfflineJudge(), F1Judge(), hacks=lambda _: [TrainingAlarm("hacking", "lists")])
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
     "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
