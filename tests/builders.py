@@ -120,6 +120,12 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
+def new_file(path: Path, messages: Iterable[RawMessage | MailFields], **options: Any) -> InboxFile:
+    """Ingest `messages` into `path`, and open it."""
+    make_inbox(path, messages, **options)
+    return InboxFile(path)
+
+
 def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ...]]]:
     """What a query gives of every table of an inbox file: its rows in stored order."""
     with InboxFile(path) as file:
