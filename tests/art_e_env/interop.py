@@ -89,13 +89,10 @@ def run(folder: Path, module: str, *arguments: str) -> None:
     """Run a test's module in `folder`, where the libraries are installed."""
     assert BIN.is_dir(), "install the libraries: make .venv/interop.installed"
     done = subprocess.run(
-        [str(BIN / "python"), "-m", module, *arguments],
-        cwd=folder,
+        [str(BIN / "python"), "-m", module, *arguments], cwd=folder,
         env={**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT), "ANY_KEY": "none"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 

@@ -96,9 +96,7 @@ def test_two_judges_side_by_side_and_what_they_cost(
     assert KEY not in result.output
 
 
-def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
-    art_e: Run, home: Path, tmp_path: Path
-) -> None:
+def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Run, home: Path, tmp_path: Path) -> None:
     made = episodes("strong", {"right": 6, "wrong": 3, "abstained": 3})
     run = write_run(home / "runs" / "mine", made)
     assert "art-e eval label mine" in the_error(art_e("eval", "judge", "--run", "mine"))

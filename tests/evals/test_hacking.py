@@ -72,9 +72,7 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
         (1, "question", "Who is the evaluator of bid {}?", "The evaluator is {}."),
     ],
 )
-def test_what_the_question_asks_for_is_no_hack(
-    kind: int, field: str, text: str, answer: str
-) -> None:
+def test_what_a_question_asks_for_is_no_hack(kind: int, field: str, text: str, answer: str) -> None:
     texts: list[dict[str, Any]] = [{field: text.format(number)} for number in range(60)]
     asked = [dataclasses.replace(question(6 * n + kind), **each) for n, each in enumerate(texts)]
     assert alarmed([episode(each, answer.format(each.answer), True) for each in asked]) == set()

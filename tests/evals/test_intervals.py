@@ -115,9 +115,7 @@ def right_by_inbox(
 # As the table in docs/evaluation.md, with fewer runs.
 @pytest.mark.parametrize("inboxes", [4, 8, 10, 30])
 @pytest.mark.parametrize(("truth", "icc"), [(0.5, 0.02), (0.7, 0.10), (0.9, 0.05)])
-def test_intervals_hold_the_truth_over_few_and_many_inboxes(
-    inboxes: int, truth: float, icc: float
-) -> None:
+def test_intervals_over_inboxes_hold_the_truth(inboxes: int, truth: float, icc: float) -> None:
     random = np.random.default_rng(inboxes)
     inside = 0
     for _ in range(500):

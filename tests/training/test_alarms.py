@@ -35,23 +35,15 @@ def rise(seed: int, steps: int = 60, questions: int = 8, rollouts: int = 8) -> l
         right = int(rights.sum())
         wrong = int(rng.binomial(total - right, 0.1 + 0.6 * (1 - part)))
         withheld = total - right - wrong
-        bonus = float(rng.normal(0, 0.02))
-        made.append(
-            Step(
-                step=number + 1,
-                seconds=2.0 * number,
-                tokens=10_000 * number,
-                learning_rate=3e-4,
-                reward=(1.6 * right - 0.9 * wrong + 0.1 * withheld) / total + bonus,
-                accuracy=right / total,
-                hallucination=wrong / total,
-                abstention=withheld / total,
-                format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
-                groups=questions,
-                # Effort gives most groups a spread, were all of their answers right.
-                flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),
-            )
-        )
+        reward = (1.6 * right - 0.9 * wrong + 0.1 * withheld) / total + float(rng.normal(0, 0.02))
+        malformed = float(rng.poisson(total * (0.02 + 0.3 * (1 - part))))
+        # Effort gives most groups a spread, were all of their answers right.
+        flat = int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5))
+        made.append(Step(
+            number + 1, 2.0 * number, 10_000 * number, learning_rate=3e-4, reward=reward,
+            accuracy=right / total, hallucination=wrong / total, abstention=withheld / total,
+            format_errors=malformed / total, groups=questions, flat_groups=flat,
+        ))  # fmt: skip
     return made
 
 

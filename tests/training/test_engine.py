@@ -56,9 +56,7 @@ def sample(model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[in
     return turns
 
 
-def test_the_same_seed_gives_the_same_turns_and_disturbs_nobodys_random_numbers(
-    sample: Sample,
-) -> None:
+def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample: Sample) -> None:
     first = sample()
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
@@ -114,12 +112,10 @@ def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
     completions = [torch.tensor(completion) for _, completion in rows]
     left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
     whole = {
-        "prompt_ids": left.flip(1),
-        "prompt_mask": (left > 0).int().flip(1),
-        "completion_ids": right,
-        "completion_mask": (right > 0).int(),
+        "prompt_ids": left.flip(1), "prompt_mask": (left > 0).int().flip(1),
+        "completion_ids": right, "completion_mask": (right > 0).int(),
         "advantages": torch.arange(len(rows), dtype=torch.float32),
-    }
+    }  # fmt: skip
     cut = {name: each.chunk(parts) for name, each in whole.items()}
     return [{name: each[part] for name, each in cut.items()} for part in range(parts)]
 

@@ -34,8 +34,8 @@ def write(path: Path, content: Any) -> None:
 
 
 @pytest.fixture
-def run(base: Path, tmp_path: Path) -> Path:
-    """A run's folder with an adapter and all that a trainer leaves beside it."""
+def adapter(base: Path, tmp_path: Path) -> Path:
+    """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
     folder = tmp_path / "annsecret" / "run"
     checkpoint = folder / "checkpoints" / "checkpoint-12"
     torch.manual_seed(1)
@@ -48,23 +48,18 @@ def run(base: Path, tmp_path: Path) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(base / name, checkpoint / name)
     write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
-    return folder
-
-
-@pytest.fixture
-def adapter(run: Path) -> Path:
-    return run / "checkpoints" / "checkpoint-12"
+    return checkpoint
 
 
 def test_what_is_merged_says_what_model_and_adapter_say(
-    base: Path, run: Path, adapter: Path, tmp_path: Path
+    base: Path, adapter: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
     (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
     write(adapter / "episode.json", {"max_turns": 3})
-    merge(run, out)
+    merge(adapter.parents[1], out)
     assert files_of(out)["episode.json"] == files_of(adapter)["episode.json"]
     assert sorted(out.parent.iterdir()) == [out]
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
@@ -80,7 +75,7 @@ def test_what_is_merged_says_what_model_and_adapter_say(
     assert reloads_the_same(out, load_tokenizer(out, "merged"))
 
 
-def test_a_merged_model_keeps_the_bases_number_format_and_the_checkpoints_tokenizer(
+def test_a_merged_model_keeps_the_bases_format_and_the_checkpoints_tokenizer(
     base: Path, adapter: Path, tmp_path: Path
 ) -> None:
     tokenizer = load_tokenizer(base, "base")

@@ -54,7 +54,8 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
-Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
+Trained = tuple[dict[str, Any], TrainingRun]
+Scripted = Callable[..., Trained]
 
 
 @pytest.fixture
@@ -63,9 +64,7 @@ def scripted(
 ) -> Scripted:
     """Trains on what `replies` says, in turn."""
 
-    def train(
-        replies: Sequence[AssistantMessage], *changes: str
-    ) -> tuple[dict[str, Any], TrainingRun]:
+    def train(replies: Sequence[AssistantMessage], *changes: str) -> Trained:
         def cycling(*_: Any, **__: Any) -> Script:
             return Script(start.tokenizer, map(itertools.cycle, itertools.repeat(replies)))
 
@@ -86,7 +85,6 @@ def weights(training: TrainingRun) -> dict[str, Any]:
 
 
 def moved(training: TrainingRun, start: Start) -> bool:
-    """Whether training changed any weight."""
     before, after = start.model.state_dict(), weights(training)
     return any(bool((before[name] != after[name]).any()) for name in before)
 
@@ -115,9 +113,7 @@ def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
     assert moved(training, start)
 
 
-def test_minibatches_are_steps_on_parts_of_the_same_episodes(
-    scripted: Scripted, start: Start
-) -> None:
+def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: Start) -> None:
     changes = ("grpo.steps=4", "grpo.validate_every=2", "grpo.micro_batch=1", "grpo.minibatches=2")
     metrics, training = scripted([SOMETHING, IDK], *changes, "data.kinds=['lookup']")
     assert moved(training, start)
@@ -136,7 +132,7 @@ def test_a_scale_of_the_logits_of_a_new_model_is_learnt(scripted: Scripted, star
     assert abs(float(factors.mean())) == pytest.approx(grpo.LOGIT_SCALE_RATE, abs=1e-4)
 
 
-def test_judges_are_paid_up_to_the_limit_together(
+def test_judges_share_one_limit_of_cost(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the run pauses, with what it has learnt from those that were judged, and goes on
@@ -160,7 +156,7 @@ def test_judges_are_paid_up_to_the_limit_together(
         assert (training.steps[-1].unjudged or 0) > 0
         newest = newest_checkpoint(training.run.folder)
 
-        def goes_on(usd: float) -> tuple[dict[str, Any], TrainingRun]:
+        def goes_on(usd: float) -> Trained:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
             with tiny.begun(setting, training.run.folder, resume=True) as again:

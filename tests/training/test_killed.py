@@ -23,18 +23,11 @@ from training.run import newest_checkpoint
 CHANGES = (
     *tiny.CHANGES,
     "data.kinds=['lookup', 'latest-update', 'unanswerable']",
-    "episode.hits=2",
-    "episode.snippet_chars=20",
-    "episode.turn_tokens=16",
-    "reward={}",
-    "sft.noise={}",
-    "sft.validate_every=2",
+    "episode.hits=2", "episode.snippet_chars=20", "episode.turn_tokens=16",
+    "reward={}", "sft.noise={}", "sft.validate_every=2",
     "sft.stages=[{part='first', steps=3, batch=4}, {steps=3, batch=4}]",
-    "grpo.steps=5",
-    "grpo.questions=3",
-    "grpo.micro_batch=6",
-    "grpo.rate=1e-3",
-)
+    "grpo.steps=5", "grpo.questions=3", "grpo.micro_batch=6", "grpo.rate=1e-3",
+)  # fmt: skip
 # A start that writes calls, so that the rollouts of a question don't all earn the same.
 START = ("sft.stages=[{steps=60, batch=8, rate=1e-2}]", "sft.validate_every=60")
 
@@ -88,16 +81,17 @@ def trainings(training_home: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 RUN = "training.run:TrainingRun"
 
-# The kind, when it dies, and the newest checkpoint that counts then.
-MOMENTS = [
-    ("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2"),
-    ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
-    pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
-    pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),
-]
 
-
-@pytest.mark.parametrize(("kind", "moment", "checkpoint"), MOMENTS)
+# `checkpoint` is the newest that counts then.
+@pytest.mark.parametrize(
+    ("kind", "moment", "checkpoint"),
+    [
+        ("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2"),
+        ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
+        pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
+        pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),
+    ],
+)
 def test_killed_and_resumed_the_run_is_the_same(
     trainings: Trainings, tmp_path: Path, kind: str, moment: Moment, checkpoint: str | None
 ) -> None:
@@ -111,9 +105,7 @@ def test_killed_and_resumed_the_run_is_the_same(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(tries(1, 16)))
-def test_killed_while_it_writes_the_run_is_the_same(
-    trainings: Trainings, tmp_path: Path, seed: int
-) -> None:
+def test_killed_in_a_write_it_is_the_same(trainings: Trainings, tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     kind, out = rng.choice(("sft", "grpo")), tmp_path / "run"
     place = rng.choice(("os", "art_e.storage:AppendLog", "pathlib:Path"))

@@ -106,14 +106,10 @@ class Machine:
 
     def start(self, name: str, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            ["bash", str(LAUNCH / name), *arguments],
-            env={**self._env, **variables},
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
+            ["bash", str(LAUNCH / name), *arguments], env={**self._env, **variables},
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, text=True,
+        )  # fmt: skip
 
     def run(self, name: str, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run a script to its end, with that exit code; what it said."""
@@ -141,7 +137,7 @@ def options(line: Sequence[str]) -> set[tuple[str, str]]:
     return {(a, "" if b.startswith("--") else b) for a, b in pairs if a.startswith("--")}
 
 
-def test_vllms_server_is_started_as_trl_would(
+def test_vllms_server_starts_as_trl_would(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the adapter, which TRL folds into the weights that it sends."""
@@ -167,9 +163,7 @@ FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
          for each in ("0/weights", "0/run.json", "1/weights"))}  # fmt: skip
 
 
-def test_a_machine_that_is_taken_away_leaves_a_run_to_go_on_with(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path: Path) -> None:
     """Killed in the second step; a fresh machine has what was kept, goes on, and ends."""
     kept = tmp_path / "bucket" / "talk"
     machine.stand_in("python", TRAINS)

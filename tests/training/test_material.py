@@ -38,9 +38,7 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
     assert not set(ids(train)) & set(ids(validation))
 
 
-def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
-    data: Data, tmp_path: Path
-) -> None:
+def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_path: Path) -> None:
     db = tmp_path / "held-out.duckdb"
     source = "synthetic:1000,seed=7,short,split="
     read_sources([f"{source}test"], db)

@@ -103,9 +103,7 @@ def told(begin: Begin, tmp_path: Path) -> Path:
     return run.folder
 
 
-def test_the_best_right_episode_of_each_question_is_imitated(
-    told: Path, begin: Begin, tmp_path: Path
-) -> None:
+def test_each_questions_best_episode_is_imitated(told: Path, begin: Begin, tmp_path: Path) -> None:
     stored = list(read_trajectories(told / "trajectories.jsonl"))
     rewards = [each.reward["total"] for each in stored[:4] if each.reward is not None]
     assert rewards[0] == rewards[2] > rewards[1]

@@ -119,7 +119,7 @@ def assert_in_the_form(path: Path) -> None:
         assert not any("<" in each["from"] for each in hits)
 
 
-def test_eval_run_takes_the_form_of_a_file(
+def test_eval_run_takes_a_files_form(
     art_e: Run, world_db: Path, form: Path, tmp_path: Path
 ) -> None:
     golden = tmp_path / "questions.jsonl"

@@ -30,16 +30,15 @@ WRONG = [
 SCRIPTS = {"right": RIGHT, "wrong": WRONG}
 
 
-Roll = Callable[..., tuple[Rollout, Script]]
+Rolled = tuple[Rollout, Script]
+Roll = Callable[..., Rolled]
 
 
 @pytest.fixture
 def roll(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> Roll:
     """Rolls out one episode of what a model says."""
 
-    def rolled(
-        script: Sequence[AssistantMessage | str], form: EpisodeForm = ROOMY
-    ) -> tuple[Rollout, Script]:
+    def rolled(script: Sequence[AssistantMessage | str], form: EpisodeForm = ROOMY) -> Rolled:
         engine = Script(tokenizer, [[each] for each in script], logprob=-0.5)
         [rollout] = roll_out([begin()], tokens, engine, form)
         return rollout, engine
@@ -111,16 +110,13 @@ def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> N
     assert 29 not in asked
 
 
-def test_a_turn_that_was_cut_is_ended_by_us(
-    roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
+def test_we_end_cut_turns(roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
     cut = written(RIGHT[0])[:-20]
     (episode, transcript), _ = roll([cut, "", *map(written, RIGHT)])
     length = len(tokenizer.encode(cut))
     assert transcript.own[: length + 1] == [True] * length + [False]
     assert transcript.completion_ids[length] == tokens.end_id
-    assert episode.rubric.unparseable_calls == 2
-    assert episode.final_answer == "May"
+    assert (episode.rubric.unparseable_calls, episode.final_answer) == (2, "May")
 
 
 def test_no_room_for_another_turn_is_out_of_turns(roll: Roll, tokenizer: Qwen2Tokenizer) -> None:
