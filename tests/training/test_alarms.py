@@ -95,9 +95,7 @@ def test_no_alarm(steps: list[Step]) -> None:
 )
 @settled
 @given(seed=seeds)
-def test_a_planted_failure_raises_its_alarm_once_and_soon(
-    plant: dict[str, Any], kind: str, words: str, seed: int
-) -> None:
+def test_a_failure_is_alarmed_once(plant: dict[str, Any], kind: str, words: str, seed: int) -> None:
     [(step, alarm)] = over_time(planted(rise(seed), lambda step: plant if step > 35 else {}))
     assert 35 < step <= 35 + WINDOW
     assert alarm.kind == kind

@@ -1,6 +1,5 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
-from collections.abc import Sequence
 from random import Random
 from typing import get_args
 
@@ -35,11 +34,9 @@ def planted() -> list[Planted]:
     return list(ledger(WorldConfig(size=1000)))
 
 
-def play(
-    file: InboxFile, planted: Sequence[Planted], noise: Noise, **options: bool
-) -> list[Trajectory]:
+def play(file: InboxFile, chosen: list[Planted], noise: Noise, **options: bool) -> list[Trajectory]:
     trajectories = []
-    for number, each in enumerate(planted):
+    for number, each in enumerate(chosen):
         question = each.question
         episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
         Expert(episode, each, Random(f"0/{number}"), noise, **options).play()

@@ -51,9 +51,7 @@ def adapter(base: Path, tmp_path: Path) -> Path:
     return checkpoint
 
 
-def test_what_is_merged_says_what_model_and_adapter_say(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_a_merged_model_says_what_both_say(base: Path, adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
@@ -75,9 +73,7 @@ def test_what_is_merged_says_what_model_and_adapter_say(
     assert reloads_the_same(out, load_tokenizer(out, "merged"))
 
 
-def test_a_merged_model_keeps_the_bases_format_and_the_checkpoints_tokenizer(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_a_merge_keeps_format_and_tokenizer(base: Path, adapter: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(base, "base")
     half: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     tiny_qwen.save(half, tokenizer, tmp_path / "half")
@@ -116,9 +112,7 @@ def test_what_can_not_be_merged(base: Path, adapter: Path, tmp_path: Path) -> No
     assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
 
 
-def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
-    art_e: Run, trained: Path, db: Path, tmp_path: Path
-) -> None:
+def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Path) -> None:
     out, form = tmp_path / "shared", tiny.recipe().episode
     shutil.copytree(meant_checkpoint(trained), out)
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form

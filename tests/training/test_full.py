@@ -172,9 +172,7 @@ def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) 
     assert 0 < row["sampling/sampling_logp_difference/max"] < 1e-4
 
 
-def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_work_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(name: str, *changes: str) -> str:
         with pytest.raises(UserError) as raised:
             trained(name, tmp_path / "no-such-model", tmp_path / "run", *changes)

@@ -70,9 +70,7 @@ def test_turn_by_turn_gives_the_tokens_of_the_whole_and_marks_what_was_sampled(
     assert episode.rubric.completion_tokens == sum(transcript.own)
 
 
-def test_an_episode_does_not_wait_for_the_turns_of_others(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
+def test_episodes_do_not_wait(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
     """The first episode's first turn comes only when the second is over."""
     over = threading.Event()
     scripts = [texts(RIGHT), texts(WRONG)]

@@ -236,9 +236,7 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
     assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
 
 
-def test_a_step_is_one_line_and_an_alarm_commands_no_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
     judges = JUDGES._replace(hacks=lambda _: [TrainingAlarm("hacking", hostile)])
     steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]
