@@ -121,6 +121,12 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
+def new_file(path: Path, messages: Iterable[RawMessage | MailFields], **options: Any) -> InboxFile:
+    """Ingest `messages` into `path`, and open it."""
+    make_inbox(path, messages, **options)
+    return InboxFile(path)
+
+
 def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ...]]]:
     """What a query gives of every table of an inbox file: its rows in stored order."""
     with InboxFile(path) as file:
@@ -327,6 +333,8 @@ class Material(NamedTuple):
 def material(file: InboxFile) -> Material:
     """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
+    # `inboxes` lists owners first, however little mail they have.
+    largest = sorted(file.inboxes(), key=lambda each: -each.emails)
     terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
@@ -339,7 +347,7 @@ def material(file: InboxFile) -> Material:
     spread = [first + (last - first) * part // 20 for part in range(-1, 22)]
     extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
     return Material(
-        addresses=[each.address for each in file.inboxes(40)],
+        addresses=[each.address for each in largest[:40]],
         words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
         people=[*people, "", "nobody", "<>", "%", "@"],
         days=spread,

@@ -20,6 +20,7 @@ from tests.processes import start
 from tests.provider import Provider
 
 Run = Callable[..., Result]
+Process = Callable[..., "subprocess.Popen[str]"]
 
 ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
 LEASE_ID, HOSTILE_ID = "<lease.1@harbor.example>", "<hostile.1@evil.example>"
@@ -85,7 +86,7 @@ def art_e(home: Path) -> Run:
 
 
 @pytest.fixture
-def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
+def process(home: Path) -> Process:
     """Starts a command line as a process, in a new process group."""
 
     return lambda *args, **options: start(args, {"ART_E_HOME": str(home)}, **options)

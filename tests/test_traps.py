@@ -33,10 +33,9 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in NAMES:
         code = f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\n"
-        (folder / f"{name}.py").write_text(code)
         (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text(code)
-        (folder / name / "__main__.py").write_text(code)
+        for module in (f"{name}.py", f"{name}/__init__.py", f"{name}/__main__.py"):
+            (folder / module).write_text(code)
     (folder / "matplotlibrc").write_text("figure.dpi: -1\nbackend: module://json\n")
     mails = [MAIL, *(raw(f"<{n}@many.example>") for n in range(WORTH_WORKERS))]
     line = b"From a@b Mon Jan  6 09:00:00 2020\n"
@@ -81,12 +80,10 @@ def test_mail_is_read_and_measured(cli: Cli) -> None:
     assert "Hello" in cli("search", "worktop", "--db", "mine.duckdb")
 
 
-def test_a_checkpoint_named_as_a_package_is_served(
-    cli: Cli, folder: Path, checkpoint: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: Path) -> None:
     """By a stand-in for vLLM that spawns processes, as vLLM does."""
     shutil.copytree(checkpoint, folder / "art_e", dirs_exist_ok=True)
-    vllm = tmp_path / "bin" / "vllm"
+    vllm = folder.parent / "bin" / "vllm"
     vllm.parent.mkdir()
     spawns = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import art_e, json'])"
     vllm.write_text(f"#!{sys.executable}\n{spawns}\nprint(sys.argv[2], file=sys.stderr)")

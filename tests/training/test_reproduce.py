@@ -20,9 +20,8 @@ from art_e.question import load_questions
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.ingest.sources import described
-from tests import command_line
-from tests.builders import QUESTION, tries
-from tests.builders import trajectory as made_trajectory
+from tests.builders import QUESTION, trajectory, tries
+from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
 from tests.golden import Player, form_of
@@ -78,11 +77,7 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     ],
 )
 def test_what_can_not_be_is_one_line(
-    art_e: command_line.Run,
-    options: list[str],
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    art_e: Command, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "best_device", lambda: ("cpu", None))
     assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
@@ -127,7 +122,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_chain_to_its_report(
-    art_e: command_line.Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command in this process, which has imported torch."""
 
@@ -175,7 +170,7 @@ def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
     abstains = right and not question.answerable
     ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
     rubric = Rubric(max_turns=6, answerable=question.answerable, turns=3, effort=3, **ends)
-    return made_trajectory(
+    return trajectory(
         episode_id=f"{question.id}-{policy}",
         question_id=question.id,
         question=question.to_row(),
@@ -204,9 +199,8 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     figures = over_seeds(starts, ends)["greedy"]
     accuracy = {name: each["accuracy"] for name, each in figures.items()}
     # Right are 6 and 9 of 18 answerable questions, and later 12 and 18.
-    assert {name: each["value"] for name, each in accuracy.items()} == pytest.approx(
-        {"start": 15 / 36, "trained": 30 / 36, "gain": 15 / 36}
-    )
+    shares = [accuracy[name]["value"] for name in ("start", "trained", "gain")]
+    assert shares == pytest.approx([15 / 36, 30 / 36, 15 / 36])
     # The unit is the inbox, and each of the three is there once.
     assert (accuracy["start"]["n"], accuracy["start"]["method"]) == (36, "t over inboxes")
     assert figures["start"]["unanswerable_accuracy"]["value"] == pytest.approx(5 / 12)

@@ -32,9 +32,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_fresh_machine_works_and_says_what_to_export(
-    art_e: Run, home: Path, db: Path, bare: pytest.MonkeyPatch
-) -> None:
+def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path, bare: pytest.MonkeyPatch) -> None:
     report = json_of(art_e("doctor", "--json"))
     checks = {each["name"].removeprefix("model "): each for each in report["checks"]}
     assert report["ok"] is True
@@ -57,7 +55,7 @@ def test_a_fresh_machine_works_and_says_what_to_export(
     assert "gemini/gemini-2.5-pro: GOOGLE_API_KEY is set" in shown.stdout
 
 
-def test_a_broken_part_is_shown_with_its_fix(
+def test_a_broken_part_is_named(
     art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrupt = tmp_path / "corrupt.duckdb"
@@ -97,7 +95,7 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
         ("openai/gpt-5.4-mini", "ok", "answered with a call"),
         ("openai/gpt-4.1", "missing", "401: Incorrect API key"),
         ("hosted_vllm/Qwen2.5-14B-Instruct", "missing", "no server answers"),
-    ):
+    ):  # fmt: skip
         row = rows[f"model {model}"]
         assert row["state"] == state and detail in row["detail"]
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
@@ -119,18 +117,12 @@ def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        (["mode", "o3"], "no setting 'mode'; there are model, db, inbox, judge"),
-        (["model", "nobody/nothing"], "nobody/nothing"),
-        (["inbox", "ann"], "no address"),
-        (["db", "none.duckdb"], "no inbox file"),
-        (["--unset"], "--unset takes the name"),
-    ],
-)
-def test_what_can_not_be_used_is_not_kept(
-    arguments: list[str], says: str, art_e: Run, home: Path
-) -> None:
-    assert says in the_error(art_e("config", *arguments))
+    [("mode o3", "no setting 'mode'; there are model, db, inbox, judge"),
+     ("model nobody/nothing", "nobody/nothing"), ("inbox ann", "no address"),
+     ("db none.duckdb", "no inbox file"), ("--unset", "--unset takes the name")],
+)  # fmt: skip
+def test_what_can_not_be_used_is_refused(art_e: Run, home: Path, arguments: str, says: str) -> None:
+    assert says in the_error(art_e("config", *arguments.split()))
     assert not (home / "config.toml").exists()
 
 

@@ -112,23 +112,20 @@ def shown_safely(printed: str) -> str:
     return plain
 
 
-@pytest.mark.parametrize(
-    ("command", "argument", "shown"),
-    [
-        ("search", "zebra", "prize "),
-        ("read", HOSTILE_ID, "The prize code is 7781"),
-        ("ask", f"What is the zebra prize code? {HOSTILE}", "7781"),
-    ],
-    ids=["search", "read", "ask"],
-)
-def test_mail_moves_nothing_on_a_terminal(
-    home: Path, db: Path, command: str, argument: str, shown: str
-) -> None:
+SHOWN = {
+    "search": ("zebra", "prize "), "read": (HOSTILE_ID, "The prize code is 7781"),
+    "ask": (f"What is the zebra prize code? {HOSTILE}", "7781"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_mail_moves_nothing(home: Path, db: Path, command: str) -> None:
+    argument, shown = SHOWN[command]
     arguments = [command, argument, "--inbox", ANN, *["--trace"] * (command == "ask"), "--db", db]
     assert shown in shown_safely(on_terminal(arguments, {"ART_E_HOME": str(home)}))
 
 
-def test_a_models_words_move_nothing_on_a_terminal(ask: Any, home: Path) -> None:
+def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
     script = [
         message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
         message(read(HOSTILE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),

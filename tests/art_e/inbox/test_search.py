@@ -1,7 +1,6 @@
 """Search as a user sees it: what is found, in which order, how it is shown, and by which words."""
 
 import datetime as dt
-import json
 import re
 import sys
 import time
@@ -20,10 +19,9 @@ from art_e.inbox.query import parse_query
 from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, stems, tokens, words
-from art_e.tools import SearchEmails, Tools, View
-from tests.builders import date_header, make_inbox, message_ids, raw, tries
+from art_e.tools import Tools, View
+from tests.builders import BOB, date_header, message_ids, new_file, raw, run, search, tries
 
-BOB = "bob@test.example"
 FILLER = "The weather here stays dry and nobody minds. " * 30
 
 BUDGET = {
@@ -47,9 +45,7 @@ MAILS = [
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    db = tmp_path_factory.mktemp("search") / "inbox.duckdb"
-    make_inbox(db, MAILS)
-    with InboxFile(db) as opened:
+    with new_file(tmp_path_factory.mktemp("search") / "inbox.duckdb", MAILS) as opened:
         yield opened
 
 
@@ -72,8 +68,7 @@ def test_more_matching_keywords_come_first(inbox: Inbox) -> None:
 def test_subjects_count_more_than_bodies(tmp_path: Path) -> None:
     in_subject = raw("<s@t>", subject="Lease talk", body="Please call me")
     in_body = raw("<b@t>", subject="Please call", body="Lease talk me", date=date_header(9))
-    make_inbox(tmp_path / "inbox.duckdb", [in_subject, in_body])
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
+    with new_file(tmp_path / "inbox.duckdb", [in_subject, in_body]) as file:
         assert message_ids(file.open_inbox(BOB).search(["lease"])) == ["<s@t>", "<b@t>"]
 
 
@@ -99,8 +94,8 @@ def test_words_as_they_are_searched(inbox: Inbox) -> None:
     # Stop words matter only alone.
     assert inbox.search(["what is the", "budget"]) == inbox.search(["budget"])
     assert message_ids(inbox.search(["The Who"]))[0] == "<who@t>"
-    # Unknown words are missing, and alone find nothing.
-    (hit,) = inbox.search(["budget", "xylophone"])
+    # Unknown words are missing, once in all their forms, and alone find nothing.
+    (hit,) = inbox.search(["budget", "xylophone", "xylophones"])
     assert hit.missing == ("xylophone",)
     assert hit.score < inbox.search(["budget"])[0].score
     assert inbox.search(["xylophone"]) == []
@@ -116,9 +111,7 @@ def test_words_as_they_are_searched(inbox: Inbox) -> None:
         (["dana cole", "%", "<>", "' OR 1=1 --", "\ud800"], [], []),
     ],
 )  # fmt: skip
-def test_people_by_any_part(
-    inbox: Inbox, parts: list[str], sent: list[str], received: list[str]
-) -> None:
+def test_people(inbox: Inbox, parts: list[str], sent: list[str], received: list[str]) -> None:
     for part in parts:
         assert message_ids(inbox.search([], from_addr=part)) == sent
         assert message_ids(inbox.search([], to_addr=part)) == received
@@ -134,24 +127,19 @@ def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
 
 
 def test_a_mails_day_is_that_of_its_own_zone(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
     evening = "Wed, 8 Jan 2020 22:00:00 -0800"  # the 9th in UTC
-    make_inbox(db, [raw("<late@t>", date=evening), raw("<utc@t>", date=date_header(9, 6))])
-    with InboxFile(db) as file:
+    mails = [raw("<late@t>", date=evening), raw("<utc@t>", date=date_header(9, 6))]
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
         inbox = file.open_inbox(BOB)
         for keywords in ([], ["hello"]):
             on_the_8th = inbox.search(keywords, sent_after=day(8), sent_before=day(9))
             assert message_ids(on_the_8th) == ["<late@t>"]
             assert message_ids(inbox.search(keywords, sent_after=day(9))) == ["<utc@t>"]
-        assert [hit.to_json()["date"] for hit in on_the_8th] == ["2020-01-08T22:00-08:00"]
-        mail = inbox.read("<late@t>")
-        assert mail is not None and mail.to_json()["date"] == "2020-01-08T22:00-08:00"
-        shown = [
-            Tools(inbox, View(utc=utc)).search(SearchEmails.model_validate({"keywords": []}))
-            for utc in (False, True)
-        ]
-        dates = [[hit["date"] for hit in json.loads(each.text)["hits"]] for each in shown]
-        assert dates == [["2020-01-09", "2020-01-08"], ["2020-01-09", "2020-01-09"]]
+        for shown in (*on_the_8th, inbox.read("<late@t>")):
+            assert shown is not None and shown.to_json()["date"] == "2020-01-08T22:00-08:00"
+        for utc, late in ((False, "2020-01-08"), (True, "2020-01-09")):
+            hits = run(Tools(inbox, View(utc=utc)), search())["hits"]
+            assert [hit["date"] for hit in hits] == ["2020-01-09", late]
 
 
 def test_as_of_includes_its_day(file: InboxFile) -> None:
@@ -179,8 +167,7 @@ def test_reading_by_id_with_and_without_brackets(inbox: Inbox) -> None:
 
 def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
     (hit,) = inbox.search(["euros", "4200", "budget"])
-    assert "The budget is 4,200 euros" in hit.snippet
-    assert hit.snippet.startswith("...") and hit.snippet.endswith("...")
+    assert re.fullmatch(r"\.\.\..*The budget is 4,200 euros.*\.\.\.", hit.snippet)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +183,7 @@ def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
         (["transport", "a port"], "port", "a port"),
     ],
 )  # fmt: skip
-def test_the_snippet_is_the_stretch_with_most_words(
-    stretches: list[str], wanted: str, shown: str
-) -> None:
+def test_the_snippet_has_the_most_words(stretches: list[str], wanted: str, shown: str) -> None:
     snippet = cut_snippet(f" {FILLER}".join(stretches), stems(words(wanted)))
     assert shown in re.sub(r"\.+ beta", "... beta", snippet)
 
@@ -232,6 +217,7 @@ def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
 # Words and stems: the same in Python and in SQL, in all of Unicode
 
 
+INDEXED = "SELECT text, tokens_in(text), addresses_in(text) FROM (SELECT folded(unnest(?)) AS text)"
 CHARACTERS = [*map(chr, range(1, 0xD800)), *map(chr, range(0xE000, sys.maxunicode + 1))]
 
 
@@ -259,25 +245,19 @@ def test_what_is_indexed_is_the_same_in_sql(world: InboxFile) -> None:
         texts.append(" ".join(f"{char} A{char}B" for char in some))
     for at in range(0, len(texts), 200):
         some = texts[at : at + 200]
-        rows = world.execute(
-            "SELECT text, tokens_in(text), addresses_in(text)"
-            " FROM (SELECT folded(unnest(?)) AS text)",
-            [some],
-        ).fetchall()
+        rows = world.execute(INDEXED, [some]).fetchall()
         assert rows == [(fold(text), tokens(text), addresses(text)) for text in some]
 
 
 def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
     bodies = {
-        "tokyo": "\u660e\u65e5\u3001\u6771\u4eac\u90fd\u3067\u4f1a\u8b70",
+        "tokyo": "\u660e\u65e5\u3001\u6771\u4eac\u90fd\u3067\u4f1a\u8b70", "one": "\u79cb",
         "kyoto": "\u4eac\u90fd\u306e\u79cblease2024",
         "seoul": "\uc11c\uc6b8\uc5d0\uc11c \ud68c\uc758",
-        "one": "\u79cb",
-    }
+    }  # fmt: skip
     mails = [raw(f"<{name}@t>", subject="", body=body) for name, body in bodies.items()]
-    make_inbox(tmp_path / "inbox.duckdb", mails)
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
-        inbox = file.open_inbox("bob@test.example")
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
+        inbox = file.open_inbox(BOB)
         for words, expected in (
             ("\u6771\u4eac", ["tokyo"]), ("\u4eac\u90fd", ["tokyo", "kyoto"]),
             ("\uc11c\uc6b8", ["seoul"]), ("lease2024", ["kyoto"]), ("\u79cb", ["one"]),
@@ -298,9 +278,8 @@ FORMS = {
 
 def test_a_form_that_no_mail_has_finds_the_others(tmp_path: Path) -> None:
     mails = [raw(f"<{form}@t>", body=f"It says {text} here.") for form, text in FORMS.items()]
-    make_inbox(tmp_path / "inbox.duckdb", mails)
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
-        inbox = file.open_inbox("bob@test.example")
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
+        inbox = file.open_inbox(BOB)
         for form in [*FORMS] * (LOOK_UPS_IN_SQL + 1):
             assert message_ids(inbox.search([form])) == [f"<{form}@t>"]
             # SQL knows the stems of the words that the file's mail has.
