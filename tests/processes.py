@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import os
-import pkgutil
 import select
 import signal
 import socket
@@ -15,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +89,9 @@ class Moment(NamedTuple):
 
 def die_at(moment: Moment) -> None:
     """Have this process kill itself then."""
-    place: Any = pkgutil.resolve_name(moment.place)
+    module, _, owner = moment.place.partition(":")
+    place: Any = import_module(module)
+    place = getattr(place, owner) if owner else place
     function: Callable[..., Any] = getattr(place, moment.name)
     calls = itertools.count(1)
 
