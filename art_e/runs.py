@@ -78,8 +78,10 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
     """Make a run's folder: `out`, or `parent/<time>-<name>`. Raises `UserError` if `out` holds more
     than a configuration that a kill left half written."""
     if out is not None:
-        torn = [each for each in [partial_of(out / _CONFIG)] if each.is_file()]
-        if out.exists() and (not out.is_dir() or list(out.iterdir()) not in ([], torn)):
+        torn = partial_of(out / _CONFIG)
+        if out.exists() and (
+            not out.is_dir() or any(each != torn or not each.is_file() for each in out.iterdir())
+        ):
             raise UserError(f"{out} is there already; name a new folder with --out")
         folder = out
         try:

@@ -5,6 +5,7 @@ The weights come from a softmax over the sentences of all mails read, fitted wit
 """
 
 import datetime as dt
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -203,17 +204,20 @@ def name_stems(question: str) -> frozenset[str]:
     return frozenset(stems(named))
 
 
+def _sent(date: str) -> float:
+    """When a mail with this shown date was sent, in Unix time; long ago without a date."""
+    return -math.inf if date == format_date(None) else dt.datetime.fromisoformat(date).timestamp()
+
+
 def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     """Every sentence of `mails` with its score, in reading order; none without question words."""
     wanted = frozenset(stems(informative_words(question)))
     if not wanted:
         return []
     names = name_stems(question) & wanted
-    value = next((kind for words, kind in _ASKED if re.search(words, question.lower())), None)
-    # A mail without a date counts as the oldest.
-    undated = {format_date(None)} & {mail.date for mail in mails}
-    dated = {mail.date for mail in mails} - undated
-    dates = [*undated, *sorted(dated, key=lambda date: dt.datetime.fromisoformat(date).timestamp())]
+    text = question.lower()
+    value = next((kind for pattern, kind in _ASKED if re.search(pattern, text)), None)
+    dates = sorted({mail.date for mail in mails}, key=_sent)
     found = []
     for mail in mails:
         frame = _held(f"{mail.subject} {mail.sender}", wanted)

@@ -52,11 +52,13 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))
-    cited = (
-        {name: _as_of(each.query_date, name, mails[_key(each, name)]) for name in each.message_ids}
+    return {
+        each.id: {
+            name: _as_of(each.query_date, name, mails[_key(each, name)])
+            for name in each.message_ids
+        }
         for each in questions
-    )
-    return {each.id: by_name for each, by_name in zip(questions, cited, strict=True)}
+    }
 
 
 # The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant.

@@ -42,6 +42,7 @@ _MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
 _SYNTHETIC = "synthetic:"
 _INJECTION = "synthetic:injection"
+_WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
 _SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
 Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
@@ -325,7 +326,7 @@ def described(text: str) -> Described:
     settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
     split = settings.pop("split", None)
     try:
-        config = TypeAdapter(WorldConfig).validate_python({"size": size, **settings})
+        config = _WORLD.validate_python({"size": size, **settings})
         named = None if split is None else _SPLIT.validate_python(split)
     except ValidationError:
         raise UserError(f"{text} describes no world: write {_USAGE}") from None
