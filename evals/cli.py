@@ -191,7 +191,7 @@ def run(
     ] = None,
     db: DbOption = None,
     out: OutOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
@@ -283,7 +283,7 @@ def run(
             if not started.complete:
                 more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out"
                 note(f"not complete; give the same command with {more} {started.folder}")
-    _show(metrics, started, judges, json_output)
+    _show(metrics, started, judges, as_json)
 
 
 def _entrant(
@@ -340,7 +340,7 @@ def rejudge(
         Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")
     ] = None,
     out: OutOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Judge a run's answers anew, as a new run; no model is asked its questions again."""
     source = find_run(name, runs_folder())
@@ -356,7 +356,7 @@ def rejudge(
         run = start_run("rejudge", config, runs_folder(), out)
         with output.progress("answers", len(load_run(source))) as advance:
             metrics = benchmark.rejudge(source, judges, inbox_file, run, on_judged=advance)
-    _show(metrics, run, judges, json_output)
+    _show(metrics, run, judges, as_json)
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.
@@ -377,14 +377,14 @@ def compare(
         str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
     ],
     run_b: Annotated[str, Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
     (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
     if a.judges[:1] != b.judges[:1]:
         note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
     found = paired.compare(a.scored, b.scored)
-    if json_output:
+    if as_json:
         print_json({"a": facts_a, "b": facts_b, **found})
         return
     differences = tables.differences(found["figures"])
@@ -449,14 +449,14 @@ def report(
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Folder to write [default: the first run's].")
     ] = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write report.html, which works without network or server, and its charts as PNGs."""
     found = [find_run(each, runs_folder()) for each in runs]
     distinct = list({each.folder.resolve(): each for each in found}.values())
     folder = out or distinct[0].folder
     page, *plots = build_report(distinct, folder)
-    if json_output:
+    if as_json:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
     print_lines(f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}")

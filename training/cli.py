@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 from typer import Argument, Option
 
-from art_e.cli.options import JsonOption, OutOption
+from art_e.cli.options import JsonOption, OutOption, integer
 from art_e.cli.output import example, note, plural, print_json, print_lines
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -60,7 +60,7 @@ def plan(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help=", ".join(GPUS))] = "h100-80gb",
-    gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
+    gpus: Annotated[int, integer("Number of GPUs.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Calculate what GRPO by a recipe takes: memory, hours, money. Nothing is run."""

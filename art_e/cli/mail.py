@@ -18,6 +18,7 @@ from art_e.cli.options import (
     JsonOption,
     chosen_db,
     db_argument,
+    integer,
     opened_inbox,
     parse_day,
 )
@@ -63,7 +64,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))
 def inboxes(
-    limit: Annotated[int, Option(metavar="N", min=1, help="Number of inboxes to list.")] = 20,
+    limit: Annotated[int, integer("Number of inboxes to list.")] = 20,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,7 +109,7 @@ def search(
     before: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, excluded.")] = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
-    limit: Annotated[int, Option(metavar="N", min=1, help="Number of mails to show.")] = 10,
+    limit: Annotated[int, integer("Number of mails to show.")] = 10,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:

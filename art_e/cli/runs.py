@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli.conversation import failure_reason
-from art_e.cli.options import JsonOption
+from art_e.cli.options import JsonOption, integer
 from art_e.cli.output import (
     example,
     note,
@@ -67,8 +67,7 @@ class Record(NamedTuple):
 
 @app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
 def list_all(
-    limit: Annotated[int, Option(metavar="N", min=1, help="Number of runs to list.")] = 20,
-    as_json: JsonOption = False,
+    limit: Annotated[int, integer("Number of runs to list.")] = 20, as_json: JsonOption = False
 ) -> None:
     """List the runs, the newest first."""
     found = list_runs(runs_folder())

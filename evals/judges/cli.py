@@ -124,7 +124,7 @@ def judge(
         ),
     ] = None,
     max_cost: MaxCostOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure judges on answers that people labelled: agreement, kappa, confusion. --json also has
     the answers that each gets wrong."""
@@ -137,7 +137,7 @@ def judge(
         measured = _rated(names or ["offline"], cases, max_cost)
         on = str(pairs or "the labelled set, reporting half")
     figures = {name: agreement(rated) for name, rated in measured.items()}
-    if json_output:
+    if as_json:
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})

@@ -41,7 +41,7 @@ def reproduce(
         bool, Option("--dry-run", help="Show the commands, the plan, and what is missing.")
     ] = False,
     out: OutOption = None,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Reproduce the talk: mail, questions, baselines, training, test, report.
 
@@ -58,7 +58,7 @@ def reproduce(
     paths = (str(folder / name) if until == "report" else None for name in (REPORT, FIGURES))
     report, figures = paths
     if dry_run:
-        _show(chosen, chain, left, missing, json_output)
+        _show(chosen, chain, left, missing, as_json)
         return
     if missing:
         raise UserError(f"{'; '.join(missing)}. --until STAGE ends before that is needed")
@@ -72,7 +72,7 @@ def reproduce(
         if report:
             names = [each.name for each in steps(chosen, folder) if each.makes_run]
             write_report(chosen, names, folder)
-    if json_output:
+    if as_json:
         print_json({"out": str(folder), "until": until, "report": report, "figures": figures})
     else:
         print_line(f"report: {report}" if report else f"done up to {until}, in {folder}")
