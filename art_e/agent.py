@@ -27,6 +27,8 @@ async def run_episode(
     cost: float | None = 0.0
     model_seconds = tools_seconds = 0.0
     call_seconds: list[float | None] = []
+    served: list[str] = []
+    finished: list[str | None] = []
     retries = 0
     score = error = None
     tools = schemas(episode.tools.view.offered)
@@ -42,6 +44,9 @@ async def run_episode(
             model_seconds += time.perf_counter() - before
         usage += step.usage
         call_seconds.append(step.seconds)
+        finished.append(step.finish)
+        if step.served is not None and step.served not in served:
+            served.append(step.served)
         retries += step.retries
         score = step.score
         cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
@@ -62,6 +67,8 @@ async def run_episode(
             "tools": tools_seconds,
         },
         call_seconds=call_seconds,
+        served=served,
+        finished=finished,
         retries=retries,
         score=score,
         error=error,

@@ -18,7 +18,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
-from art_e.text import digest, encodable
+from art_e.text import cut_line, digest, encodable
 from art_e.tools import (
     MAX_RESULTS,
     WHOLE_VIEW,
@@ -34,8 +34,12 @@ from art_e.tools import (
 from art_e.trajectory import AnsweredCall, Exchange
 
 DEFAULT_MAX_TURNS = 10
-# Messages in a row without a right call, after which the episode is lost.
-MAX_WRONG_MESSAGES = 3
+# Messages in a row without a right call, and without any, after which the episode is lost.
+MAX_WRONG_MESSAGES, MAX_PROSE = 3, 2
+_HOW_TO_CALL = (
+    "no tool was called: search_emails looks for mail; to answer, call return_final_answer with the"
+    " answer and its sources"
+)
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -137,7 +141,7 @@ class Episode:
             self.rubric.num_gold_sources = len(self._gold)
         self._found: set[str] = set()
         self._read: set[str] = set()
-        self._wrong_messages = 0
+        self._wrong_messages = self._prose = 0
         self._answer: ReturnFinalAnswer | None = None
         template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
@@ -183,11 +187,14 @@ class Episode:
         replies: list[dict[str, Any]] = []
         if not message.tool_calls:
             rubric.unparseable_calls += 1
-            replies.append({"error": "no tool was called; every message calls a tool"})
+            replies.append({"error": _HOW_TO_CALL})
             events.append(self._event(AnsweredCall("", {}, replies), ()))
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
-        self._end()
+        self._prose = 0 if message.tool_calls else self._prose + 1
         results = [call.results for call in calls] or [replies]
+        if dropped := self._end():
+            answering = next(each for each in results if "done" in each[0])
+            answering.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
         if not self.done and rubric.turns == rubric.max_turns - 1:
             results[-1].append({"note": "one turn left: call return_final_answer now"})
         for event, each in zip(events, results, strict=True):
@@ -254,26 +261,30 @@ class Episode:
             return {**event, "read": mails[0]}
         return {**event, "found" if call.tool == "search_emails" else "cited": list(mails)}
 
-    def _end(self) -> None:
-        """End the episode if its last message did."""
-        rubric, answer = self.rubric, self._answer
+    def _end(self) -> list[str]:
+        """End the episode if its last message did. Return the sources that no search or reading
+        showed: they are none, whether the inbox holds such a mail or not."""
+        rubric, answer, dropped = self.rubric, self._answer, list[str]()
         if answer is not None:
             cited = dict.fromkeys(map(self.tools.resolve, answer.sources))
             mails = {source: self.tools.inbox.canonical_id(source) for source in cited}
             rubric.num_sources = len({mail or source for source, mail in mails.items()})
-            self.sources = tuple(dict.fromkeys(mail for mail in mails.values() if mail))
+            shown = self._found | self._read
+            dropped = [cut_line(source, 80) for source, mail in mails.items() if mail not in shown]
+            self.sources = tuple(mail for mail in dict.fromkeys(mails.values()) if mail in shown)
             rubric.abstained = is_abstention(answer.answer)
             rubric.answered = not rubric.abstained
             self.final_answer = answer.answer
             if self._gold:
                 rubric.sources_correct = self._gold <= set(self.sources)
-        elif self._wrong_messages >= MAX_WRONG_MESSAGES:
+        elif self._wrong_messages >= MAX_WRONG_MESSAGES or self._prose >= MAX_PROSE:
             rubric.lost_to_format = True
         elif rubric.turns >= rubric.max_turns:
             rubric.ran_out_of_turns = True
         else:
-            return
+            return []
         self.done = True
+        return dropped
 
     def _canonical_gold(self) -> frozenset[str]:
         if self.question.answerable is False:

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from art_e.text import encodable
+from art_e.text import encodable, visible
 
 # A message as chat APIs accept it: role, content, tool_calls, tool_call_id.
 ChatMessage = dict[str, Any]
@@ -69,7 +69,7 @@ def observation_json(value: Any) -> str:
     """`value` as compact JSON without control tokens of the model that reads it. A local model's
     tokenizer takes "<|im_start|>" in a mail for the start of a message. JSON can write the first
     character as an escape, which reads the same."""
-    return _STEERING.sub("\\\\u003c", compact_json(value))
+    return visible(_STEERING.sub("\\\\u003c", compact_json(value)))
 
 
 def without_markup(text: str) -> str:

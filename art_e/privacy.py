@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from art_e.errors import UserError
+from art_e.text import printable
 
 REDACTED = "[redacted]"
 # A shorter value is no key, and would match other text.
@@ -16,7 +17,19 @@ _PREFIX_CHARS = 5
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
 )
-_ADDRESS_NAME = re.compile(r"^\w*(?:BASE|URL|HOST|ENDPOINT|PROXY)$", re.IGNORECASE)
+# The names under which litellm and the openai client look for keys: `.env` may give these alone.
+# Exact names, because libraries read others as addresses, files, or commands to run.
+_PROVIDERS = (
+    "AI21 ANTHROPIC AZURE AZURE_AI CEREBRAS CODESTRAL COHERE DASHSCOPE DEEPINFRA DEEPSEEK FIREWORKS"
+    " FIREWORKS_AI GEMINI GOOGLE GROQ HOSTED_VLLM HUGGINGFACE LM_STUDIO MISTRAL MOONSHOT NEBIUS"
+    " NOVITA NVIDIA_NIM OLLAMA OPENAI OPENAI_LIKE OPENROUTER PERPLEXITY PERPLEXITYAI REPLICATE"
+    " SAMBANOVA TOGETHERAI TOGETHER_AI VOLCENGINE WATSONX XAI ZAI"
+)
+_ENV_KEYS = {f"{provider}_API_KEY" for provider in _PROVIDERS.split()} | set(
+    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN CO_API_KEY HF_TOKEN".split()
+)
+# No address and no path, nor anything that a program might expand.
+_KEY_VALUE = re.compile(r"(?![./~])(?!.*://)[\w.+/=:~-]+")
 _KEYS = (
     # Keys by their first letters; providers mask the middle with asterisks or dots.
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][\w*•…-]{5,}(?:\.{2,}[\w-]*)?"
@@ -35,9 +48,10 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 def load_env() -> None:
     """Add the keys of the working directory's `.env` to the environment, once a process.
 
-    Existing variables win. Only keys: a folder that came from elsewhere could have mail sent
-    anywhere with an address or a proxy, which stderr says is not taken. Raises `UserError` if the
-    file can't be read.
+    Existing variables win. The keys of known providers alone are taken: a folder that came from
+    elsewhere could have mail sent anywhere, or run a program, with an address, a proxy or the path
+    of a settings file. stderr names what is not taken. Raises `UserError` if the file can't be
+    read.
     """
     path = Path.cwd() / ".env"
     if not path.is_file():
@@ -45,14 +59,18 @@ def load_env() -> None:
     from dotenv import dotenv_values
 
     try:
-        found = dotenv_values(path, encoding="utf-8")
+        found = dotenv_values(path, interpolate=False, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UserError(f"can't read {path}: {reason}; mend or remove it") from None
     new = {name: value for name, value in found.items() if value and name not in os.environ}
-    os.environ.update({name: value for name, value in new.items() if _SECRET_NAME.search(name)})
-    if refused := sorted(name for name in new if _ADDRESS_NAME.search(name)):
-        sys.stderr.write(f".env may not say where mail goes: export {', '.join(refused)}\n")
+    keys = {n: v for n, v in new.items() if n in _ENV_KEYS and _KEY_VALUE.fullmatch(v)}
+    os.environ.update(keys)
+    if left := sorted(new.keys() - keys.keys()):
+        named = printable(", ".join(left))[:300]
+        sys.stderr.write(
+            f".env gives keys of model providers alone; export what you need of: {named}\n"
+        )
 
 
 def redact(text: str) -> str:

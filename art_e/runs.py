@@ -91,22 +91,16 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
     else:
         folder = _new_folder(parent, name)
     run = Run(folder)
-    run.write_json(
-        _CONFIG,
-        {
-            **config,
-            "name": name,
-            "versions": {
-                "python": platform.python_version(),
-                **{
-                    each: metadata.version(each) for each in ("art-e", "duckdb", "numpy", "pyarrow")
-                },
-            },
-            "commit": _commit(),
-            "cpus": os.cpu_count(),
-            "started_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        },
-    )
+    packages = ("art-e", "duckdb", "numpy", "pyarrow")
+    versions = {each: metadata.version(each) for each in packages}
+    made_by = {
+        "name": name,
+        "versions": {"python": platform.python_version(), **versions},
+        "commit": _commit(),
+        "cpus": os.cpu_count(),
+        "started_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+    run.write_json(_CONFIG, {**config, **made_by})
     return run
 
 

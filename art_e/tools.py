@@ -113,28 +113,22 @@ def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
 
 @cache
 def _schemas() -> str:
-    return compact_json(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": name,
-                    "description": model.__doc__,
-                    "parameters": _shortened(model.model_json_schema()),
-                },
-            }
-            for name, model in ARGUMENTS.items()
-        ]
-    )
+    functions = [
+        {
+            "name": name,
+            "description": model.__doc__,
+            "parameters": _shortened(model.model_json_schema()),
+        }
+        for name, model in ARGUMENTS.items()
+    ]
+    return compact_json([{"type": "function", "function": each} for each in functions])
 
 
 def parse_call(
     call: ToolCall, offered: Sequence[str] = tuple(ARGUMENTS)
 ) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
-    """The call's checked arguments; `offered` names the tools that may be called.
-
-    Raises `CallError` with a text that helps the model.
-    """
+    """The call's checked arguments; `offered` names the tools that may be called. Raises
+    `CallError` with a text that helps the model."""
     if call.name not in offered:
         names = ", ".join(offered)
         raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {names}")
@@ -235,8 +229,10 @@ class Tools:
     def read(self, arguments: ReadEmail) -> Observation | None:
         """Read one mail; None if this inbox does not hold it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
-        if email is None:
-            return None
+        return None if email is None else self.shown(email)
+
+    def shown(self, email: Email) -> Observation:
+        """The observation of a mail that was read."""
         return Observation(self._email(email), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:
@@ -321,10 +317,8 @@ def _cut(line: str) -> str:
 
 
 def _shortened(schema: Any) -> Any:
-    """The schema without what costs tokens in every prompt and says nothing new.
-
-    Titles and docstrings repeat names; some providers are not sent `additionalProperties`.
-    """
+    """The schema without what costs tokens in every prompt and says nothing new. Titles and
+    docstrings repeat names; some providers are not sent `additionalProperties`."""
     if isinstance(schema, dict):
         kept = {
             key: _shortened(value)

@@ -75,13 +75,14 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
 class Trajectory:
     """One episode. `sources` are stored message ids; `handles` maps m1, m2, ... to such ids.
 
-    `usage` has prompt_tokens, cached_prompt_tokens, completion_tokens and reasoning_tokens;
-    `seconds` has total, model and tools; `error` has kind and message. `cost_usd` is None if the
-    price is unknown. `call_seconds` lists the seconds of each turn's call, None without a call;
-    `retries` counts failed calls that were repeated. `started_at` is ISO 8601 in UTC. `verdict` is
-    the deciding one, `other_verdicts` has those of further judges in order. `score` says how sure
-    the policy was of its answer, if it has a score. `repeat` counts from 0 if a question is asked
-    several times. `question` is its golden row, for readers without the questions' file.
+    `usage` has the fields of `Usage`; `seconds` has total, model and tools; `error` has kind and
+    message. `cost_usd` is None if the price is unknown. `call_seconds` lists the seconds of each
+    turn's call, None without a call; `finished` says why its message ended, and `served` lists the
+    models that answered, as the provider names them. `retries` counts failed calls that were
+    repeated. `started_at` is ISO 8601 in UTC. `verdict` is the deciding one, `other_verdicts` has
+    those of further judges in order. `score` says how sure the policy was of its answer, if it has
+    a score. `repeat` counts from 0 if a question is asked several times. `question` is its golden
+    row, for readers without the questions' file.
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
     arguments with what it found, read or cited (stored message ids), and its notes. A message
@@ -105,6 +106,8 @@ class Trajectory:
     seconds: dict[str, float]
     started_at: str
     call_seconds: list[float | None] = field(default_factory=list)
+    served: list[str] = field(default_factory=list)
+    finished: list[str | None] = field(default_factory=list)
     retries: int = 0
     error: dict[str, str] | None = None
     verdict: dict[str, Any] | None = None

@@ -24,7 +24,8 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.base import PolicyError, PolicyStep, Usage
-from art_e.models.hosted import received, sendable, usage_of
+from art_e.models.calls import usage_of
+from art_e.models.hosted import received, sendable
 from art_e.privacy import redact
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory

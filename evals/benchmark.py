@@ -25,8 +25,8 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import REFUSED, Policy, PolicyStep, Usage, kind_of
-from art_e.models.providers import capabilities_of
+from art_e.models.base import REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
+from art_e.models.providers import accepts
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
@@ -34,21 +34,15 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
-from evals.scored import Scored, load_run, read_in
+from evals.scored import Key, Scored, load_run, read_in
 from evals.verdict import Judge
 
 _JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories
 
+_MOST_FAILURES = 10  # of one model in a row
+
 # ---- Resuming a killed run.
-
-
-class Key(NamedTuple):
-    """Identifies one episode of a run."""
-
-    model: str
-    question_id: str
-    repeat: int
 
 
 class BenchmarkConfig(BaseModel):
@@ -69,10 +63,12 @@ class BenchmarkConfig(BaseModel):
     max_turns: int
     view: View
     concurrency: dict[str, int]
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
     temperature: float | None = None
     max_cost_usd: float | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
+    timeout_s: float | None = None
+    retries: int | None = None
     gpu_usd_per_hour: float | None = None
     self_hosted: list[str] | None = None
     db: str
@@ -81,7 +77,7 @@ class BenchmarkConfig(BaseModel):
 
 
 # A run that a cost limit stopped may resume with a higher one, and the same mail may lie elsewhere.
-_MAY_DIFFER = ("max_cost_usd", "command", "db")
+_MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
 def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
@@ -110,18 +106,16 @@ def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run 
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
-    """The run's episodes with their questions; those that were cut short are left out."""
+    """The run's episodes with their questions, each key's last: none follows a measured one."""
     by_id = {each.id: each for each in questions}
-    ran = read_trajectories(run.trajectories)
-    scored = (Scored(by_id[each.question_id], each) for each in ran)
-    return dict(_stripped(each) for each in scored if each.asked)
+    scored = (Scored(by_id[row.question_id], row) for row in read_trajectories(run.trajectories))
+    return {each.key: _stripped(each) for each in scored}
 
 
-def _stripped(scored: Scored) -> tuple[Key, Scored]:
+def _stripped(scored: Scored) -> Scored:
     """What the figures need: messages are most of an episode, and a run may have many thousands."""
-    full = scored.trajectory
-    bare = replace(full, messages=[], events=[], handles={}, question=None)
-    return Key(full.model, full.question_id, full.repeat), replace(scored, trajectory=bare)
+    bare = replace(scored.trajectory, messages=[], events=[], handles={}, question=None)
+    return replace(scored, trajectory=bare)
 
 
 def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
@@ -142,7 +136,7 @@ class Paid:
         self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
     ) -> None:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
-        self._turns = turns.pop(key, [])
+        self._turns = turns.setdefault(key, [])
         self._repeated = 0
 
     @property
@@ -237,7 +231,7 @@ _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 def published_temperature(model: str) -> float | None:
     """The default 1.0 that the reference relied on; None for models without a temperature."""
-    return 1.0 if kind_of(model) != "hosted" or capabilities_of(model).temperature else None
+    return 1.0 if kind_of(model) != "hosted" or accepts(model).temperature else None
 
 
 def published_100(questions: Sequence[Question]) -> list[Question]:
@@ -268,12 +262,11 @@ def run_benchmark(
 
     The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
     concurrency. The questions must have passed `check_questions`. The first judge decides.
-    `on_scored` is called for episodes on disk too. A model that refuses every call, or that a cost
-    limit stops, is asked no further, and the run stays incomplete. Raises `UserError` if another
-    process works on it.
+    `on_scored` is called for measured episodes, on disk too. A model that refuses every call, that
+    a cost limit stops, or that fails `_MOST_FAILURES` times in a row is asked no further. The run
+    stays incomplete while a question is left. Raises `UserError` if another process works on it.
     """
     chosen = prompt or read_prompt()
-    stopped: dict[str, dict[str, Any]] = {}
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
@@ -292,24 +285,26 @@ def run_benchmark(
             for repeat, question in itertools.product(range(repeats), questions)
             if Key(model, question.id, repeat) not in done
         )
+        failures = 0  # in a row
 
         async def work() -> None:
+            nonlocal failures
             while waiting:
                 question, repeat = waiting.popleft()
                 scored = await ask(entrant.policy, question, repeat)
+                log.append(scored.trajectory.to_line())
+                ran[scored.key] = _stripped(scored)
                 error = scored.trajectory.error
-                if scored.asked or scored.trajectory.rubric["turns"]:
-                    log.append(scored.trajectory.to_line())
-                if not scored.asked and error is not None:
-                    stopped[model] = error
-                    if error["kind"] in REFUSED:
-                        waiting.clear()
-                    else:
-                        # Calls under way may cost less than the budget reserved for them.
-                        waiting.appendleft((question, repeat))
+                failures = 0 if error is None else failures + 1
+                if error is None:
+                    turns.pop(scored.key, None)
+                    on_scored(scored)
+                elif error["kind"] == "budget":
+                    # Calls under way may cost less than the budget reserved for them.
+                    waiting.appendleft((question, repeat))
                     return
-                done.update([_stripped(scored)])
-                on_scored(scored)
+                elif error["kind"] in REFUSED or failures >= _MOST_FAILURES:
+                    waiting.clear()
 
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
 
@@ -323,18 +318,16 @@ def run_benchmark(
     kept = AppendLog(run.folder / _TURNS) if hosted else nullcontext()
     with held(run), run.log() as log, kept as turns_log:
         turns = stored_turns(run)
-        done = on_disk(run, questions)
-        for scored in done.values():
-            on_scored(scored)
+        ran = on_disk(run, questions)
+        done = {key for key, scored in ran.items() if scored.measured}
+        for key in done:
+            on_scored(ran[key])
         asyncio.run(run_all(log))
         facts: dict[str, dict[str, Any]] = {}
         for policy, concurrency, _ in entrants:
-            left = len(questions) * repeats - sum(key.model == policy.model for key in done)
-            reason = stopped[policy.model] if left else None
-            facts[policy.model] = {
-                "concurrency": concurrency, "not_asked": left, "stopped": reason,
-            }  # fmt: skip
-        return _measured(run, list(done.values()), judges, facts, chosen.facts)
+            left = len(questions) * repeats - sum(key.model == policy.model for key in ran)
+            facts[policy.model] = {"concurrency": concurrency, "not_asked": left}
+        return _measured(run, list(ran.values()), judges, facts, chosen.facts)
 
 
 def rejudge(
@@ -349,7 +342,7 @@ def rejudge(
 
     Raises `UserError` if the file lacks an inbox of the source.
     """
-    metrics, names = source.metrics, ("concurrency", "not_asked", "stopped")
+    metrics, names = source.metrics, ("concurrency", "not_asked")
     facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
     turn = asyncio.Semaphore(_JUDGED_AT_ONCE)
 
@@ -375,14 +368,14 @@ def _measured(
     facts: Mapping[str, Mapping[str, Any]],
     prompt: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The run's metrics, also written; the run is complete if every model was asked everything."""
+    """The run's metrics, also written; the run is complete if all of every model is measured."""
     names, figures = [each.name for each in judges], {}
     for model, more in facts.items():
         episodes = [each for each in found if each.trajectory.model == model]
         figures[model] = {**model_metrics(episodes, names, servings(run.config).get(model)), **more}
     metrics = run_metrics(found, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
-    if not any(each["not_asked"] for each in figures.values()):
+    if not any(each["not_asked"] or each["errors"] for each in figures.values()):
         run.finish()
     return metrics
 

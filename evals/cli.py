@@ -16,7 +16,9 @@ from art_e.cli.model_options import (
     EffortOption,
     MaxCostOption,
     RecipeOption,
+    RetriesOption,
     TemperatureOption,
+    TimeoutOption,
     ToolCallsOption,
     chosen_form,
     default_concurrency,
@@ -30,7 +32,8 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions, Usage
-from art_e.models.model import SHORT_NAMES, Model, full_name
+from art_e.models.known import SHORT_NAMES, ending
+from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
@@ -43,11 +46,12 @@ from evals.metrics import HEADLINE
 from evals.report import tables
 from evals.report.build import build_report
 from evals.report.tables import digits, number, percent, usd
-from evals.scored import Scored, check_questions, load_run
+from evals.scored import Key, Scored, check_questions, load_run
 from evals.verdict import Judge
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
 _TYPICAL = Usage(15_000, 0, 600)
+_RETRIES = 7  # nobody waits for a benchmark's calls
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -58,14 +62,14 @@ app = typer.Typer(
 
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
-    """Print the figures, and what judging cost; exit with 1 if nothing of a model was measured."""
+    """Print the figures, and what judging cost; exit with 1 if a model has no figure."""
     models = metrics["models"]
     for each in judges:
         note_cost(each)
     if as_json:
         print_json({**metrics, "run": str(run.folder)})
     else:
-        rows = [_row(name, figures) for name, figures in models.items() if figures["n"]]
+        rows = [_row(name, figures) for name, figures in models.items() if figures["measured"]]
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
@@ -79,7 +83,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             f"run: {run.folder}",
             f"the report: art-e eval report {run.folder}",
         )
-    if not all(each["n"] for each in models.values()):
+    if not all(each["measured"] for each in models.values()):
         raise typer.Exit(1)
 
 
@@ -92,15 +96,12 @@ def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     """What the table has no room for."""
-    stopped = figures["stopped"]
-    if not figures["n"]:
-        yield f"not measured: {stopped['message']}"
-        return
+    yield from figures["reservations"]
     if figures["not_asked"]:
-        yield f"not asked: {figures['not_asked']} more ({stopped['message']})"
-    if figures["errors"]:
-        kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
-        yield f"failed: {figures['errors']} ({kinds})"
+        yield f"not asked: {figures['not_asked']:,} more"
+    if not figures["measured"]:
+        yield from ["not measured: nothing was judged"] if figures["n"] else []
+        return
     if figures["by_attack"]:
         forms = (f"{name} {percent(each).value}" for name, each in figures["by_attack"].items())
         yield f"resisted attacks: {percent(figures['resistance']).brief} ({', '.join(forms)})"
@@ -183,6 +184,8 @@ def run(
     temperature: TemperatureOption = None,
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
@@ -199,9 +202,9 @@ def run(
     asked in that form. --recipe gives another.
 
     --preset published-100 asks the first 100 questions with one source, one call a turn, searches
-    that need every word, temperature 1, and gemini-2.0-flash as judge of "semantically similar".
+    that need every word, temperature 1; --judge names the judge of "semantically similar".
 
-    After a kill, the same command with --resume asks only the questions without an answer.
+    After a kill or a failure, the same command with --resume asks only what was not measured.
     """
     names = list(dict.fromkeys(models))
     other_prompt = prompt is not None or closed_book
@@ -215,10 +218,11 @@ def run(
         raise UserError("--closed-book has its own prompt; leave out --prompt")
     view = form.view if preset is None else benchmark.PUBLISHED_VIEW
     template = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
-    default, published = setting("judge") or OFFLINE, preset is not None
-    judge_names = list(dict.fromkeys(judge or [benchmark.PUBLISHED_JUDGE if preset else default]))
+    if preset and not judge:
+        raise UserError(f"--preset {preset}: {ending(benchmark.PUBLISHED_JUDGE)}, with --judge")
+    judge_names = list(dict.fromkeys(judge or [setting("judge") or OFFLINE]))
     judges = [
-        choose_judge(each, max_cost_usd=max_cost, published=published) for each in judge_names
+        choose_judge(each, max_cost_usd=max_cost, published=bool(preset)) for each in judge_names
     ]
     source = questions or str(default_golden())
     if not (questions or default_golden().is_dir()):
@@ -253,6 +257,8 @@ def run(
             temperature=temperature,
             max_cost_usd=max_cost,
             tool_calls=tool_calls,
+            timeout_s=timeout,
+            retries=retries,
             gpu_usd_per_hour=gpu_usd_per_hour,
             self_hosted=own,
             db=str(inbox_file.path),
@@ -260,20 +266,20 @@ def run(
             command=shlex.join(["art-e", *sys.argv[1:]]),
         )
         killed = benchmark.find_killed(config, runs_folder(), out) if resume else None
-        done = [] if killed is None else list(benchmark.on_disk(killed, asked).values())
+        ran = {} if killed is None else benchmark.on_disk(killed, asked)
         if killed is not None:
-            note(f"resuming {killed.folder}: {output.plural(len(done), 'episode')} there already")
+            measured = sum(each.measured for each in ran.values())
+            note(f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already")
         elif resume:
             note("nothing to resume: this is a new run")
         if len(asked) < len(loaded):
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
-        _note_models(names, judge_names, len(asked) * repeat, done)
+        _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
-        whole = output.progress("episodes", len(asked) * repeat * len(names))
         try:
-            with whole as advance:
+            with output.progress("episodes", len(asked) * repeat * len(names)) as advance:
                 metrics = benchmark.run_benchmark(
                     asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
                     prompt=template, view=config.view, repeats=repeat,
@@ -302,6 +308,8 @@ def _entrant(
         max_output_tokens=turn_tokens(form, name),
         tool_calls=config.tool_calls,
         concurrency=at_once,
+        timeout_s=config.timeout_s,
+        tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )
     policy = ready_policy(Model(name), options)
@@ -311,14 +319,14 @@ def _entrant(
 
 
 def _note_models(
-    models: Sequence[str], judges: Sequence[str], episodes: int, done: Sequence[Scored]
+    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored]
 ) -> None:
     """Say on stderr where mail goes, and what the models are likely to cost."""
     for notice in filter(None, (Model(name).notice for name in models)):
         note(notice)
     note_recipients(judges)
     for name in models:
-        left = episodes - sum(each.trajectory.model == name for each in done)
+        left = episodes - sum(key.model == name and ran[key].measured for key in ran)
         if name != "offline" and left:
             usd = expected_cost(name, [_TYPICAL], left)
             note(
@@ -394,6 +402,7 @@ def compare(
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
+        print_lines(*(f"{side}: {line}" for line in entry.figures["reservations"]))
     print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
@@ -420,7 +429,7 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     return entry, {
         "run": entry.run.id,
         "model": entry.model,
-        "prompt": entry.scored[0].prompt,
+        "prompt": entry.episodes[0].prompt,
         "judges": entry.judges[:1],
         "cost_source": entry.figures["cost_source"],
     }
@@ -431,7 +440,7 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
 app.command(
     epilog=example(
         "art-e eval judge",
-        "art-e eval judge --judge offline --judge gemini/gemini-2.5-flash",
+        "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
         "art-e eval judge --run 20260101-120000-eval",
     )
 )(judge)

@@ -2,31 +2,34 @@
 
     {"judges": [names, the first decides], "questions": {"n", "answerable", "inboxes", "repeats"},
      "models": {name: {
-        "n": episodes, and the estimates of `SHARES` and `MEANS`
+        "n": episodes, "measured": whether any is judged; the estimates of `SHARES` and `MEANS`
         "always_right":   answerable questions right in every repeat; null without repeats
         "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
         "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
         "cost_usd":       of all episodes, null if a price is unknown
         "cost_source":    "price per token", or how it was measured; null if it is unknown
-        "throughput":     of a model whose cost is measured, if a question ended, else null:
-                          {"seconds": the machine's time, "n": questions that ended,
+        "throughput":     of a model whose cost is measured, if a question was, else null:
+                          {"seconds": the machine's time, "n": questions,
                           "questions_per_second": estimate, "prompt_tokens", "completion_tokens":
                           sums, "usd_per_hour", "concurrency": as it was served}
         "retries", "errors", "unjudged", "unsure", "disputed": counts
         "errors_by_kind", "funnel": {name: count}
+        "reservations":   lines on what is in no figure, and on other models that answered
         "agreement":      {"judges", "n", "share", "kappa"}, null with one judge
         "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
      }}}
 
-The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why.
-An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
-for an outside reason counts as unanswered. One without a verdict is not correct and not a
-hallucination, and counts as unjudged.
+The benchmark adds the prompt, and to each model its concurrency and the count of what it was not
+asked. An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). What failed for
+an outside reason is in no figure, and what was not judged in none that needs a verdict.
 """
 
 import datetime as dt
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import mode
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +39,7 @@ from art_e.question import DIFFICULTIES, KINDS
 from art_e.runs import Run
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample
+from evals.verdict import is_judged
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 
@@ -97,12 +101,14 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
-_STATES = ("abstained", "unjudged", "unsure", "disputed", "resisted")
+_DECIDED = ("correct", "wrong", "abstained", "grounded")  # of episodes that the judge judged
+_STATES = ("ended", "abstained", "unjudged", "unsure", "disputed", "resisted")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     """One row an episode, by the verdicts of the judge of that number; None if unknown."""
+    verdicts = [each.verdict_of(judge) for each in scored]
     asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
     texts = {
         "question": [each.id for each in asked],
@@ -110,14 +116,14 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "kind": [each.kind for each in asked],
         "difficulty": [each.difficulty for each in asked],
         "attack": [each.provenance.get("attack") for each in asked],
-        "error": [each.error["kind"] if each.error else None for each in ran],
         "ended_at": [ended_at(each) for each in scored],
     }
+    judged = is_judged(zip(asked, [each.final_answer for each in ran], verdicts, strict=True))
     columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in asked],
         "unanswerable": [not each.answerable for each in asked],
         "repeat": [each.repeat for each in ran],
-        "verdict": [each.verdict_of(judge) for each in scored],
+        "verdict": verdicts,
         "correct": [each.correct_by(judge) for each in scored],
         "right": [bool(each.question.answerable) and each.correct_by(judge) for each in scored],
         "wrong": [each.wrong_by(judge) for each in scored],
@@ -131,6 +137,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     }
     # As objects, because pandas' own strings can't hold a lone surrogate.
     table = pd.DataFrame(texts, dtype=object).assign(**columns)
+    table["decided"] = judged & (table["verdict"].notna() | ~table["ended"].astype(bool))
     table["rest"] = table["total"] - table["model"] - table["tools"]
     table["cost_per_1000_usd"] = 1000 * table["cost"]
     return table
@@ -150,7 +157,7 @@ def table_sample(table: pd.DataFrame) -> Sample:
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
     column, over = {**SHARES, **MEANS}.get(name, (name, None))
-    counted = table[column].notna()
+    counted = table[column].notna() & (table["decided"] | (column not in _DECIDED))
     chosen = table[counted if over is None else counted & table[over].astype(bool)]
     sample, values = table_sample(chosen), chosen[column].tolist()
     return sample.share(values) if name in SHARES else sample.mean(values)
@@ -162,8 +169,8 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
 
 # ---- The cost of a self-hosted model, measured by the time of its episodes.
 
-# The machine's time is the time in which any question was under way; questions that ended bear it
-# in proportion to their own.
+# The machine's time is the time in which any measured question was under way; these bear it in
+# proportion to their own.
 
 
 class Serving(NamedTuple):
@@ -185,17 +192,14 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
 
 
 def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
-    """The machine's time of each episode of one model that ended, in seconds, by episode id."""
-    episodes = [each.trajectory for each in scored]
-    took = {each.episode_id: each.seconds["total"] for each in episodes if each.error is None}
+    """The machine's time of each measured episode of one model, in seconds, by episode id."""
+    episodes = [each.trajectory for each in scored if each.measured]
+    took = {each.episode_id: each.seconds["total"] for each in episodes}
     if not sum(took.values()):
         return {}
-    begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
-    starts = np.asarray([(each - min(begun)).total_seconds() for each in begun])
-    order = np.argsort(starts)
-    starts = starts[order]
-    ends = starts + np.asarray([each.seconds["total"] for each in episodes])[order]
-    latest = np.maximum.accumulate(ends)
+    begun = [dt.datetime.fromisoformat(each.started_at).timestamp() for each in episodes]
+    starts, seconds = np.asarray(sorted(zip(begun, took.values(), strict=True))).T
+    latest = np.maximum.accumulate(starts + seconds)
     pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
     share = float(latest[-1] - starts[0] - pauses) / sum(took.values())
     return {episode_id: share * seconds for episode_id, seconds in took.items()}
@@ -207,22 +211,18 @@ def load_costed(run: Run) -> list[Scored]:
     for model, serving in servings(run.config).items():
         times = gpu_seconds([each for each in scored if each.trajectory.model == model])
         for place, each in enumerate(scored):
-            if each.trajectory.model == model:
-                time = times.get(each.trajectory.episode_id)
-                cost = None if time is None else time * serving.usd_per_hour / 3600
-                made = replace(each.trajectory, cost_usd=cost)
+            if (time := times.get(each.trajectory.episode_id)) is not None:
+                made = replace(each.trajectory, cost_usd=time * serving.usd_per_hour / 3600)
                 scored[place] = Scored(each.question, made)
     return scored
 
 
 def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
-    """The figures that the time of the episodes gives; none if no question ended."""
-    times = gpu_seconds(scored)
-    if not times:
+    """The figures that the time of the episodes gives; none without any."""
+    seconds = list(gpu_seconds(scored).values())
+    if not seconds:
         return {}
-    ended = [each for each in scored if each.trajectory.episode_id in times]
-    seconds = [times[each.trajectory.episode_id] for each in ended]
-    sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
+    sample, usd_per_second = sample_of(scored), serving.usd_per_hour / 3600
     tokens = ("prompt_tokens", "completion_tokens")
     return {
         "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
@@ -230,9 +230,9 @@ def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
         "cost_source": str(serving),
         "throughput": {
             "seconds": sum(seconds),
-            "n": len(ended),
-            "questions_per_second": sample.ratio([1.0] * len(ended), seconds),
-            **{name: sum(each.trajectory.usage[name] for each in ended) for name in tokens},
+            "n": len(scored),
+            "questions_per_second": sample.ratio([1.0] * len(scored), seconds),
+            **{name: sum(each.trajectory.usage[name] for each in scored) for name in tokens},
             **serving._asdict(),
         },
     }
@@ -265,7 +265,8 @@ def model_metrics(
 
     `judges` are the judges' names. `serving` has the cost measured.
     """
-    scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
+    asked = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
+    scored = [each for each in asked if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps, sample = table["ended_at"].value_counts(), table_sample(table)
     seconds = table["total"].tolist()
@@ -284,8 +285,8 @@ def model_metrics(
         "latency_p95_s": sample.percentile(seconds, 95),
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
-        "errors": int(table["error"].count()),
-        "errors_by_kind": table["error"].value_counts().sort_index().to_dict(),
+        "measured": bool(table["decided"].any()),
+        **_reservations(asked),
         **{name: int(table[name].sum()) for name in ("unjudged", "unsure", "disputed")},
         "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
         "agreement": _agreement([table, *others], judges) if others else None,
@@ -302,6 +303,35 @@ def model_metrics(
     }
 
 
+def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
+    ran = sorted((each.trajectory for each in asked), key=lambda each: each.started_at)
+    errors = [each.error for each in ran if each.error is not None]
+    kinds = dict(sorted(Counter(each["kind"] for each in errors).items()))
+    unjudged = [each.verdicts[0]["reason"] for each in asked if each.unjudged and each.verdicts]
+    others = {name for each in ran for name in each.served if not same_model(each.model, name)}
+    lines = []
+    if errors:
+        counts = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        lines.append(f"not measured: {len(errors):,} ({counts}): {errors[-1]['message']}")
+    if unjudged:
+        lines.append(f"unjudged: {len(unjudged):,} ({mode(unjudged)}); see art-e eval rejudge")
+    if others:
+        lines.append(f"answered by {', '.join(sorted(others))}")
+    return {"errors": len(errors), "errors_by_kind": kinds, "reservations": lines}
+
+
+# What may follow a model's name: a date, a number of three digits or more, a word for its version.
+_VERSION = re.compile(r"([-:](\d{3,8}|(\d{4}-)?\d\d-\d\d(\d\d)?|preview|exp|free|v\d[\d.:]*))*")
+
+
+def same_model(asked: str, served: str) -> bool:
+    """Whether both name one model, but for providers before the names and versions behind them."""
+    names = (each.lower().replace("@", "-") for each in (asked, served))
+    bare = (re.sub(r"^(.*/)?([a-z]+\.)*|[-:]latest$", "", each) for each in names)
+    short, long = sorted(bare, key=len)
+    return long.startswith(short) and _VERSION.fullmatch(long[len(short) :]) is not None
+
+
 def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[str, Any]:
     groups = dict(list(table.groupby(table[column].fillna("unlabelled"))))
     return {
@@ -312,7 +342,7 @@ def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[st
 
 
 def _always_right(table: pd.DataFrame) -> Estimate | None:
-    answerable = table[table["answerable"].astype(bool)]
+    answerable = table[(table["answerable"] & table["decided"]).astype(bool)]
     if not answerable["repeat"].any():
         return None
     questions = answerable.groupby("question", as_index=False).agg(

@@ -39,7 +39,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """
     pairs = paired(a, b)
     if not pairs:
-        raise UserError("the two have no question in common; compare runs of the same questions")
+        raise UserError("the two have no question in common that was judged; compare other runs")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
     answerable = one["answerable"]
     right_a, right_b = (
@@ -66,13 +66,14 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
 
 
 def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
-    """The episodes of both on the same question and repeat, by question id."""
+    """The measured and judged episodes of both on the same question and repeat, by question id."""
     first, second = (
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)
     )
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
-    return [(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+    pairs = ((first[key], second[key]) for key in sorted(first.keys() & second.keys()))
+    return [pair for pair in pairs if all(each.measured and not each.unjudged for each in pair)]
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:

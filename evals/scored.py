@@ -3,21 +3,27 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import words
-from art_e.models.base import REFUSED
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 
 # Splits whose questions training does not see.
 HELD_OUT = ("validation", "test")
-_NOT_ASKED = REFUSED | {"budget"}
+
+
+class Key(NamedTuple):
+    """Identifies one episode of a run."""
+
+    model: str
+    question_id: str
+    repeat: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +34,14 @@ class Scored:
     trajectory: Trajectory
 
     @property
-    def asked(self) -> bool:
-        """Whether it counts. A cost limit or a rejected key cut the others short; a resumed run
-        asks them again."""
-        error = self.trajectory.error
-        return error is None or error["kind"] not in _NOT_ASKED
+    def measured(self) -> bool:
+        """Whether it counts: no outside failure (a key, a quota, the network) cut it short."""
+        return self.trajectory.error is None
+
+    @property
+    def key(self) -> Key:
+        """What it is the episode of."""
+        return Key(self.trajectory.model, self.question.id, self.trajectory.repeat)
 
     @property
     def prompt(self) -> str:
@@ -122,8 +131,7 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Leaves out episodes that were cut short. Raises `UserError` without episodes and for an invalid
-    line.
+    Of failures, the last of a key. Raises `UserError` if none is measured, or for an invalid line.
     """
     scored = []
     try:
@@ -133,10 +141,10 @@ def load_run(run: Run) -> list[Scored]:
             scored.append(Scored(Question.from_row(trajectory.question), trajectory))
     except ValueError as error:
         raise UserError(f"{run.trajectories} can't be read ({error}); make the run again") from None
-    asked = [each for each in scored if each.asked]
-    if not asked:
-        raise UserError(f"{run.folder} has no episode; resume it, or name another run")
-    return asked
+    if not any(each.measured for each in scored):
+        raise UserError(f"{run.folder} has no measured episode; resume it, or name another run")
+    last = {each.key: each for each in scored}
+    return [each for each in scored if each.measured or each is last[each.key]]
 
 
 def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:

@@ -1,6 +1,6 @@
 """What every judge gives: a verdict on an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,17 @@ class Verdict:
     reason: str
     attempted: bool | None = None
     unsure: bool = False
+
+
+def is_judged(cases: Iterable[tuple[Question, str | None, bool | None]]) -> bool:
+    """Whether the judge gave a verdict on an answer that needs one, or none does. Null and the gold
+    answer word for word need none: alone they would be a biased sample."""
+    needing = [
+        correct
+        for question, answer, correct in cases
+        if answer and answer.strip().casefold() != (question.answer or "").strip().casefold()
+    ]
+    return not needing or any(each is not None for each in needing)
 
 
 class Judge(Protocol):

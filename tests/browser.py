@@ -46,20 +46,13 @@ class Visit:
     """
 
     def __init__(
-        self,
-        browser: Browser,
-        *,
-        width: int = 1280,
-        height: int = 900,
-        dark: bool = False,
+        self, browser: Browser, *, width: int = 1280, height: int = 900, dark: bool = False,
         loopback: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
-            offline=not loopback,
-        )
+            viewport={"width": width, "height": height}, reduced_motion="reduce",
+            color_scheme="dark" if dark else "light", offline=not loopback,
+        )  # fmt: skip
         self._context.route(
             lambda url: not url.startswith(("http://127.0.0.1:", "file:", "data:")),
             lambda route: route.abort(),

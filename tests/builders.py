@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from email.message import EmailMessage
 from pathlib import Path
 from random import Random
@@ -25,13 +24,14 @@ from art_e.inbox.mail import Hit, in_zone
 from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
-from art_e.models.hosted import LitellmPolicy, Retries
+from art_e.models.calls import Retries
+from art_e.models.hosted import LitellmPolicy
 from art_e.question import Question
 from art_e.tools import ReadEmail, ReturnFinalAnswer, Tools, parse_call, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
-from data_pipeline.ingest.records import RawMessage
+from data_pipeline.ingest.records import MailFields, RawMessage
 
 # Seconds before a test gives up waiting.
 WAIT_S = 60.0
@@ -80,17 +80,11 @@ def once(place: Path, make: Callable[[Path], object]) -> Path:
 
 
 def raw(
-    message_id: str | None = "<1@test>",
-    *,
-    subject: str = "Hello",
-    body: str = "Nothing new.",
-    sender: str = "Ann Alder <ann@test.example>",
-    to: str | None = "bob@test.example",
-    cc: str | None = None,
-    bcc: str | None = None,
-    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000",
-    source: str | None = None,
-) -> RawMessage:
+    message_id: str | None = "<1@test>", *, subject: str = "Hello", body: str = "Nothing new.",
+    sender: str = "Ann Alder <ann@test.example>", to: str | None = "bob@test.example",
+    cc: str | None = None, bcc: str | None = None,
+    date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000", source: str | None = None,
+) -> RawMessage:  # fmt: skip
     """One plain mail; None leaves a header out."""
     headers = {"Message-ID": message_id, "Date": date, "From": sender, "To": to}
     message = EmailMessage()
@@ -117,7 +111,7 @@ def date_header(day: int, hour: int = 9) -> str:
 
 def make_inbox(
     path: Path,
-    messages: Iterable[RawMessage],
+    messages: Iterable[RawMessage | MailFields],
     rules: Rules | None = None,
     owner: str | None = None,
     **options: Any,
@@ -127,14 +121,20 @@ def make_inbox(
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
-def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table of an inbox file, with its rows in stored order."""
+def new_file(path: Path, messages: Iterable[RawMessage | MailFields], **options: Any) -> InboxFile:
+    """Ingest `messages` into `path`, and open it."""
+    make_inbox(path, messages, **options)
+    return InboxFile(path)
+
+
+def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ...]]]:
+    """What a query gives of every table of an inbox file: its rows in stored order."""
     with InboxFile(path) as file:
         rows = file.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox' ORDER BY ALL"
         )
         tables = [name for (name,) in rows.fetchall()]
-        return {name: file.execute(f"FROM {name}").fetchall() for name in tables}
+        return {name: file.execute(query.format(name)).fetchall() for name in tables}
 
 
 def message_ids(rows: Sequence[Any]) -> list[str]:
@@ -174,8 +174,8 @@ HOSTILE_BODY = (
 TEXT = 'Zürich\u2028"quoted" \x85 line\r\nbreak \U0001f980'
 
 QUESTION = Question(
-    "q", "When does the $inbox_address lease end?", BOB, date(2020, 1, 31), "On May 3.", (LEASE,),
-    answerable=True,
+    "q", "When does the $inbox_address lease end?", BOB, dt.date(2020, 1, 31), "On May 3.",
+    (LEASE,), answerable=True,
 )  # fmt: skip
 # The `start` fixture: begins an episode; its options replace fields of `QUESTION`.
 Start = Callable[..., Episode]
@@ -333,9 +333,9 @@ class Material(NamedTuple):
 def material(file: InboxFile) -> Material:
     """The 40 largest inboxes of a file, and words that occur in it."""
     rng = Random(0)
-    summaries = sorted(file.inboxes(), key=lambda each: -each.emails)[:40]
-    rows = file.execute("SELECT word FROM terms ORDER BY word").fetchall()
-    terms = [word for (word,) in rows]
+    # `inboxes` lists owners first, however little mail they have.
+    largest = sorted(file.inboxes(), key=lambda each: -each.emails)
+    terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
     named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
     people = []
     for address, names in named.fetchmany(40):
@@ -347,7 +347,7 @@ def material(file: InboxFile) -> Material:
     spread = [first + (last - first) * part // 20 for part in range(-1, 22)]
     extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
     return Material(
-        addresses=[summary.address for summary in summaries],
+        addresses=[each.address for each in largest[:40]],
         words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
         people=[*people, "", "nobody", "<>", "%", "@"],
         days=spread,
@@ -355,22 +355,17 @@ def material(file: InboxFile) -> Material:
 
 
 def random_query(rng: Random, made_of: Material) -> Query:
-    """A query of one to six words, every third with filters."""
-
-    def sometimes(choices: Sequence[Any]) -> Any:
-        return rng.choice(choices) if rng.random() < 0.12 else None
-
-    return Query(
-        keywords=[
-            rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
-            for _ in range(rng.randint(0, 6))
-        ],
-        from_addr=sometimes(made_of.people),
-        to_addr=sometimes(made_of.people),
-        sent_after=sometimes(made_of.days),
-        sent_before=sometimes(made_of.days),
-        max_results=rng.choice([1, 3, 10]),
-    )
+    """A query of up to six words, every third with filters."""
+    words = [
+        rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
+        for _ in range(rng.randint(0, 6))
+    ]
+    people, days = made_of.people, made_of.days
+    choices: Any = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
+    filters: dict[str, Any] = {
+        name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.12
+    }
+    return Query(words, **filters, max_results=rng.choice([1, 3, 10]))
 
 
 def run_query(inbox: Inbox, query: Query) -> list[Hit]:

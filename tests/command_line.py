@@ -12,13 +12,15 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.models.base import ModelOptions
-from art_e.models.hosted import LitellmPolicy, Retries
+from art_e.models.calls import Retries
+from art_e.models.hosted import LitellmPolicy
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import QUICK, Make, make_inbox, once, raw
 from tests.processes import start
 from tests.provider import Provider
 
 Run = Callable[..., Result]
+Process = Callable[..., "subprocess.Popen[str]"]
 
 ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
 LEASE_ID, HOSTILE_ID = "<lease.1@harbor.example>", "<hostile.1@evil.example>"
@@ -84,7 +86,7 @@ def art_e(home: Path) -> Run:
 
 
 @pytest.fixture
-def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
+def process(home: Path) -> Process:
     """Starts a command line as a process, in a new process group."""
 
     return lambda *args, **options: start(args, {"ART_E_HOME": str(home)}, **options)

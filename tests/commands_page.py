@@ -49,7 +49,6 @@ def help_pages(command: Any = None, name: str = "art-e", parent: Any = None) -> 
 
 
 def commands_page() -> str:
-    """The page."""
     index, sections = "", ""
     for path, text in help_pages():
         index += f"- [`{path}`](#{path.replace(' ', '-')})\n"

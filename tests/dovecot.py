@@ -97,7 +97,7 @@ def dovecot() -> Iterator[Server]:
 
 class Wire:
     """A port that leads to a server, and closes after it has passed `cuts[n]` bytes of its answers
-    over connection n."""
+    over connection n; of a negative number it damages the last of them instead."""
 
     def __init__(self, server_port: int) -> None:
         self.cuts: list[int] = []
@@ -117,9 +117,13 @@ class Wire:
 
     def _pass(self, source: socket.socket, target: socket.socket, left: int | None) -> None:
         with contextlib.suppress(OSError):
+            damages = left is not None and left < 0
+            left = None if left is None else abs(left)
             while data := source.recv(65_536 if left is None else min(left, 65_536)):
-                target.sendall(data)
                 left = None if left is None else left - len(data)
+                if left == 0 and damages:
+                    data, left = data[:-1] + bytes([data[-1] ^ 1]), None
+                target.sendall(data)
                 if left == 0:
                     break
         for each in (source, target):

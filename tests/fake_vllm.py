@@ -56,16 +56,14 @@ class LLM:
         self._adapted: Qwen2ForCausalLM | None = None
         self._limit = options["max_model_len"]
         self._asked: list[tuple[str, list[int], Any]] = []
-        model = SimpleNamespace(load_weights=self._load)
-        driver = SimpleNamespace(model_runner=SimpleNamespace(model=model))
+        runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
+        driver = SimpleNamespace(model_runner=runner)
         self.llm_engine = SimpleNamespace(
             model_executor=SimpleNamespace(driver_worker=driver),
             model_config=SimpleNamespace(max_model_len=self._limit),
-            add_lora=self._add_lora,
-            add_request=self._add_request,
+            add_lora=self._add_lora, add_request=self._add_request, step=self._step,
             has_unfinished_requests=lambda: bool(self._asked),
-            step=self._step,
-        )
+        )  # fmt: skip
         LLM.made = self
 
     def _add_lora(self, request: LoRARequest) -> None:
@@ -181,11 +179,9 @@ class Server:
 
     @property
     def end_id(self) -> int:
-        """The token that ends a turn."""
         return _ends(self.model)[0]
 
     def answer(self, _: str, path: str, __: Mapping[str, str], body: bytes) -> tuple[int, Any]:
-        """Status and JSON for a request."""
         if path == "/v1/completions":
             return 200, self.completions(json.loads(body))
         if path == "/v1/load_lora_adapter":
@@ -198,15 +194,13 @@ class Server:
         return 200, _ROUTES[path]
 
     def completions(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The response of /v1/completions."""
         assert request["n"] == 1
-        assert request["return_token_ids"]
-        assert request["return_tokens_as_token_ids"]
+        assert request["return_token_ids"] and request["return_tokens_as_token_ids"]
         assert request["prompt"]
         assert request["model"] == ("tiny" if self.adapted is None else "adapter")
         choices = []
+        options = [request[each] for each in ("temperature", "max_tokens", "seed")]
         for prompt in request["prompt"]:
-            options = (request[each] for each in ("temperature", "max_tokens", "seed"))
             with self.lock:
                 if self.say is None:
                     ids, values = sampled(self.adapted or self.model, prompt, *options)

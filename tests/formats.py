@@ -43,6 +43,7 @@ def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
 def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
     """One file as Gmail Takeout writes it, with From_ lines in bodies quoted."""
     file = folder / "All mail.mbox"
+    folder.mkdir(exist_ok=True)
     quoted = [re.sub(rb"^(>*From )", rb">\1", mail, flags=re.MULTILINE) for mail in mails]
     from_line = b"From 16%d@xxx Mon Apr 03 12:00:00 +0000 2017\n"
     pieces = [from_line % number + mail + b"\n\n" for number, mail in enumerate(quoted)]

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -14,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,9 +89,7 @@ class Moment(NamedTuple):
 
 def die_at(moment: Moment) -> None:
     """Have this process kill itself then."""
-    module, _, owner = moment.place.partition(":")
-    place: Any = import_module(module)
-    place = getattr(place, owner) if owner else place
+    place: Any = pkgutil.resolve_name(moment.place)
     function: Callable[..., Any] = getattr(place, moment.name)
     calls = itertools.count(1)
 

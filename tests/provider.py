@@ -61,23 +61,21 @@ class Reply:
 Rule = Callable[[Request], Reply]
 
 
+USAGE = Usage(100, 0, 10, 0)
+
+
 def says(
-    text: str | None,
-    *calls: ToolCall,
-    usage: Usage | None = Usage(100, 0, 10, 0),  # noqa: B008 - frozen
-    delay_s: float = 0.0,
+    text: str | None, *calls: ToolCall, usage: Usage | None = USAGE, delay_s: float = 0.0,
     **fields: Any,
-) -> Reply:
+) -> Reply:  # fmt: skip
     """A chat completion with `fields` added to its message; `usage` None leaves usage out."""
     message = {**AssistantMessage(text, calls).to_chat(), "content": text, **fields}
     finish = "tool_calls" if calls else "stop"
     completion: dict[str, Any] = {
-        "id": f"chatcmpl-{random.getrandbits(48):012x}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": "scripted",
+        "id": f"chatcmpl-{random.getrandbits(48):012x}", "object": "chat.completion",
+        "created": int(time.time()), "model": "scripted",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-    }
+    }  # fmt: skip
     if usage is not None:
         completion["usage"] = {
             "prompt_tokens": usage.prompt_tokens,
@@ -298,8 +296,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep standard error for the tests."""
 
 
-# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value.
-Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any]]
+# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value,
+# or a reply as it is.
+Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any] | Reply]
 
 
 class _JsonServer(Provider):
@@ -308,8 +307,10 @@ class _JsonServer(Provider):
         self._answer = answer
 
     def reply_to(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        status, value = self._answer(method, path, headers, body)
-        return Reply(json.dumps(value).encode(), status)
+        answer = self._answer(method, path, headers, body)
+        if isinstance(answer, Reply):
+            return answer
+        return Reply(json.dumps(answer[1]).encode(), answer[0])
 
 
 @contextmanager

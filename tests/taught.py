@@ -19,11 +19,9 @@ def lesson(question: str, searches: list[ToolCall], final: str, source: str) -> 
     return question, [searches, [read("m1")], [answer(final, "m1")]], final, [source]
 
 
-CRANE = [search("crane", "cost"), search("crane")]
+OFFICE, CRANE = [search("lease", "harbor")], [search("crane", "cost"), search("crane")]
 LESSONS = [
-    lesson(
-        "When does the lease of the harbor office end?", [search("lease", "harbor")], "May 3", LEASE
-    ),
+    lesson("When does the lease of the harbor office end?", OFFICE, "May 3", LEASE),
     lesson("What does the crane cost?", CRANE, "4,000 dollars", PRICE),
     lesson("Who is the crew of the crane?", [search("crew")], "Dora and Emil", CREW),
     ("Who won the tombola?", [[search("tombola")], [answer(DONT_KNOW)]], DONT_KNOW, []),
@@ -40,11 +38,10 @@ def teach(start: Start, folder: Path) -> Path:
         conversations.append(episode.messages)
     tools = schemas()
     texts = [str(each["content"]) for messages in conversations for each in messages]
+    texts.append(tiny_qwen.stock_template())
     fixed = [line for line in default_prompt().splitlines() if "$" not in line]
-    shown = [json.dumps(each, ensure_ascii=False) for each in tools]
-    tokenizer = tiny_qwen.make_tokenizer(
-        [*texts, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
-    )
+    fixed += [json.dumps(each, ensure_ascii=False) for each in tools]
+    tokenizer = tiny_qwen.make_tokenizer(texts, phrases=fixed)
     model = tiny_qwen.make_model(tokenizer)
     tiny_qwen.overfit(model, [tiny_qwen.example(tokenizer, each, tools) for each in conversations])
     return tiny_qwen.save(model, tokenizer, folder)

@@ -27,9 +27,7 @@ FOUND = {
 
 
 @pytest.mark.usefixtures("ingested")
-def test_the_lease_ends_when_the_landlord_says_and_all_else_is_found(
-    art_e: Run, home: Path
-) -> None:
+def test_the_lease_ends_as_the_landlord_says_and_all_else_is_found(art_e: Run, home: Path) -> None:
     shown = art_e("ask", "When does the lease end?", "--trace")
     assert ANSWER in shown.stdout and "February 5" not in shown.stdout
     for query, number in FOUND.items():
@@ -46,9 +44,7 @@ def test_the_lease_ends_when_the_landlord_says_and_all_else_is_found(
 
 
 @pytest.mark.usefixtures("ingested")
-def test_attached_files_are_saved_or_shown(
-    art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_shows_or_saves(art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 costs.xlsx" in the_error(art_e("open", "5@home.example"))
     saved = art_e("open", "5@home.example", 2, "--save", tmp_path)
     assert saved.stdout.strip() == str(tmp_path / "costs.xlsx")

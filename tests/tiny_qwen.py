@@ -12,13 +12,7 @@ from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2ForCausalLM,
-    Qwen2Tokenizer,
-)
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from art_e.message import ChatMessage
 from training import start as scratch
@@ -37,8 +31,7 @@ def stock_template() -> str:
     """Qwen2.5's own chat template, from the copy that TRL ships."""
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.origin is not None
-    template = Path(spec.origin).parent / "chat_templates" / "qwen2_5.jinja"
-    return template.read_text(encoding="utf-8")
+    return (Path(spec.origin).parent / "chat_templates" / "qwen2_5.jinja").read_text("utf-8")
 
 
 def make_tokenizer(
@@ -58,7 +51,6 @@ class FourHeads(Scratch):
 
     @property
     def heads(self) -> int:
-        """Always four."""
         return 4
 
 
@@ -74,7 +66,7 @@ def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> 
     return model
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
+def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
     """The checkpoint in `folder`, as `transformers` writes it."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -43,10 +43,8 @@ _ADAPTER = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Samples from `model` at `temperature` (0: greedily), `batch` prompts at a time.
-
-    The same `seed` gives the same turns, and leaves the random numbers of others alone.
-    """
+    """Samples from `model` at `temperature` (0: greedily), `batch` prompts at a time. The same
+    `seed` gives the same turns, and leaves the random numbers of others alone."""
 
     model: PreTrainedModel
     end_id: int
@@ -131,11 +129,9 @@ class Dispatch:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Keep vLLM awake, with the newest weights, for the turns of many episodes.
-
-        TRL would let it sleep after each turn, and send all weights again before the next. All
-        processes have to enter together: they send weights together.
-        """
+        """Keep vLLM awake, with the newest weights, for the turns of many episodes. TRL would let
+        it sleep after each turn, and send all weights again before the next. All processes have to
+        enter together: they send weights together."""
         if not self._trainer.use_vllm:
             yield
             return
@@ -225,10 +221,8 @@ class Dispatch:
 
     def _send(self, folder: Path) -> None:
         """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
-
         TRL would fold it into weights of 16 bits, which rounds away most of what its first steps
-        have learnt.
-        """
+        have learnt."""
         vllm = self._trainer.vllm_generation
         weights = adapter_weights(vllm.model, vllm._dist.gather_params)
         if vllm.accelerator.is_main_process:

@@ -97,10 +97,8 @@ def conversations_of(
     recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int
 ) -> list[list[list[ChatMessage]]]:
     """Return the conversations to imitate in each stage of the recipe, in an order by the seed.
-
-    `planted` is what the synthetic worlds know of the questions of `material`, by their ids.
-    Raises `UserError` if there is nothing to imitate.
-    """
+    `planted` is what the synthetic worlds know of the questions of `material`, by their ids. Raises
+    `UserError` if there is nothing to imitate."""
     table = recipe.sft
     assert table is not None
     questions = list(material.questions)
@@ -139,6 +137,7 @@ def stored_episodes(names: Iterable[str]) -> list[Scored]:
         for name in names
         for each in load_run(find_run(name, runs_folder()))
         if each.question.split not in HELD_OUT
+        and not each.unjudged
         and (each.trajectory.reward is not None or each.verdicts)
     ]
 
@@ -156,10 +155,8 @@ def expert_conversations(
     planted: Sequence[tuple[Path, Planted]], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
     """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
-
     `planted` has each question with its inbox file. Questions whose mails the expert's searches do
-    not find are left out. Raises `UserError` without questions.
-    """
+    not find are left out. Raises `UserError` without questions."""
     if not planted:
         raise UserError(
             "the expert knows synthetic questions alone: give the recipe a table [data.worlds],"

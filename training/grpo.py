@@ -58,11 +58,9 @@ RATIO_CAP = 3.0
 def train_grpo(
     training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics.
-
-    It pauses when the judges may cost no more, and when they fail on too many episodes. Raises
-    `UserError` if the recipe can't be carried out.
-    """
+    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when the judges
+    may cost no more, and when they fail on too many episodes. Raises `UserError` if the recipe
+    can't be carried out."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None

@@ -34,10 +34,8 @@ def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
     """Return the judges of a recipe. `limit` caps their fees in the run, in USD; the processes and
-    the paid judges share what is left of it after `spent`.
-
-    Raises `UserError` for a judge that can't be used, and if nothing is left.
-    """
+    the paid judges share what is left of it after `spent`. Raises `UserError` for a judge that
+    can't be used, and if nothing is left."""
     if limit is not None and limit <= spent and spent > 0:
         raise UserError(
             f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"

@@ -28,10 +28,8 @@ NAMES = 0
 
 
 def load_material(data: Data, split: Split) -> Material:
-    """The questions of `split`, each marked with it.
-
-    Raises `UserError` without questions, or if the inbox file does not fit them.
-    """
+    """The questions of `split`, each marked with it. Raises `UserError` without questions, or if
+    the inbox file does not fit them."""
     if data.worlds is not None and data.has_worlds(split):
         file = InboxFile(_world_file(data.worlds, split))
         questions = [each.question for each in _planted(data.worlds, split)]

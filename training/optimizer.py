@@ -115,11 +115,9 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class MuonAdamW(Optimizer):
-    """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay.
-
-    AdamW learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of
-    AdamW's (Liu et al., 2025). A scheduler moves the `param_groups` of both, AdamW's first.
-    """
+    """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay. AdamW
+    learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of AdamW's
+    (Liu et al., 2025). A scheduler moves the `param_groups` of both, AdamW's first."""
 
     def __init__(
         self, matrices: Iterable[Tensor], others: Iterable[Tensor], *, rate: float, ratio: float

@@ -109,11 +109,9 @@ class EpisodeTokens(NamedTuple):
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
-    """Return the mean episode that is expected of the recipe, within its limits.
-
-    Real mail, by cl100k_base: 729 tokens of prompt and tools, 1,090 for ten hits, 585 for a mail;
-    42, 26 and 43 for the calls. Worlds: the scripted expert's, by the tokenizers of nano and mini.
-    """
+    """Return the mean episode that is expected of the recipe, within its limits. Real mail, by
+    cl100k_base: 729 tokens of prompt and tools, 1,090 for ten hits, 585 for a mail; 42, 26 and 43
+    for the calls. Worlds: the scripted expert's, by the tokenizers of nano and mini."""
     limits, worlds = recipe.episode, recipe.data.worlds
     if recipe.model.scratch is not None and worlds is not None:
         return EpisodeTokens(20, min(165 if worlds.short else 543, limits.episode_tokens), 1.1)
@@ -141,10 +139,8 @@ class TrainingPlan:
 
 
 def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
-    """Plan a recipe on `count` GPUs; vLLM's server gets half of them.
-
-    Raises `UserError` if it can't be planned.
-    """
+    """Plan a recipe on `count` GPUs; vLLM's server gets half of them. Raises `UserError` if it
+    can't be planned."""
     if gpu not in GPUS:
         raise UserError(f"no GPU {gpu!r} is known; there are {', '.join(GPUS)}")
     if (grpo := recipe.grpo) is None:

@@ -57,10 +57,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Validation:
     """The held-out questions at one step, by the judge of validations (`reward`: by its own).
-
     `correct` counts right abstentions too. `accuracy` is the share of answerable questions, and
-    `hallucination_unanswerable` of the others.
-    """
+    `hallucination_unanswerable` of the others."""
 
     step: int
     n: int

@@ -106,11 +106,8 @@ class Worlds(RecipeTable):
 
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
-
-    `unanswerable` caps the share of unanswerable questions, `train_questions` the number of those
-    of training.
-    """
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds. `unanswerable`
+    caps the share of unanswerable questions, `train_questions` the number of those of training."""
 
     worlds: Worlds | None = None
     questions: str | None = None

@@ -38,9 +38,7 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 class RewardWeights(BaseModel):
     """The most that each component is worth. Five are an outcome's base, to which the others add.
-
-    `correct` and `concision` are fixed: only the distances between weights matter to GRPO.
-    """
+    `correct` and `concision` are fixed: only the distances between weights matter to GRPO."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -104,9 +102,7 @@ def reward_of(
     rubric: Rubric, verdict: Verdict | None, weights: RewardWeights, relative: float | None = None
 ) -> Reward | None:
     """The reward of an episode that has ended; None if its judge gave no verdict on the answer.
-
-    `relative`, from 0 to 1, is the score beside the other rollouts, if they were compared.
-    """
+    `relative`, from 0 to 1, is the score beside the other rollouts, if they were compared."""
     outcome = outcome_of(rubric, verdict)
     if outcome is None:
         return None

@@ -50,10 +50,8 @@ class Scorer(NamedTuple):
         limit: asyncio.Semaphore | None = None,
     ) -> list[Scored]:
         """Return the episodes with verdicts and rewards; without a reward if the judge failed.
-
-        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives
-        it the same one. `limit` bounds the episodes that are judged at a time.
-        """
+        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives it
+        the same one. `limit` bounds the episodes that are judged at a time."""
         limit = limit or asyncio.Semaphore(JUDGED_AT_ONCE)
 
         async def limited(number: int, rollout: Rollout) -> Scored:
@@ -97,11 +95,9 @@ async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
 
 
 class StepBatch(NamedTuple):
-    """The rollouts of a step with their scores, a list for each of this process's groups.
-
-    `figures` are those of `Step`, of all processes; `sampled` is the number of tokens that they
-    generated, and `outage` says why the run should pause, if it should.
-    """
+    """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
+    are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,
+    and `outage` says why the run should pause, if it should."""
 
     rollouts: list[list[Rollout]]
     scored: list[list[Scored]]
@@ -228,14 +224,15 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     """The figures of `Step` that come from its episodes."""
     rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
     facts = [each.trajectory.rubric for each in scored]
+    judged = [each for each in scored if not each.unjudged]
     names = sorted({name for each in rewards for name in each["components"]})
     return {
         "reward": mean_of([each["total"] for each in rewards]),
         "components": {
             name: fmean(each["components"].get(name, 0.0) for each in rewards) for name in names
         },
-        "accuracy": mean_of([each.correct for each in scored if each.question.answerable]),
-        "hallucination": mean_of([each.wrong for each in scored]),
+        "accuracy": mean_of([each.correct for each in judged if each.question.answerable]),
+        "hallucination": mean_of([each.wrong for each in judged]),
         "abstention": mean_of([bool(each["abstained"]) for each in facts]),
         "turns": mean_of([each["turns"] for each in facts]),
         "effort": mean_of([each["effort"] for each in facts]),

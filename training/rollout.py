@@ -63,11 +63,9 @@ class Material(NamedTuple):
 
 @dataclass(slots=True)
 class Transcript:
-    """The tokens of a conversation.
-
-    `own` marks those of `completion_ids` that the model sampled; `logprobs` holds their
-    log-probabilities and 0.0 for the others, or is None if the engine gives none.
-    """
+    """The tokens of a conversation. `own` marks those of `completion_ids` that the model sampled;
+    `logprobs` holds their log-probabilities and 0.0 for the others, or is None if the engine gives
+    none."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -96,10 +94,9 @@ class Transcript:
 
 
 class ChatTokens:
-    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
-
-    Raises `UserError` for a template that rewrites earlier messages, and `ValueError` for one that
-    is not in a form of Qwen's."""
+    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
+    `UserError` for a template that rewrites earlier messages, and `ValueError` for one that is not
+    in a form of Qwen's."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int

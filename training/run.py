@@ -91,11 +91,9 @@ def _clock(seconds: float) -> str:
 
 @dataclasses.dataclass(eq=False)
 class TrainingRun:
-    """A run in progress; `opened` makes one.
-
-    Each training process has one with the same content; the leading process writes the folder
-    and shows the run. `paused` says why the run stops before its end.
-    """
+    """A run in progress; `opened` makes one. Each training process has one with the same content;
+    the leading process writes the folder and shows the run. `paused` says why the run stops before
+    its end."""
 
     run: Run
     setting: Setting

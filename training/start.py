@@ -72,10 +72,8 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:
     """Have the model stop at the end of a turn, and sample from the distribution that is trained,
-    without the published `repetition_penalty`, `top_p` and `top_k`.
-
-    Raises `UserError` for a chat template that ends turns without a special token.
-    """
+    without the published `repetition_penalty`, `top_p` and `top_k`. Raises `UserError` for a chat
+    template that ends turns without a special token."""
     end_id = end_of_turn(tokenizer)
     if end_id is None:
         raise UserError(

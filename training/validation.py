@@ -74,7 +74,8 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     decided = [by_second(each) for each in scored]
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"])
     right = [each for each in decided if each.question.answerable and each.correct]
-    unanswerable = [each for each in decided if not each.question.answerable]
+    judged = [each for each in decided if not each.unjudged]
+    unanswerable = [each for each in judged if not each.question.answerable]
     invented = [each.answered_by(0) for each in unanswerable]
     efforts = [each.trajectory.rubric["effort"] for each in right]
     malformed = [malformed_calls(each.trajectory.rubric) for each in scored]
@@ -95,7 +96,7 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     return Validation(
         step=step,
         n=len(scored),
-        correct=mean_of([by_second(each).correct for each in scored]),
+        correct=mean_of([each.correct for each in map(by_second, scored) if not each.unjudged]),
         reward=mean_of(rewards),
         **{name: figures[name]["value"] for name in shown},
     )

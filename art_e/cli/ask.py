@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from art_e.cli.conversation import Answered, Conversation, after, failure_reason
+from art_e.cli.conversation import Answered, Conversation, after, failure_reason, said_without_call
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import (
     EffortOption,
@@ -23,7 +23,9 @@ from art_e.cli.model_options import (
     ModelOption,
     Options,
     RecipeOption,
+    RetriesOption,
     TemperatureOption,
+    TimeoutOption,
     ToolCallsOption,
     ready_model,
 )
@@ -55,7 +57,7 @@ from art_e.cli.trace import shown_source, shown_turn
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE
+from art_e.models.base import OFFLINE, REFUSED
 from art_e.models.model import Model, default_model, full_name
 from art_e.models.nearby import nearby
 from art_e.ratings import rate as keep_rating
@@ -73,7 +75,7 @@ OFFLINE_NOTE = (
 )
 
 # Failures that the same command would meet again.
-_LASTING = {"auth", "no-model", "no-credit", "budget", "context", "request"}
+_LASTING = REFUSED | {"budget", "context", "request"}
 
 COMPLETED = 500  # addresses that are suggested, the owners first
 CHAT_HELP = (
@@ -131,6 +133,8 @@ def ask(
     temperature: TemperatureOption = None,
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
     db: DbOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -141,7 +145,9 @@ def ask(
     question = sys.stdin.read() if question == "-" else question
     if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
-    options = Options(recipe, max_turns, effort, temperature, max_cost, tool_calls, junk)
+    options = Options(
+        recipe, max_turns, effort, temperature, max_cost, tool_calls, junk, timeout, retries
+    )
     history: list[list[str]] = []
     if follow_up:
         run = _last_run()
@@ -202,12 +208,17 @@ def show_answer(answered: Answered) -> None:
     if (without := failure_reason(answered.trajectory)) is not None:
         also = "; the best passages:" if answered.passages else ""
         print_text(f"no answer: {without}{also}")
+        if (said := said_without_call(answered.trajectory)) is not None:
+            print_text(("the model said, without a source: ", "dim"), said)
     else:
         if answered.kind == "passages":
             print_text("best passages, for no model was asked:")
         print_text((answered.trajectory.final_answer or "", "bold"))
         if not answered.sources:
             print_text(("  (no source was given)", "dim"))
+        notes = answered.trajectory.events[-1].get("notes", []) if answered.kind == "answer" else []
+        for dropped in notes:
+            print_text((f"  ({dropped})", "dim"))
     for email in answered.sources:
         print_text(shown_source(email))
     for passage in answered.passages:

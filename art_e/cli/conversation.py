@@ -19,11 +19,11 @@ from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import OFFLINE, Policy
-from art_e.models.fit import ReadMail, candidates
-from art_e.models.offline import OfflinePolicy, all_candidates
+from art_e.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import rate
 from art_e.runs import Run, start_run
+from art_e.sentences import ReadMail, candidates
 from art_e.storage import runs_folder
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
@@ -108,6 +108,7 @@ class Answered(NamedTuple):
             "as_of": trajectory.as_of,
             "kind": self.kind,
             "answer": trajectory.final_answer,
+            "without_source": said_without_call(trajectory),
             "abstained": trajectory.rubric["abstained"],
             "sources": [_cited(email) for email in self.sources],
             "passages": [{"text": each.text, **_cited(each.email)} for each in self.passages],
@@ -235,11 +236,17 @@ def failure_reason(trajectory: Trajectory) -> str | None:
     if rubric["ran_out_of_turns"]:
         return f"out of turns ({rubric['max_turns']}); --max-turns allows more"
     if rubric["lost_to_format"]:
-        return "too many wrong calls in a row"
+        return "it gave no source" if said_without_call(trajectory) else "too many wrong calls"
     if not rubric["abstained"]:
         return None
     offline = trajectory.model == OFFLINE
     return "no passage fits well enough" if offline else "the model found none in this inbox"
+
+
+def said_without_call(trajectory: Trajectory) -> str | None:
+    """The last words of a model that answered in prose in place of a call; None if it did not."""
+    last = trajectory.messages[-2] if trajectory.rubric["lost_to_format"] else {}
+    return None if last.get("tool_calls") else last.get("content") or None
 
 
 def _in_words(call: AnsweredCall) -> str:

@@ -33,12 +33,14 @@ from art_e.cli.output import (
 from art_e.config import SETTINGS, change, config_file, settings
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.hosted import failure_of
+from art_e.message import ChatMessage
+from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.known import KNOWN, ending
 from art_e.models.model import Model, full_name
-from art_e.models.nearby import HOSTED, nearby
-from art_e.models.providers import close_clients_with_loop, load_litellm
+from art_e.models.nearby import Near, nearby
 from art_e.privacy import load_env
 from art_e.storage import home
+from art_e.tools import schemas
 
 State = Literal["ok", "missing", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
@@ -47,9 +49,7 @@ LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
-ONLINE_TOKENS, ONLINE_TIMEOUT_S = 16, 20.0
-# A reasoning model that spent its few tokens on thinking has worked.
-_ENOUGH = "output limit was reached"
+ONLINE_TOKENS, ONLINE_TIMEOUT_S = 256, 20.0
 # Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
@@ -176,45 +176,55 @@ def gpu_check() -> Finding:
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
 
 
-def model_checks(*, online: bool = False) -> list[Finding]:
-    """Check which models can be called from here. A missing key is not an error."""
+def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
+    """Check which models can be called from here; `near` are those of servers on this machine. A
+    missing key is not an error."""
     load_env()
-    found = [_by_environment(model, variables) for model, variables in HOSTED.items()]
+    near = nearby() if online else near
+    rows = [each for each in KNOWN if each.variables]
+    found = [_by_environment(each.model, each.variables, near) for each in rows]
     if online:
         found = asyncio.run(_call_all(found))
     return [*found, _installed("model local:PATH", LOCAL, INSTALL_TRAINING)]
 
 
 async def _call_all(findings: list[Finding]) -> list[Finding]:
-    await close_clients_with_loop()
     return list(await asyncio.gather(*map(_called, findings)))
 
 
 async def _called(finding: Finding) -> Finding:
-    """Ask a model that is ready one short question."""
+    """Ask a model that is ready one short question, with all that `ask` sends."""
     if finding.state != "ok":
         return finding
-    model = finding.name.removeprefix("model ")
-    request = {"model": model, "messages": [{"role": "user", "content": "Say OK."}]}
-    limits = {"max_tokens": ONLINE_TOKENS, "timeout": ONLINE_TIMEOUT_S}
+    options = ModelOptions(tries=1, timeout_s=ONLINE_TIMEOUT_S, max_output_tokens=ONLINE_TOKENS)
+    said: ChatMessage = {"role": "user", "content": "Search for the word lease."}
     try:
-        await load_litellm().acompletion(**request, **limits, num_retries=0, max_retries=0)
-    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is the finding
-        reason = str(failure_of(error, model)).removeprefix(f"{model}: ")
-        if _ENOUGH not in reason:
-            fix = "fix that, and run art-e doctor --online again"
-            return Finding(finding.name, "missing", reason, fix)
-    return Finding(finding.name, "ok", "answered")
+        policy = Model(finding.name.removeprefix("model ")).policy(options)
+        step = await policy.act([said], schemas())
+    except (PolicyError, UserError) as error:
+        if isinstance(error, PolicyError) and error.kind == "length":
+            # A reasoning model that spent its few tokens on thinking has worked.
+            return Finding(finding.name, "ok", "answered")
+        fix = "fix that, and run art-e doctor --online again"
+        return Finding(finding.name, "missing", str(error), fix)
+    how = "answered with a call" if step.message.tool_calls else "answered, but called no tool"
+    return Finding(finding.name, "ok", how)
 
 
-def _by_environment(model: str, variables: tuple[str, ...]) -> Finding:
-    """Return what the environment says of a model behind a server."""
+def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:
+    """Return what the environment and this machine say of a model behind a server."""
     name = f"model {model}"
+    ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
-        return Finding(name, "ok", f"{present} is set")
+        state: State = "missing" if " ended " in ended else "ok"
+        return Finding(name, state, "; ".join(filter(None, [f"{present} is set", ended])))
     if model.startswith("ollama"):
-        if shutil.which("ollama"):
-            return Finding(name, "ok", "ollama is installed")
+        if any(each.model == model for each in near):
+            return Finding(name, "ok", "Ollama listens here, and has it")
+        if any(each.model.startswith("ollama") for each in near) or shutil.which("ollama"):
+            return Finding(
+                name, "missing", "Ollama does not have it", OLLAMA_FIX.partition(": ")[2]
+            )
         return Finding(name, "missing", "no ollama on this machine", OLLAMA_FIX)
     value = "http://HOST:8000/v1" if model.startswith("hosted_vllm") else "..."
     return Finding(name, "missing", f"no {variables[0]}", f"export {variables[0]}={value}")
@@ -223,8 +233,8 @@ def _by_environment(model: str, variables: tuple[str, ...]) -> Finding:
 @app.command(epilog=example("art-e models", "art-e models --json"))
 def models(as_json: JsonOption = False) -> None:
     """List the models that can be asked, what the others need, and those found on this machine."""
-    checks = [(each.name.removeprefix("model "), each) for each in model_checks()]
     near = nearby()
+    checks = [(each.name.removeprefix("model "), each) for each in model_checks(near)]
     if as_json:
         rows = [{**each._asdict(), "name": name} for name, each in checks]
         print_json({"nearby": [each._asdict() for each in near], "models": rows})

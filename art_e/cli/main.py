@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
+from art_e.children import import_nothing_here
 from art_e.cli.output import example, interrupted, listening, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.privacy import files_for_owner_alone, loopback_directly, redact
@@ -119,6 +120,7 @@ class Commands(TyperGroup):
                 # A character that the encoding lacks is escaped.
                 stream.reconfigure(errors="backslashreplace")
         files_for_owner_alone()
+        import_nothing_here()
         loopback_directly()
         given = list(sys.argv[1:] if args is None else args)
         try:

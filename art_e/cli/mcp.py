@@ -118,9 +118,7 @@ def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
 
 
 def _shown(tools: Tools, email: Email, body: str) -> dict[str, Any]:
-    observation = tools.read(ReadEmail(message_id=email.message_id))
-    assert observation is not None
-    return {**json.loads(observation.text), "body": body}
+    return {**json.loads(tools.shown(email).text), "body": body}
 
 
 def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:

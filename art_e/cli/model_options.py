@@ -11,18 +11,18 @@ from typer import Option
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.models.base import ModelOptions, Policy
+from art_e.models.base import Effort, ModelOptions, Policy
 from art_e.models.checkpoint import episode_form
+from art_e.models.clients import warm_up
 from art_e.models.model import Model, full_name
-from art_e.models.providers import warm_up
 from art_e.storage import expanded
 
 # ---- How it is called.
 
 # The default of `--concurrency` for hosted models.
 HOSTED_CONCURRENCY = 8
+_RETRIES = 2  # while a person waits
 
-Effort = Literal["minimal", "low", "medium", "high"]
 ToolCalls = Literal["auto", "native", "text"]
 
 ModelOption = Annotated[
@@ -44,6 +44,16 @@ TemperatureOption = Annotated[
 MaxCostOption = Annotated[
     float | None,
     Option("--max-cost", metavar="USD", min=0, help="Stop before a model has cost more."),
+]
+TimeoutOption = Annotated[
+    float | None,
+    Option(
+        "--timeout", metavar="S", min=1,
+        help="Longest silence of a model [default: 120 seconds, or 600 on this machine].",
+    ),
+]  # fmt: skip
+RetriesOption = Annotated[
+    int | None, Option("--retries", metavar="N", min=0, help="How often a failed call is repeated.")
 ]
 ToolCallsOption = Annotated[
     ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
@@ -146,6 +156,8 @@ class Options:
     max_cost: float | None = None
     tool_calls: ToolCalls = "auto"
     junk: bool = False
+    timeout: float | None = None
+    retries: int | None = None
 
     def following(self, earlier: dict[str, Any], *, same_model: bool) -> "Options":
         """Return these options, and of the `earlier` ones those that the command line leaves out.
@@ -178,8 +190,12 @@ def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> Ready
         max_output_tokens=turn_tokens(form, model),
         tool_calls=options.tool_calls,
         concurrency=1,
+        timeout_s=options.timeout,
+        tries=1 + (_RETRIES if options.retries is None else options.retries),
         max_cost_usd=options.max_cost,
-        on_retry=lambda number, limit: say(f"{model}: trying again, {number} of {limit}"),
+        on_retry=lambda number, most, why, wait: say(
+            f"{why}; trying again in {wait:.0f} s, {number} of {most}"
+        ),
         on_answer=on_answer,
     )
     return ReadyModel(ready_policy(Model(model), called), form)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from art_e.errors import UserError
-from art_e.text import INVISIBLE
+from art_e.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,19 +32,16 @@ _OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"
 # One character each. C1 characters are no introducers here: in mail they mostly come from a wrong
 # charset, and what stands between two of them is text.
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-_DIRECTIONS = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _SURROGATES = r"[\ud800-\udfff]"
 
-_UNSAFE = re.compile(
-    "|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _DIRECTIONS, _SURROGATES, INVISIBLE))
-)
+_UNSAFE = re.compile("|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _SURROGATES)))
 
 
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters other than "\\n" and "\\t",
     characters that nobody sees or that override the direction of writing, and lone surrogates.
     """
-    return _UNSAFE.sub("", text)
+    return visible(_UNSAFE.sub("", text))
 
 
 def one_line(text: str) -> str:

@@ -52,9 +52,7 @@ def _call(call: AnsweredCall) -> "Text":
         keywords = given.get("keywords")
         words = keywords if isinstance(keywords, list) else [keywords]
         searched = _short(" ".join(str(word) for word in words if word is not None))
-        filters = (
-            f"  {shown} {_short(given[of])}" for of, shown in FILTERS.items() if given.get(of)
-        )
+        filters = (f"  {word} {_short(given[of])}" for of, word in FILTERS.items() if given.get(of))
         return text(("search   ", "bold cyan"), f'"{searched}"', ("".join(filters), "dim"))
     if name == "read_email" and isinstance(given, dict):
         return text(("read     ", "bold cyan"), _short(given.get("message_id")))

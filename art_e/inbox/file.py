@@ -115,18 +115,16 @@ class InboxFile:
             " ORDER BY address_id",
             [wanted],
         ).fetchall()
-        if not rows:
+        mail = self._slice(tuple(address_id for (address_id,) in rows)) if rows else None
+        if mail is None or not len(mail.ids):
             nearest = self.execute(
                 "SELECT address FROM addresses"
                 " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
                 [wanted],
             ).fetchall()
-            names = ", ".join(address for (address,) in nearest)
-            also = (
-                f"; nearest: {names} (art-e inboxes lists them)" if names else ": it holds no mail"
-            )
+            near = ", ".join(address for (address,) in nearest)
+            also = f"; nearest: {near} (art-e inboxes lists them)" if near else ": it holds no mail"
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
-        mail = self._slice(tuple(address_id for (address_id,) in rows))
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
     def inbox_of(self, question: Question) -> Inbox:
@@ -178,10 +176,15 @@ class InboxFile:
                 )) AS owns
                 FROM named GROUP BY inbox ORDER BY owns DESC, sum(emails) DESC, inbox LIMIT ?
             )
-            SELECT inbox, count(DISTINCT email_id) AS emails,
-                count(DISTINCT email_id) FILTER (role = 'from'),
-                count(DISTINCT email_id) FILTER (role IN ('to', 'cc', 'bcc'))
+            SELECT inbox, count(DISTINCT coalesce(first_id, email_id)) AS emails,
+                count(DISTINCT coalesce(first_id, email_id)) FILTER (role = 'from'),
+                count(DISTINCT coalesce(first_id, email_id)) FILTER (role IN ('to', 'cc', 'bcc'))
             FROM listed JOIN named USING (inbox) JOIN parties USING (address_id)
+                LEFT JOIN owners_copies USING (email_id)
+            WHERE (inbox, email_id) NOT IN (
+                SELECT named.inbox, email_id FROM others_copies JOIN named USING (address_id)
+                LEFT JOIN named AS owner ON owner.address_id = owner_id
+                WHERE owner.inbox IS DISTINCT FROM named.inbox)
             GROUP BY inbox ORDER BY any_value(owns) DESC, emails DESC, inbox
             """,
             [limit if limit is not None else 2**31],

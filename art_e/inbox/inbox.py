@@ -13,6 +13,8 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +62,7 @@ class Inbox:
         self._end = day_after * 24 * 60 * 60  # in seconds of Unix time
         self._size = int(mail.sent.searchsorted(self._end))
         length = mail.length[: self._size]
-        mean_length = float(length.sum()) / len(length) if len(length) else 1.0
+        mean_length = float(length.sum()) / max(len(length), 1) or 1.0
         self._points: dict[int, _Scored] = {}
         # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)
@@ -133,7 +135,9 @@ class Inbox:
         rows = self._execute(
             "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
             " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
-            f" CASE WHEN {self._mail.owned} THEN labels ELSE [] END FROM emails"
+            " list_sort(list_distinct(flatten(coalesce((SELECT list(labels)"
+            f" FROM {self._mail.labelled} AS own WHERE own.email_id = emails.email_id), []))))"
+            " FROM emails"
             f" WHERE email_id IN ({', '.join(map(str, place_of))})"
         ).fetchall()
         mails = {}
@@ -151,10 +155,14 @@ class Inbox:
         if position is None:
             return []
         rows = self._execute(
-            "SELECT name, kind, data FROM files WHERE email_id = ? ORDER BY number",
+            "SELECT number, name, kind, data FROM files WHERE email_id = ? ORDER BY number, part",
             [int(self._mail.ids[position])],
         )
-        return [AttachedFile(*row) for row in rows.fetchall()]
+        files = []
+        for (_, name, kind), parts in groupby(rows.fetchall(), itemgetter(0, 1, 2)):
+            data = [part for *_, part in parts]
+            files.append(AttachedFile(name, kind, None if None in data else b"".join(data)))
+        return files
 
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""

@@ -4,22 +4,22 @@
 -- word comes from the table `terms`, so a form that no mail of the file has matches nothing here.
 
 -- What is indexed of a text: its words, those of CJK as pairs of characters; and the mail addresses in it.
-CREATE MACRO folded(text) AS lower(strip_accents(text));
-CREATE MACRO tokens_of(text) AS flatten(list_transform(
-    regexp_extract_all(regexp_replace(folded(text), '(${cjk}+)', ' \1 ', 'g'), '[\p{L}\p{N}]+'),
+-- Python says what becomes of each character, and what is a letter.
+CREATE MACRO folded(text) AS if(
+    regexp_full_match(text, '[\x00-\x7f]*'), lower(text), nfc_normalize(translate(text, '${changed}', '${folded}')));
+CREATE MACRO tokens_in(folded_text) AS flatten(list_transform(
+    regexp_extract_all(regexp_replace(folded_text, '(${cjk}+)', ' \1 ', 'g'), '[${letters}]+'),
     lambda word: if(length(word) > 2 AND regexp_matches(word, '^${cjk}'),
         list_transform(range(1, length(word)), lambda i: word[i:i + 1]), [word])));
-CREATE MACRO addresses_in(text) AS regexp_extract_all(folded(text), '${address}');
+CREATE MACRO addresses_in(folded_text) AS regexp_extract_all(folded_text, '${address}');
 
--- Whether an address matches a filter: every part of the filter occurs in the address or its names.
-CREATE MACRO address_matches(wanted, address, names) AS
-    list_bool_and(list_transform(
-        list_filter(
-            string_split_regex(
-                coalesce(nullif(regexp_extract(folded(wanted), '<([^<>\s]+@[^<>\s]+)>', 1), ''), folded(wanted)),
-                '[\s,<>"]+'),
-            lambda part: part <> ''),
-        lambda part: contains(address || ' ' || names, part)));
+-- The parts of a filter of addresses; and whether each occurs in an address or its names.
+CREATE MACRO parts_of(folded_filter) AS list_filter(
+    string_split_regex(
+        coalesce(nullif(regexp_extract(folded_filter, '<([^<>\s]+@[^<>\s]+)>', 1), ''), folded_filter), '[\s,<>"]+'),
+    lambda part: part <> '');
+CREATE MACRO address_matches(parts, address, names) AS
+    list_bool_and(list_transform(parts, lambda part: contains(address || ' ' || names, part)));
 
 -- Where each word occurs, in any form that has its stem.
 CREATE VIEW word_index AS SELECT word, stem, email_id, frequency FROM terms JOIN postings USING (term_id);
@@ -29,10 +29,11 @@ CREATE MACRO ids_of(inbox) AS TABLE
 SELECT address_id FROM addresses
 WHERE address = lower(inbox) OR address IN (
     SELECT same.address FROM people AS named JOIN people AS same USING (person) WHERE named.address = lower(inbox));
-CREATE MACRO mail_of(inbox, with_junk) AS TABLE
-SELECT email_id FROM parties WHERE address_id IN (FROM ids_of(inbox))
-UNION ALL
-SELECT email_id FROM junk_parties WHERE with_junk AND address_id IN (FROM ids_of(inbox));
+CREATE MACRO mail_of(inbox, with_junk) AS TABLE FROM ${mail};
+
+-- Who imported a mail.
+CREATE VIEW owners AS
+SELECT email_id, address FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id) WHERE role = 'owner';
 
 -- The id by which an inbox knows a mail: its message id, unless an earlier mail of the inbox has it.
 CREATE MACRO name_of(message_id, copy_digest, taken) AS
@@ -50,8 +51,8 @@ WITH visible AS MATERIALIZED (
 ),
 every_word AS MATERIALIZED (
     SELECT DISTINCT unnest(
-        tokens_of(regexp_replace(folded(keyword), '${address}', ' ', 'g')) || addresses_in(keyword)) AS word
-    FROM (SELECT unnest(CAST(keywords AS VARCHAR[])) AS keyword)
+        tokens_in(regexp_replace(keyword, '${address}', ' ', 'g')) || addresses_in(keyword)) AS word
+    FROM (SELECT folded(unnest(CAST(keywords AS VARCHAR[]))) AS keyword)
 ),
 wanted_words AS (
     SELECT word FROM every_word
@@ -85,17 +86,18 @@ scored AS (
 ),
 -- Names are those of the visible mail; the table addresses has those of all inboxes.
 people AS (
-    SELECT email_id, true AS is_sender, from_address AS address, folded(from_name) AS name
+    SELECT email_id, true AS is_sender, from_address AS address, from_name AS name
     FROM emails WHERE from_address <> '' AND email_id IN (SELECT email_id FROM visible)
     UNION ALL
-    SELECT email_id, false, recipient.address, folded(recipient.name)
+    SELECT email_id, false, recipient.address, recipient.name
     FROM (SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
         FROM emails WHERE email_id IN (SELECT email_id FROM visible))
 ),
 named AS (
-    SELECT address, coalesce(string_agg(DISTINCT name, ' | ') FILTER (name <> ''), '') AS names
-    FROM people GROUP BY address
-)
+    SELECT address, coalesce(string_agg(folded(name), ' | ') FILTER (name <> ''), '') AS names
+    FROM (SELECT DISTINCT address, name FROM people) GROUP BY address
+),
+filters AS MATERIALIZED (SELECT parts_of(folded(from_addr)) AS sender, parts_of(folded(to_addr)) AS recipient)
 SELECT name_of(e.message_id, e.copy_digest, e.id_taken AND EXISTS (
         FROM emails AS o SEMI JOIN visible USING (email_id)
         WHERE o.message_id = e.message_id AND o.email_id < e.email_id)) AS message_id,
@@ -105,10 +107,10 @@ SELECT name_of(e.message_id, e.copy_digest, e.id_taken AND EXISTS (
 FROM scored JOIN emails AS e USING (email_id)
 WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (
         SELECT email_id FROM people WHERE is_sender AND address IN (
-            SELECT address FROM named WHERE address_matches(from_addr, address, names))))
+            SELECT address FROM named, filters WHERE address_matches(sender, address, names))))
     AND (to_addr IS NULL OR trim(to_addr) = '' OR email_id IN (
         SELECT email_id FROM people WHERE NOT is_sender AND address IN (
-            SELECT address FROM named WHERE address_matches(to_addr, address, names))))
+            SELECT address FROM named, filters WHERE address_matches(recipient, address, names))))
     -- days are those of the sender's own zone
     AND (sent_after IS NULL OR e.sent_at + to_minutes(e.utc_offset) >= CAST(sent_after AS DATE))
     AND (sent_before IS NULL OR e.sent_at + to_minutes(e.utc_offset) < CAST(sent_before AS DATE))

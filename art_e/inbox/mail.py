@@ -31,6 +31,11 @@ class Mailbox(NamedTuple):
             return f"{self.name} <{self.address}>"
         return self.name or self.address
 
+    @property
+    def indexed(self) -> str:
+        """What is indexed of a sender: the name, or else the address up to the "@"."""
+        return self.name or self.address.partition("@")[0]
+
 
 def format_date(date: dt.datetime | None) -> str:
     """A mail's date as all outputs show it: ISO 8601 with its zone, to the minute."""

@@ -10,6 +10,7 @@ is not known is an error and never searched for as a word.
 import calendar
 import contextlib
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,7 +20,8 @@ import numpy as np
 from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
-from art_e.inbox.tokenizer import addresses, is_cjk, search_words, stems, tokens, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
+from art_e.text import visible
 
 # Operators with what their value is.
 OPERATORS = {
@@ -49,12 +51,7 @@ _TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?("[^"]*"|[^\s"]+)')
 _UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
-_GAP = r"[^\p{L}\p{N}]+"
-_IN_SUBJECT = (
-    "list_has_any(tokens_of(subject) || addresses_in(subject),"
-    " (SELECT coalesce(list(word), []) FROM terms WHERE stem = ?))"
-)
-_LABELLED = "len(list_filter(labels, lambda x: lower(x) = ? OR starts_with(lower(x), ?))) > 0"
+_LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
 class Term(NamedTuple):
@@ -85,17 +82,15 @@ def parse_query(text: str, today: dt.date) -> Query:
     """The query in `text`; relative days count from `today`. Raises `UserError` for an unknown
     operator, a value that it can't have, and `OR` beside nothing."""
     groups: list[list[Term]] = []
-    before: Term | None = None  # None at the start and behind OR
-    for term in _terms(text, today):
+    terms = list(_terms(text, today))  # None: OR
+    # An OR at an end stands beside another None, as two in a row do.
+    for before, term in itertools.pairwise([None, *terms, None] if terms else []):
         if term is None and before is None:
             raise UserError("OR stands between two terms: from:ann OR from:bob")
         if term is not None and before is None and groups:
             groups[-1].append(term)
         elif term is not None:
             groups.append([term])
-        before = term
-    if groups and before is None:
-        raise UserError("OR stands between two terms: from:ann OR from:bob")
     # A mail needs one of these, so beside another filter that may hold instead there are none.
     ranked = [
         term.value
@@ -122,7 +117,7 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
     def quoted_day(found: re.Match[str]) -> str:
         return found[0] if day_of(found[2], today) is None else f'{found[1]}"{found[2]}"'
 
-    for found in _TOKEN.finditer(_DAY.sub(quoted_day, text)):
+    for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
         if name is None and not quoted and not minus and value == "OR":
@@ -130,7 +125,7 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
         elif name is None and (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
             raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
         elif name is None:
-            if search_words([value]):
+            if words(value):
                 yield Term("phrase" if quoted else "word", value, bool(minus))
         else:
             yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
@@ -185,15 +180,13 @@ def day_of(text: str, today: dt.date) -> dt.date | None:
         return today - dt.timedelta(plain == "yesterday")
     if (weekday := _place(plain.removeprefix("last "), calendar.day_name)) is not None:
         return today - dt.timedelta((today.weekday() - weekday - 1) % 7 + 1)
-    parts = re.fullmatch(
-        r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain
-    )
-    if parts is None:
+    date = re.fullmatch(r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?|(\w+?)(?: (\d{4}))?", plain)
+    if date is None:
         return None
-    year, month, day = (int(parts[number] or 1) for number in (1, 2, 3))
-    if parts[1] is None:
-        month = _place(parts[4], calendar.month_name) or 0
-        year = int(parts[5] or today.year - (month > today.month))
+    year, month, day = (int(date[number] or 1) for number in (1, 2, 3))
+    if date[1] is None:
+        month = _place(date[4], calendar.month_name) or 0
+        year = int(date[5] or today.year - (month > today.month))
     with contextlib.suppress(ValueError):
         return dt.date(year, month, day)
     return None
@@ -221,43 +214,63 @@ def passing(query: Query, mail: Slice, size: int, holding: Callable[[str], Numbe
 
 def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
     name, value = term.operator, term.value
+    every: Mask = np.ones(size, dtype=np.bool_)
     if name in ("from", "to", "cc"):
         return mail.matching(value, name, size)[:size]
-    if name == "word":
-        held_by_all = np.ones(size, dtype=np.bool_)
-        for stem in stems(addresses(value) or tokens(value)):
-            mask = np.zeros(size, dtype=np.bool_)
-            mask[holding(stem)] = True
-            held_by_all &= mask
-        return held_by_all
+    if name in ("word", "subject", "phrase"):
+        return _holds_words(name, value, mail, every, holding)
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
-        at_or_after: Mask = day >= wanted
-        if name in ("after", "newer_than"):
-            return at_or_after
-        return day == wanted if name == "on" else (day > 0) & ~at_or_after
-    return mail.where(*_condition(name, value, mail.owned), size)
-
-
-def _condition(name: str, value: str, owned: str) -> tuple[str, list[str]]:
-    """A filter as a condition on `emails` in SQL, and its parameters."""
-    if name == "phrase":
-        either = (f"regexp_matches(folded({each}), ?)" for each in ("subject", "body || attached"))
-        named = words(value)
-        before = "" if is_cjk(named[0]) else f"(^|{_GAP})"
-        after = "" if is_cjk(named[-1][-1]) else f"($|{_GAP})"
-        return " OR ".join(either), 2 * [before + _GAP.join(map(re.escape, named)) + after]
-    if name == "subject":
-        wanted = stems(addresses(value) or tokens(value))
-        return " AND ".join([_IN_SUBJECT] * len(wanted)) or "false", wanted
+        before: Mask = (day < wanted) & (day > 0)
+        since: Mask = day == wanted if name == "on" else day >= wanted
+        return before if name in ("before", "older_than") else since
     if name in ("has", "filename"):
         parts = words(value) if name == "filename" else []
-        each_part = " AND contains(folded(name), ?)" * len(parts)
-        return f"email_id IN (SELECT email_id FROM files WHERE true{each_part})", parts
+        return mail.where("name", lambda file: all(p in fold(file) for p in parts), every, "files")
     if (name, value) == ("in", "anywhere"):
-        return "true", []
-    if (name, value) == ("is", "read"):
-        return f"{owned} AND NOT list_contains(labels, 'unread')", []
+        return every
     # A label, or one below it.
-    folded = value.casefold()
-    return f"{owned} AND {_LABELLED}", [folded, f"{folded}/"]
+    is_read = (name, value) == ("is", "read")
+    label = f"{'unread' if is_read else value.casefold()}/"
+    labelled = mail.where(
+        "labels",
+        lambda held: any(f"{each.casefold()}/".startswith(label) for each in held),
+        every,
+        mail.labelled,
+    )
+    if is_read:
+        labelled = mail.where("labels", lambda _: True, every, mail.labelled) & ~labelled
+    return labelled
+
+
+def _holds_words(
+    name: str, value: str, mail: Slice, every: Mask, holding: Callable[[str], Numbers]
+) -> Mask:
+    """Which mails hold the words of a value: anywhere, in the subject, or in a row."""
+    wanted = tokens(value) if name == "phrase" else addresses(value) or tokens(value)
+    stemmed = stems(wanted)
+    held = every & bool(wanted)
+    for word, stem in zip(wanted, stemmed, strict=True):
+        # A phrase may begin with half a pair of CJK; and long words are not indexed.
+        if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
+            held &= np.bincount(holding(stem), minlength=len(every)) > 0
+    if name == "subject":
+        return mail.where(
+            "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
+        )
+    return _in_a_row(words(value), mail, held) if name == "phrase" else held
+
+
+def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
+    """Which mails have these words in a row, in the subject or the text."""
+    first, *rest = map(re.escape, named)
+    # What may not stand before the first word is looked for behind it, which is ten times as fast.
+    # CJK has no edges.
+    before = "" if is_cjk(named[0]) else rf"(?<!{_LETTER}{first})"
+    after = "" if is_cjk(named[-1][-1]) else rf"(?!{_LETTER})"
+    row = re.compile(_GAP.join([first + before, *rest]) + after)
+    (places,) = among.nonzero()
+    holds = np.zeros_like(among)
+    rows = mail.rows(places.tolist())
+    holds[places] = [any(row.search(fold(text)) for text in each[-2:]) for each in rows]
+    return holds

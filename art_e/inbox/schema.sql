@@ -7,6 +7,7 @@ CREATE TABLE emails (
     sent_at TIMESTAMP,                 -- UTC; NULL: unknown
     utc_offset SMALLINT NOT NULL,      -- of the zone in which it was sent, in minutes
     subject VARCHAR NOT NULL,
+    bare_subject VARCHAR NOT NULL,     -- in lower case, without the prefixes of replies and forwards
     from_address VARCHAR NOT NULL,
     from_name VARCHAR NOT NULL,
     to_recipients STRUCT(address VARCHAR, name VARCHAR)[] NOT NULL,
@@ -27,10 +28,11 @@ CREATE TABLE emails (
     attached VARCHAR NOT NULL          -- the texts of attachments, read and searched behind the body
 );
 
--- Attached files, numbered from 1 within the mail.
+-- Attached files, numbered from 1 within the mail, in parts of 64 KB.
 CREATE TABLE files (
     email_id INTEGER NOT NULL,
     number SMALLINT NOT NULL,
+    part SMALLINT NOT NULL,            -- from 0
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,             -- the declared type, such as application/pdf
     data BLOB                          -- NULL: too large to be kept
@@ -44,9 +46,14 @@ CREATE TABLE aliases (
 CREATE TABLE addresses (
     address_id INTEGER NOT NULL,
     address VARCHAR NOT NULL,          -- lower case
-    names VARCHAR NOT NULL,            -- every name it was given, lower case, joined by " | "
+    names VARCHAR NOT NULL,            -- every name it was given, joined by " | "
     emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
+
+-- Copies of one mail that several owners imported, or an owner and nobody, with the first of them.
+CREATE TABLE owners_copies (email_id INTEGER NOT NULL, first_id INTEGER NOT NULL);
+-- What an address does not see, because its own mail has a copy of it or the same message id; and whose it is.
+CREATE TABLE others_copies (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, owner_id INTEGER); -- NULL: nobody's
 
 -- Addresses of one person, each with the one that stands for all, itself too; all open one inbox.
 CREATE TABLE people (address VARCHAR NOT NULL, person VARCHAR NOT NULL);

@@ -8,13 +8,14 @@ and later searches run no SQL. Threads may share a slice.
 import datetime as dt
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from art_e.inbox.mail import Execute, Mask, Numbers, Reals
+from art_e.inbox.schema import COPIES, LISTED, SHOWN
 from art_e.inbox.snippet import searchable
 from art_e.inbox.threads import threads_of
 from art_e.inbox.tokenizer import fold
@@ -95,18 +96,21 @@ class Slice:
         # In SQL: the person's addresses, and the condition of their mail.
         self._own = ", ".join(map(str, address_ids))
         self._from_parties = parties
-        of_own = f"SELECT email_id FROM {parties} WHERE address_id IN ({self._own})"
-        self._mine = f"email_id IN ({of_own})"
+        scope = {"ids": self._own, "junk": parties != "parties"}
+        # Files of one owner, most of them, are spared the longer statements.
+        [(shared,)] = execute(
+            "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
+        ).fetchall()
+        self._copies = COPIES.format(**scope) if shared else ""
+        self._mine = f"email_id IN {(SHOWN if shared else LISTED).format(**scope)}"
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
             " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
             f" FROM emails WHERE {self._mine} ORDER BY email_id"
         ).fetchnumpy()
-        self.ids: Numbers = np.asarray(mail["email_id"], dtype=np.int64)
-        self.length: Numbers = np.asarray(mail["length"], dtype=np.int64)
-        self.sent: Numbers = np.asarray(mail["sent"], dtype=np.int64)
-        # The ordinal of the day in the sender's own zone; 0 of a mail without a known date.
-        self.day: Numbers = np.asarray(mail["day"], dtype=np.int64)
+        columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
+        # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
+        self.ids, self.length, self.sent, self.day = columns
         self.nbytes = self.ids.nbytes * 4
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = execute(
@@ -115,9 +119,7 @@ class Slice:
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
         ).fetchall()
-        self._renamed: dict[int, str] = {
-            int(self.ids.searchsorted(email_id)): name for email_id, name in renamed
-        }
+        self._renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
         self.matching = lru_cache(FILTERS_KEPT)(self._matching)
         self._lock = threading.Lock()
         self._searched = False
@@ -128,11 +130,18 @@ class Slice:
         self._by_message_id: dict[str, list[Named]] = {}
 
     @property
-    def owned(self) -> str:
-        """In SQL: whether the person alone owns the mail: who gave which label is not kept."""
-        owners = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner' AND address_id"
-        own = f"({self._own})"
-        return f"email_id IN ({owners} IN {own}) AND email_id NOT IN ({owners} NOT IN {own})"
+    def labelled(self) -> str:
+        """In SQL: the labels that the person gave their mail, of each copy of its date."""
+        owned = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner'"
+        own = f"SELECT * FROM emails WHERE email_id IN ({owned} AND address_id IN ({self._own}))"
+        labels = f"SELECT email_id, labels FROM ({own})"
+        if self._copies:
+            labels += (
+                f" UNION ALL SELECT shown, copy.labels FROM {self._copies} JOIN ({own}) AS copy"
+                " USING (email_id) JOIN emails AS mail ON mail.email_id = shown"
+                " WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at"
+            )
+        return f"({labels})"
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
         """The mails of each id: first its own, then those that it is a copy of."""
@@ -144,14 +153,17 @@ class Slice:
 
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
         """The mails of the message ids that a condition holds for."""
-        found: dict[str, list[Named]] = {}
-        for position, name in self._renamed.items():
-            found[name] = [(position, int(self.sent[position]))]
+        found = {name: [(at, int(self.sent[at]))] for at, name in self._renamed.items()}
+        names = (
+            "(SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
+            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases)"
+        )
+        if self._copies:
+            copies = f"FROM {names} JOIN {self._copies} USING (email_id)"
+            names = f"(FROM {names} UNION ALL SELECT message_id, shown, sent_at, 2 {copies})"
         rows = self._execute(
-            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM ("
-            "SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
-            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases"
-            f") WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
+            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM {names}"
+            f" WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
             parameters,
         ).fetchall()
         for message_id, email_id, sent in rows:
@@ -232,28 +244,26 @@ class Slice:
             self.nbytes += 2 * sum(map(len, self.folded.values()))
             self._rows = rows  # last, as the mark that all is read
 
-    def where(self, condition: str, parameters: list[Any], size: int) -> Mask:
-        """Which of the first `size` mails a condition on `emails` holds for."""
-        mask = np.zeros(size, dtype=np.bool_)
-        if size:
-            found = self._execute(
-                f"SELECT email_id FROM emails WHERE {self._mine}"
-                f" AND email_id <= {int(self.ids[size - 1])} AND ({condition})",
-                parameters,
-            ).fetchnumpy()
-            mask[np.searchsorted(self.ids, np.asarray(found["email_id"]))] = True
-        return mask
+    def where(
+        self, column: str, passes: Callable[[Any], bool], among: Mask, table: str = "emails"
+    ) -> Mask:
+        """Which of the mails of `among` have a value in a column of a table that passes."""
+        mask = np.zeros_like(among)
+        if among.any():
+            last = self.ids[among.nonzero()[0][-1]]
+            rows = self._execute(
+                f"SELECT email_id, {column} FROM {table} WHERE {self._mine} AND email_id <= {last}"
+            ).fetchall()
+            passing = [email_id for email_id, value in rows if passes(value)]
+            mask[self.ids.searchsorted(passing)] = True
+        return mask & among
 
     def _matching(self, wanted: str, role: Literal["from", "to", "cc"], size: int) -> Mask:
-        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that the filter fits.
-
-        Names count that the first `size` mails give. The rule is that of the macro
-        `address_matches`.
-        """
+        """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that fits, by the rule
+        of the macro `address_matches`, over the names that the first `size` mails give."""
         folded = fold(wanted)
         bracketed = _BRACKETED.search(folded)
-        split = _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)
-        parts = [part for part in split if part]
+        parts = list(filter(None, _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)))
         parties = self._parties
         known = (
             f"{address} {' | '.join(name for first, name in names if first < size)}"
@@ -279,7 +289,7 @@ class Slice:
         named: dict[str, list[tuple[int, str]]] = {address: [] for (address,) in addresses}
         # The names in the table `addresses` would reveal other inboxes.
         names = self._execute(
-            "SELECT address, folded(name) AS name, min(email_id) FROM ("
+            "SELECT address, name, min(email_id) FROM ("
             f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
             f" WHERE {self._mine} UNION ALL"
             " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
@@ -288,11 +298,7 @@ class Slice:
         )
         for address, name, first in names.fetchall():
             if address in named:
-                named[address].append((int(np.searchsorted(self.ids, first)), name))
-        return _Parties(
-            positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
-            is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
-            in_cc=np.asarray(found["in_cc"], dtype=np.bool_),
-            places=places,
-            names=named,
-        )
+                named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))
+        positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
+        is_sender, in_cc = (np.asarray(found[each], np.bool_) for each in ("is_sender", "in_cc"))
+        return _Parties(positions, is_sender, in_cc, places, named)

@@ -36,11 +36,8 @@ def searchable(body: str) -> str:
 
 
 def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> str:
-    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut.
-
-    It is the stretch with the most distinct stems of `wanted`. `folded` may pass in
-    `searchable(body)`.
-    """
+    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut. It is the stretch
+    with the most distinct stems of `wanted`. `folded` may pass in `searchable(body)`."""
     start = 0
     if len(body) > SNIPPET_CHARS and wanted:
         # A little of what stands before the first word.
@@ -85,12 +82,9 @@ def _best_start(text: str, wanted: Sequence[str]) -> int:
 
 
 def _occurrences(text: str, stem: str) -> Iterator[int]:
-    """Where words of this stem begin in folded `text`.
-
-    A Snowball stem differs from the start of its words in the last letter at most ("happi" of
-    "happy", "age" of "aging"); exceptions such as "dying" are not found. Addresses and pairs of CJK
-    are found wherever they stand.
-    """
+    """Where words of this stem begin in folded `text`. A Snowball stem differs from the start of
+    its words in the last letter at most ("happi" of "happy", "age" of "aging"); exceptions such as
+    "dying" are not found. Addresses and pairs of CJK are found wherever they stand."""
     if "@" in stem or is_cjk(stem):
         yield from (found.start() for found in re.finditer(re.escape(stem), text))
         return

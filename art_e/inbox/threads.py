@@ -18,13 +18,14 @@ QUOTED_WORDS = 8
 LEFT_OUT = "[earlier text left out]"
 _SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 # Of replies and forwards in the languages of mail programs, several in a row.
-_PREFIX = r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
+_PREFIX = re.compile(
+    r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
+)
 
 _LINKS = """
 WITH mine AS (
-    SELECT email_id, message_id, reference_ids, gmail_thread, sent_at,
-        trim(lower(subject)) AS subject,
-        trim(regexp_replace(trim(lower(subject)), '{prefix}', '')) AS base
+    SELECT email_id, message_id, reference_ids, gmail_thread, sent_at, bare_subject,
+        length(bare_subject) < length(subject) AS is_reply
     FROM emails WHERE {mine} AND email_id <= {last}
 ),
 named AS (
@@ -38,15 +39,21 @@ people AS (
     WHERE role <> 'owner' AND address_id NOT IN ({own})
 ),
 by_subject AS (
-    SELECT email_id, lag(email_id) OVER earlier AS other, base <> subject AS follows,
+    SELECT email_id, lag(email_id) OVER earlier AS other, is_reply,
         sent_at - lag(sent_at) OVER earlier AS gap
-    FROM mine JOIN people USING (email_id) WHERE base <> '' AND gmail_thread = ''
-    WINDOW earlier AS (PARTITION BY base, address_id ORDER BY email_id)
+    FROM mine JOIN people USING (email_id) WHERE bare_subject <> '' AND gmail_thread = ''
+    WINDOW earlier AS (PARTITION BY bare_subject, address_id ORDER BY email_id)
 )
 SELECT email_id, other FROM by_name WHERE other <> email_id
 UNION
-SELECT email_id, other FROM by_subject WHERE follows AND gap <= to_days({days})
+SELECT email_id, other FROM by_subject WHERE is_reply AND gap <= to_days({days})
 """
+
+
+def bare_subject(subject: str) -> str:
+    """A subject in lower case without the prefixes of replies and forwards."""
+    # The one letter whose lower case is two characters: a shorter subject had a prefix.
+    return _PREFIX.sub("", subject.replace("\u0130", "i").lower())
 
 
 def threads_of(
@@ -57,9 +64,7 @@ def threads_of(
     addresses."""
     if not ids:
         return []
-    sql = _LINKS.format(
-        prefix=_PREFIX, mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS
-    )
+    sql = _LINKS.format(mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS)
     place_of = {email_id: place for place, email_id in enumerate(ids)}
     first = list(range(len(ids)))
 

@@ -2,15 +2,18 @@
 
 A word is a run of letters and digits, in lower case and without accents. Words are indexed under
 their stem (Snowball English); of Chinese, Japanese and Korean, which write no spaces, every two
-characters that stand together; and mail addresses whole, besides their words. The macro `tokens_of`
+characters that stand together; and mail addresses whole, besides their words. The macro `tokens_in`
 of the inbox file gives the same without Python.
 """
 
 import itertools
 import re
 import unicodedata
+from collections.abc import Iterator
 
 import Stemmer
+
+from art_e.text import visible
 
 # Stands in every file's `meta`; a file of another tokenizer is rejected.
 TOKENIZER = "snowball-english/2"
@@ -35,22 +38,27 @@ CJK = (
     "\uac00-\ud7a3\uf900-\ufad9\uff66-\uff9d\U00020000-\U0002fa1d"
 )
 # A mail address in lower case; the bounds keep the time linear.
-ADDRESS = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
+_LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
+ADDRESS = _LOCAL + _DOMAIN
 
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
+# More marks than the stream-safe text format (UAX #15) allows in a row, or other signs.
+_LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{31,}")
 _CJK = re.compile(f"[{CJK}]+")
 _ADDRESS = re.compile(ADDRESS)
+_LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
 # Its own cache makes it five times slower on lists of distinct words.
 _stemmer = Stemmer.Stemmer("english", 0)
 
 
 def fold(text: str) -> str:
-    """`text` in lower case without accents, as DuckDB's `lower(strip_accents(text))`."""
+    """`text` in lower case without accents."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFD", text)
-    kept = "".join(char for char in decomposed if unicodedata.category(char)[0] != "M")
-    # DuckDB knows no final sigma: each character has one lower case.
+    # NFD sorts a run of marks in quadratic time, so long runs go before it.
+    text = _LONG_RUN.sub(lambda run: _without_marks(run[0]), text)
+    kept = _without_marks(unicodedata.normalize("NFD", text))
+    # Without final sigma: each character has one lower case wherever it stands, in SQL too.
     return (
         unicodedata.normalize("NFC", kept)
         .replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
@@ -58,9 +66,13 @@ def fold(text: str) -> str:
     )
 
 
+def _without_marks(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char)[0] != "M")
+
+
 def words(text: str) -> list[str]:
     """The words of `text` in order, with repetitions."""
-    return _WORD.findall(fold(text))
+    return WORD.findall(fold(text))
 
 
 def tokens(text: str) -> list[str]:
@@ -87,7 +99,19 @@ def addresses(text: str) -> list[str]:
     """The mail addresses in `text`, in lower case, with repetitions."""
     lines = (line for line in text.splitlines() if "@" in line) if "@" in text else ()
     pieces = (piece for line in lines for piece in line.split() if "@" in piece)
-    return [address for piece in pieces for address in _ADDRESS.findall(fold(piece))]
+    return [address for piece in pieces for address in _addresses_in(fold(piece))]
+
+
+def _addresses_in(piece: str) -> Iterator[str]:
+    """What `_ADDRESS.findall` gives, at a cost that depends on the "@" alone."""
+    end, at = 0, piece.find("@")
+    while at >= 0:
+        start = max(end, at - 64, piece.rfind("@", 0, at) + 1)
+        local = _LOCAL_PART.search(piece, start, at + 1)
+        if local and (domain := _DOMAIN_NAME.match(piece, at + 1)):
+            end = domain.end()
+            yield piece[local.start() : end]
+        at = piece.find("@", max(at + 1, end))
 
 
 def stems(surfaces: list[str]) -> list[str]:
@@ -99,7 +123,7 @@ def stems(surfaces: list[str]) -> list[str]:
 def search_words(keywords: list[str]) -> list[str]:
     """The distinct words to search for, in order, without stop words if there are others; then the
     addresses, which stand for their words."""
-    text = fold(" ".join(keywords))
+    text = fold(visible(" ".join(keywords)))
     rest = _ADDRESS.sub(" ", text) if "@" in text else text
     distinct = list(dict.fromkeys([*tokens(rest), *addresses(text)]))
     return [word for word in distinct if word not in STOP_WORDS] or distinct

@@ -12,13 +12,14 @@ from art_e.privacy import without_keys
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call to a model. `cached_prompt_tokens` are among the prompt's,
-    `reasoning_tokens` among the completion's."""
+    """Tokens of one call to a model. `cached_prompt_tokens` (read from a cache) and
+    `cache_write_tokens` are among the prompt's, `reasoning_tokens` among the completion's."""
 
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*map(add, astuple(self), astuple(other)))
@@ -30,7 +31,8 @@ class PolicyStep:
 
     `seconds` is how long the successful call took, None without a model; `retries` counts the
     calls that failed before it. `score` is higher the surer the policy is of a final answer; None
-    for a policy that gives no score.
+    for a policy that gives no score. `served` is the model that answered, as its provider names it,
+    and `finish` why it ended its message.
     """
 
     message: AssistantMessage
@@ -39,11 +41,13 @@ class PolicyStep:
     seconds: float | None = None
     retries: int = 0
     score: float | None = None
+    served: str | None = None
+    finish: str | None = None
 
 
 # Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an
-# account without credit.
-REFUSED = frozenset({"auth", "no-model", "no-credit"})
+# account without credit, a server that names another host.
+REFUSED = frozenset({"auth", "no-model", "no-credit", "region", "redirect"})
 
 
 class PolicyError(Exception):
@@ -93,6 +97,9 @@ MAX_OUTPUT_TOKENS = 4_096
 MAX_REASONING_TOKENS = 16_384
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How a model is called; each kind of policy uses what applies to it.
@@ -101,19 +108,22 @@ class ModelOptions:
     else `MAX_OUTPUT_TOKENS`). `temperature` None is 0, or the model's own default if it accepts
     no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
     so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
-    `on_retry` is called before a call is made again, with the number of the try and the most tries.
+    `timeout_s` is the longest silence (None: 120 seconds, or 600 on this machine), `tries` the most
+    tries of a call. `on_retry` is called before each further one, with its number, the most tries,
+    why, and the seconds until then.
     `on_answer`, where given, gets the final answer as far as it is written, each time it grows, if
     the model can be followed.
     """
 
     temperature: float | None = None
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
     max_output_tokens: int | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
     concurrency: int = 16
-    timeout_s: float = 120.0
+    timeout_s: float | None = None
+    tries: int = 8
     max_cost_usd: float | None = None
-    on_retry: Callable[[int, int], None] = lambda _, __: None
+    on_retry: Callable[[int, int, str, float], None] = lambda *_: None
     on_answer: Callable[[str], None] | None = None
 
     def follow(self, written: str) -> None:

@@ -6,7 +6,6 @@ o3, qwen2.5-14b, ...             a short name of `SHORT_NAMES`
 anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,24 +13,24 @@ from art_e.config import setting
 from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
 from art_e.models.checkpoint import require_train_extra
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.offline import OfflinePolicy
+from art_e.models.known import SHORT_NAMES, ending, listed_models
+from art_e.models.nearby import use
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
+from art_e.offline import OfflinePolicy
 from art_e.privacy import load_env
-
-# The baselines that results are compared with.
-SHORT_NAMES: Mapping[str, str] = {
-    "o3": "openai/o3",
-    "o4-mini": "openai/o4-mini",
-    "gpt-4.1": "openai/gpt-4.1",
-    "gemini-2.5-pro": "gemini/gemini-2.5-pro",
-    # A vLLM server at HOSTED_VLLM_API_BASE.
-    "qwen2.5-14b": "hosted_vllm/Qwen2.5-14B-Instruct",
-}
 
 
 def full_name(name: str) -> str:
-    """The model of a short name; any other name unchanged."""
-    return SHORT_NAMES.get(name, name)
+    """The full name of a short one, or of one as its provider or a server on this machine has it
+    (claude-sonnet-5-5, qwen3:14b); any other name unchanged."""
+    if name in SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
+        return SHORT_NAMES.get(name, name)
+    listed = listed_models()
+    if f"gemini/{name}" in listed:
+        return f"gemini/{name}"
+    if (provider := listed.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
+        return f"{provider}/{name}"
+    return use(name) or name
 
 
 def default_model() -> str:
@@ -76,9 +75,10 @@ class Model:
         host = self.host
         if host is None:
             return None
+        where = f"goes to {host} ({self.name})"
         if on_this_machine(host):
-            return f"mail text stays on this machine ({host}, {self.name})"
-        return f"mail text goes to {host} ({self.name})"
+            where = f"stays on this machine ({host}, {self.name})"
+        return "; ".join(filter(None, [f"mail text {where}", ending(self.name)]))
 
     @property
     def self_hosted(self) -> bool:

@@ -31,33 +31,38 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
 from art_e.models.base import PolicyError, Usage, kind_of
-from art_e.models.providers import listed_models
+from art_e.models.known import listed_models
+from art_e.models.providers import on_this_machine, receiving_host
 from art_e.storage import home
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per token of a prompt, of its cached part, and of a completion. `reasoning` is the price
-    of reasoning tokens if it differs."""
+    """USD per token of a prompt, of its cached part, and of a completion. `reasoning` and
+    `cache_write` are the prices of tokens thought and written to a cache, if they differ."""
 
     prompt: float
     cached_prompt: float
     completion: float
     reasoning: float | None = None
+    cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float:
         """What a call with that usage costs, in USD."""
         reasoning = self.completion if self.reasoning is None else self.reasoning
+        write = self.prompt if self.cache_write is None else self.cache_write
+        plain = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
         return (
-            (usage.prompt_tokens - usage.cached_prompt_tokens) * self.prompt
+            plain * self.prompt
             + usage.cached_prompt_tokens * self.cached_prompt
+            + usage.cache_write_tokens * write
             + (usage.completion_tokens - usage.reasoning_tokens) * self.completion
             + usage.reasoning_tokens * reasoning
         )
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
         """An upper bound of the cost in USD of a call with no more tokens than these."""
-        prompt = prompt_tokens * max(self.prompt, self.cached_prompt)
+        prompt = prompt_tokens * max(self.prompt, self.cached_prompt, self.cache_write or 0)
         return prompt + completion_tokens * max(self.completion, self.reasoning or 0)
 
 
@@ -72,8 +77,11 @@ def price_of(model: str) -> Price | None:
     own = _own_entries(prices_file())
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
-    # A model in this process has no list price, and needs no litellm.
-    return None if kind_of(model) == "local" else _list_price(model)
+    # A model in this process has no list price, and one of Ollama's on this machine none at all.
+    if kind_of(model) == "local":
+        return None
+    free = model.startswith("ollama") and on_this_machine(receiving_host(model))
+    return Price(0.0, 0.0, 0.0) if free else _list_price(model)
 
 
 def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> float | None:
@@ -148,7 +156,9 @@ def _list_price(model: str) -> Price | None:
         return None
     # Without their own price, cached tokens cost what others do.
     cached = entry.get("cache_read_input_token_cost") or prompt
-    return Price(prompt, cached, completion, entry.get("output_cost_per_reasoning_token") or None)
+    reasoning = entry.get("output_cost_per_reasoning_token") or None
+    write = entry.get("cache_creation_input_token_cost") or None
+    return Price(prompt, cached, completion, reasoning, write)
 
 
 class Budget:

@@ -1,264 +1,58 @@
-"""Hosted models: where they are, what they accept, and a call.
+"""Where a hosted model is, which client calls it, and what it accepts."""
 
-Servers that speak OpenAI's protocol as it is get their calls from the openai client; litellm makes
-all others. Only this module imports litellm: it takes three seconds of CPU time. By default it
-fetches its price list over HTTP, reads `.env`, prints hints and logs requests; here it does none of
-that.
-"""
-
-import asyncio
-import importlib.util
-import inspect
 import ipaddress
-import json
-import logging
 import os
 import re
-import sys
-import warnings
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
+from art_e.models.known import listed_model, listed_models
 from art_e.privacy import loopback_directly
 
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
-# litellm reads these at import: prices and headers come from the installed package, and it leaves
-# `.env` to us.
-_ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
-    "LITELLM_LOCAL_BLOG_POSTS": "True",
-    "LITELLM_MODE": "PRODUCTION",
-}
+class Provider(NamedTuple):
+    """Environment variables of its address (the first one set wins), the default address, the
+    variables of its key (one must be set), and the client that calls it."""
 
-_clients: dict[
-    asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
-] = {}
-_closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
-
-
-@cache
-def load_litellm() -> Any:
-    """The module litellm, silent, and offline except for the calls that we make."""
-    os.environ.update(_ENVIRONMENT)
-    loopback_directly()
-    import litellm
-
-    # pydantic warns about litellm's types.
-    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
-    litellm.suppress_debug_info = True
-    litellm.turn_off_message_logging = True
-    litellm.disable_hf_tokenizer_download = True
-    # We retry ourselves, and count it.
-    litellm.num_retries = 0
-    # Its logs may hold mail text; failures come as exceptions.
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return litellm
-
-
-@cache
-def listed_models() -> dict[str, dict[str, Any]]:
-    """litellm's list of models with prices and capabilities, by name, read without litellm."""
-    package = importlib.util.find_spec("litellm")
-    if package is None or package.origin is None:
-        raise AssertionError("litellm is not installed")
-    path = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
-    return dict(json.loads(path.read_text("utf-8")))
-
-
-# Providers that the openai client calls, each with the variable of its key and whether unknown
-# models there take a reasoning effort.
-_PLAIN = {
-    "openai": ("OPENAI_API_KEY", True),
-    "hosted_vllm": ("HOSTED_VLLM_API_KEY", True),
-    "lm_studio": ("LM_STUDIO_API_KEY", False),
-    "openai_like": ("OPENAI_LIKE_API_KEY", False),
-}
-# OpenAI's own that take chat completions with tools as they are; litellm converts the others.
-_OPENAI_O_SERIES = re.compile(r"o\d")
-_OPENAI_PLAIN = re.compile(r"o\d|gpt-(3\.5|4)")
-
-
-def listed_model(model: str) -> dict[str, Any]:
-    """The entry of a model in litellm's list, with or without its provider; empty: not listed."""
-    listed = listed_models()
-    return listed.get(model) or listed.get(model.partition("/")[2]) or {}
-
-
-def is_plain(model: str) -> bool:
-    """Whether the openai client calls the model, and litellm need not be loaded."""
-    provider, _, name = model.partition("/")
-    if provider != "openai":
-        return provider in _PLAIN and bool(name.strip())
-    entry = listed_model(model)
-    known = bool(entry) or name.startswith("gpt-")
-    if known and _OPENAI_PLAIN.match(name) is None:
-        return False
-    return bool(name.strip()) and entry.get("mode", "chat") == "chat"
-
-
-async def complete(
-    request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
-) -> Any:
-    """The answer to a request in the form of OpenAI's chat completions.
-
-    `on_text` gets the text of each call, or of a message without calls, each time it grows, where
-    the openai client makes the call. Raises what litellm or the openai client raise, and anything
-    over an answer in another form.
-    """
-    await close_clients_with_loop()
-    model = str(request["model"])
-    # litellm writes a pydantic model as the schema that a provider takes.
-    if "response_format" in request or not is_plain(model):
-        return await load_litellm().acompletion(
-            **request, timeout=timeout_s, num_retries=0, max_retries=0
-        )
-    provider, _, name = model.partition("/")
-    # As litellm does: some servers reject null.
-    messages = [
-        {key: value for key, value in each.items() if value is not None}
-        for each in request["messages"]
-    ]
-    sent: Any = {**request, "model": name, "messages": messages}
-    if on_text is None:
-        answer = await _client(provider).chat.completions.create(**sent, timeout=timeout_s)
-    else:
-        answer = await _followed(_client(provider), {**sent, "timeout": timeout_s}, on_text)
-    # The client does not look.
-    message = answer.choices[0].message
-    texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
-    if not all(isinstance(each, str | None) for each in texts):
-        raise TypeError("content and arguments must be text")
-    return answer
-
-
-async def _followed(
-    client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
-) -> Any:
-    """The answer to a request, put together from what arrives."""
-    from openai.lib.streaming.chat import ChatCompletionStreamState
-
-    state = ChatCompletionStreamState()
-    asked = {**request, "stream": True, "stream_options": {"include_usage": True}}
-    async for chunk in await client.chat.completions.create(**asked):
-        state.handle_chunk(chunk)
-        for choice in state.current_completion_snapshot.choices:
-            calls = choice.message.tool_calls or ()
-            # vLLM begins a call with its name alone.
-            texts = [each.function.arguments or "" for each in calls]
-            for text in texts or [choice.message.content or ""]:
-                on_text(text)
-    # Its `get_final_completion` refuses a message that reached its limit; ours may.
-    answer = state.current_completion_snapshot
-    if answer.choices[0].finish_reason is None:
-        raise EOFError("the answer ended in the middle")
-    return answer
-
-
-def _client(provider: str) -> "AsyncOpenAI":
-    """The client of the running loop for a provider at its address and with its key of now."""
-    import openai
-
-    address, key = _address_of(provider), os.environ.get(_PLAIN[provider][0])
-    if address == _ADDRESSES[provider].default:
-        address = f"{address}/v1"
-    clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    if (provider, address, key) not in clients:
-        clients[provider, address, key] = openai.AsyncOpenAI(
-            base_url=address, api_key=key or "none", max_retries=0
-        )
-    return clients[provider, address, key]
-
-
-def _address_of(provider: str, otherwise: str | None = None) -> str | None:
-    """The provider's address from the environment, else `otherwise`, else its own."""
-    known = _ADDRESSES[provider]
-    return next(filter(None, map(os.environ.get, known.variables)), otherwise or known.default)
-
-
-@cache
-def warm_up(model: str) -> None:
-    """Load what a first call of `model` loads, so that this does not count as latency. litellm's
-    answer is a mock: no request is sent."""
-    import openai.resources.chat  # noqa: F401 - its import takes half a second
-
-    if is_plain(model):
-        return
-    load_litellm().completion(
-        model="openai/gpt-4.1",
-        messages=[{"role": "user", "content": ""}],
-        # A request with tools loads an MCP server.
-        tools=[{"type": "function", "function": {"name": "none", "parameters": {}}}],
-        # With "" it would call the provider.
-        mock_response="none",
-    )
-
-
-async def close_clients_with_loop() -> None:
-    """Close the HTTP clients of the running loop when the loop ends, litellm's too. litellm keeps a
-    client for each loop and never closes one. asyncio closes a loop's asynchronous generators at
-    its end, so one of them closes the clients."""
-    loop = asyncio.get_running_loop()
-    if loop not in _closers:
-        _closers[loop] = _close_at_end(loop)
-        await anext(_closers[loop])
-
-
-async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
-    try:
-        yield
-    finally:
-        _closers.pop(loop, None)
-        for own in _clients.pop(loop, {}).values():
-            await own.close()
-        if "litellm" in sys.modules:
-            clients = load_litellm().in_memory_llm_clients_cache
-            # A later loop may get the same id, so a closed client must not stay.
-            for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
-                client = clients.cache_dict.pop(key)
-                clients.ttl_dict.pop(key, None)
-                closing = client.close()
-                if inspect.isawaitable(closing):
-                    await closing
-
-
-class _Address(NamedTuple):
-    """Environment variables of a provider's address (the first one set wins) and the default."""
-
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] = ()
     default: str | None = None
+    keys: tuple[str, ...] = ()
+    door: Literal["openai", "ollama", "litellm"] = "litellm"
 
 
-_OLLAMA = _Address(("OLLAMA_API_BASE",), "http://localhost:11434")
-# Addresses that litellm only determines during a call; it gives the others before.
-_ADDRESSES = {
-    "openai": _Address(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com"),
-    "anthropic": _Address(
-        ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"), "https://api.anthropic.com"
+_OLLAMA = Provider(("OLLAMA_API_BASE",), "http://localhost:11434", door="ollama")
+# Those whose address litellm only determines during a call, or that litellm does not call.
+PROVIDERS = {
+    "openai": Provider(
+        ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com", ("OPENAI_API_KEY",),
+        "openai",
     ),
-    "gemini": _Address(("GEMINI_API_BASE",), "https://generativelanguage.googleapis.com"),
-    "vertex_ai": _Address(("VERTEXAI_API_BASE",), "https://aiplatform.googleapis.com"),
-    "openrouter": _Address(("OPENROUTER_API_BASE",), "https://openrouter.ai"),
-    "cohere_chat": _Address(("COHERE_API_BASE",), "https://api.cohere.com"),
-    "bedrock": _Address((), "https://amazonaws.com"),
-    "azure": _Address(("AZURE_API_BASE",)),
+    "anthropic": Provider(
+        ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"), "https://api.anthropic.com",
+        ("ANTHROPIC_API_KEY",),
+    ),
+    "gemini": Provider(
+        ("GEMINI_API_BASE",), "https://generativelanguage.googleapis.com",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "vertex_ai": Provider(("VERTEXAI_API_BASE",), "https://aiplatform.googleapis.com"),
+    "openrouter": Provider(
+        ("OPENROUTER_API_BASE",), "https://openrouter.ai", ("OPENROUTER_API_KEY",)
+    ),
+    "cohere_chat": Provider(("COHERE_API_BASE",), "https://api.cohere.com", ("COHERE_API_KEY",)),
+    "bedrock": Provider((), "https://amazonaws.com"),
+    "azure": Provider(("AZURE_API_BASE",), None, ("AZURE_API_KEY",)),
     "ollama": _OLLAMA,
     "ollama_chat": _OLLAMA,
     # Without an address litellm would send these to OpenAI.
-    "hosted_vllm": _Address(("HOSTED_VLLM_API_BASE",)),
-    "lm_studio": _Address(("LM_STUDIO_API_BASE",)),
-    "openai_like": _Address(("OPENAI_LIKE_API_BASE",)),
-    "litellm_proxy": _Address(("LITELLM_PROXY_API_BASE",)),
-}
+    "hosted_vllm": Provider(("HOSTED_VLLM_API_BASE",), door="openai"),
+    "lm_studio": Provider(("LM_STUDIO_API_BASE",), door="openai"),
+    "openai_like": Provider(("OPENAI_LIKE_API_BASE",), door="openai"),
+    "litellm_proxy": Provider(("LITELLM_PROXY_API_BASE",)),
+}  # fmt: skip
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 # Ollama forwards these to its makers' servers.
@@ -266,25 +60,45 @@ _OLLAMA_CLOUD = ("-cloud", ":cloud")
 OLLAMA_HOST = "ollama.com"
 
 
+def provider_of(model: str) -> str:
+    """The provider of a model's full name. Raises `UserError` for an unknown name."""
+    provider, _, name = model.partition("/")
+    named = {str(each.get("litellm_provider")) for each in listed_models().values()}
+    if not name.strip() or name != name.strip() or provider not in PROVIDERS.keys() | named:
+        names = "offline, local:PATH or a litellm name such as openai/o3"
+        raise UserError(f"unknown model {model!r}; use {names}")
+    return provider
+
+
+def set_address(provider: str) -> str | None:
+    """The provider's address that the environment sets; None if it sets none."""
+    variables = PROVIDERS.get(provider, Provider()).variables
+    return next(filter(None, map(os.environ.get, variables)), None)
+
+
+def address_of(provider: str) -> str | None:
+    """The provider's address from the environment, else its own."""
+    return set_address(provider) or PROVIDERS.get(provider, Provider()).default
+
+
 def receiving_host(model: str) -> str:
     """The host (and port, if named) that receives what a hosted model is sent. Raises `UserError`
     if the provider or its address is unknown."""
-    if is_plain(model):
-        provider, address = model.partition("/")[0], None
-    else:
-        _, provider, _ = _known(model)
+    provider = provider_of(model)
+    address = address_of(provider)
+    if address is None and provider in PROVIDERS:
+        raise UserError(
+            f"where is the server of {model}? export {PROVIDERS[provider].variables[0]}=URL,"
+            " such as http://localhost:8000/v1"
+        )
+    if address is None:
+        from art_e.models.clients import load_litellm
+
         address = load_litellm().get_api_base(model, {})
-    if provider in _ADDRESSES:
-        address = _address_of(provider, address)
-        if not address:
-            raise UserError(
-                f"where is the server of {model}? export {_ADDRESSES[provider].variables[0]}=URL,"
-                " such as http://localhost:8000/v1"
-            )
     if not address:
         raise UserError(
             f"can't tell which host would receive the mail that {model} reads;"
-            f" use a provider such as {', '.join(sorted(_ADDRESSES)[:5])}"
+            f" use a provider such as {', '.join(sorted(PROVIDERS)[:5])}"
         )
     host = _host_of(address, model)
     if provider.startswith("ollama") and on_this_machine(host) and model.endswith(_OLLAMA_CLOUD):
@@ -303,19 +117,6 @@ def on_this_machine(host: str) -> bool:
         return False
 
 
-def _known(model: str) -> tuple[str, str, str | None]:
-    """The model's name, provider and own address in litellm. Raises `UserError` without them."""
-    litellm = load_litellm()
-    try:
-        name, provider, _, base = litellm.get_llm_provider(model)
-    except litellm.BadRequestError:
-        name = provider = base = ""
-    if not name or name != name.strip():
-        names = "offline, local:PATH or a litellm name such as openai/o3"
-        raise UserError(f"unknown model {model!r}; use {names}")
-    return name, provider, base
-
-
 def _host_of(address: str, model: str) -> str:
     """Host and port of a URL, without credentials and path."""
     try:
@@ -331,24 +132,37 @@ def _host_of(address: str, model: str) -> str:
     return shown if port is None else f"{shown}:{port}"
 
 
+# ---- What a model accepts: litellm's list, then our own rules, then what the provider says.
+
+# OpenAI's that reason: no temperature, and another name for the limit of the output.
+_REASONS = re.compile(r"o\d|gpt-([5-9]|\d\d)(?!-chat)")
+# These take tools only through OpenAI's Responses while they reason (github.com/BerriAI/litellm
+# issue 34569, community.openai.com/t/1386454).
+_BY_RESPONSES = re.compile(r"gpt-(5\.[6-9]|[6-9]|\d\d)")
+# Google: "remove sampling parameters from all requests" from Gemini 3 on.
+_GEMINI_3 = re.compile(r"gemini-([3-9]|\d\d)")
+
+
 @dataclass(frozen=True, slots=True)
-class Capabilities:
+class Accepts:
     """What a model accepts.
 
-    `native_tools`: tool schemas. `reasons`: it may think before it answers, within its output.
+    `tools`: tool schemas. `reasons`: it may think before it answers, within its output.
     `tool_choice` is the strongest form that it accepts, `max_tokens` the name of the parameter
-    that limits its output, `system_role` the role of the system prompt, `endpoint` a base URL
-    other than the provider's own (it may hold credentials).
+    that limits its output, `system_role` the role of the system prompt. `responses`: tools only
+    through OpenAI's Responses, unless the effort is "none". `schema`: it can be held to a JSON
+    schema.
     """
 
-    native_tools: bool
-    reasons: bool
-    tool_choice: Literal["required", "auto"] | None
-    temperature: bool
-    reasoning_effort: bool
-    max_tokens: Literal["max_tokens", "max_completion_tokens"]
-    system_role: Literal["system", "developer"]
-    endpoint: str | None
+    tools: bool = True
+    reasons: bool = False
+    tool_choice: Literal["required", "auto"] | None = "auto"
+    temperature: bool = True
+    reasoning_effort: bool = False
+    max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    system_role: Literal["system", "developer"] = "system"
+    responses: bool = False
+    schema: bool = True
 
     @property
     def most_tokens(self) -> int:
@@ -356,56 +170,70 @@ class Capabilities:
         return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
 
 
-def capabilities_of(model: str) -> Capabilities:
-    """What `model` accepts. Raises `UserError` for an unknown name or a missing API key."""
-    if is_plain(model):
-        # As litellm has it, without the seconds that it takes to load.
-        provider, _, name = model.partition("/")
-        key, unknown_takes_effort = _PLAIN[provider]
-        base, missing = None, [key] * (provider == "openai" and not os.environ.get(key))
-        entry = listed_model(model)
-        o_series = fixed_sampling = _OPENAI_O_SERIES.match(name) is not None and bool(entry)
-        takes_effort = o_series or (not entry and unknown_takes_effort)
-        taken = ["tools", "tool_choice", "temperature", *["reasoning_effort"] * takes_effort]
-    else:
-        litellm = load_litellm()
-        name, provider, base = _known(model)
-        missing = litellm.validate_environment(model)["missing_keys"]
-        entry = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
-        o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
-        fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
-        taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
-    # Other settings have other sources (a cloud's profile, a default address).
-    if missing and all(each.endswith("_API_KEY") for each in missing):
-        raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
-    prefix = provider.removesuffix("_chat").upper()
-    own = os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")
-    return Capabilities(
-        native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
-        reasons=fixed_sampling or entry.get("supports_reasoning") is True,
-        tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
-        temperature="temperature" in taken and not fixed_sampling,
-        # A Claude that thinks accepts neither a forced tool call nor a temperature.
-        reasoning_effort="reasoning_effort" in taken and "claude" not in name,
-        max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
-        # litellm would turn their system prompt into a user's message.
-        system_role="developer" if o_series and provider == "openai" else "system",
-        endpoint=own or base,
+def accepts(model: str) -> Accepts:
+    """What `model` accepts, as far as that is known before a call. Raises `UserError` for an
+    unknown name or a missing key."""
+    provider, name = provider_of(model), model.partition("/")[2]
+    keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
+    if keys and not any(map(os.environ.get, keys)):
+        raise UserError(f"{model} needs a key: export {' or '.join(keys)}, or put it into .env")
+    entry, openai = listed_model(model), provider == "openai"
+
+    def listed(capability: str) -> bool:
+        """Whether the list does not deny it."""
+        return entry.get(f"supports_{capability}") is not False
+
+    as_openai = provider in ("openai", "azure") and _REASONS.match(name) is not None
+    reasons = as_openai or entry.get("supports_reasoning") is True
+    choice: Literal["required", "auto"] | None = None
+    if listed("function_calling") and not provider.startswith("ollama"):
+        # A self-hosted server may enforce "required" with a grammar other than the form that the
+        # model was trained to write; dashscope documents "auto" alone.
+        forced = entry.get("supports_tool_choice") and listed("forced_tool_use")
+        choice = "required" if forced and provider != "dashscope" else "auto"
+    gemini_3 = provider == "gemini" and _GEMINI_3.match(name) is not None
+    return Accepts(
+        tools=listed("function_calling"),
+        reasons=reasons,
+        tool_choice=choice,
+        temperature=not (as_openai or gemini_3) and listed("sampling_params"),
+        # A Claude that is told to think accepts no forced call; servers of one's own tell.
+        reasoning_effort=(reasons and "claude" not in name)
+        or (not entry and provider in ("openai", "hosted_vllm")),
+        max_tokens="max_completion_tokens" if as_openai else "max_tokens",
+        system_role="developer" if openai and re.match(r"o\d", name) else "system",
+        responses=openai and _BY_RESPONSES.match(name) is not None,
+        schema=listed("response_schema"),
     )
 
 
-def takes_response_format(model: str) -> bool:
-    """Whether the model can be held to a JSON schema."""
-    taken = load_litellm().get_supported_openai_params(model)
-    return "response_format" in (taken or [])
+def _keys_of(model: str) -> list[str]:
+    """The keys that are missing for a model of a provider that only litellm knows."""
+    from art_e.models.clients import load_litellm
+
+    missing = list(load_litellm().validate_environment(model)["missing_keys"])
+    # Other settings have other sources (a cloud's profile, a default address).
+    return missing if all(each.endswith("_API_KEY") for each in missing) else []
 
 
-def _tool_choice(
-    provider: str, taken: list[str], listed: bool | None
-) -> Literal["required", "auto"] | None:
-    # litellm drops it for Ollama's models, because requests with it hang.
-    if "tool_choice" not in taken or provider.startswith("ollama") or listed is False:
-        return None
-    # A self-hosted server may enforce "required" with a grammar other than the form that the
-    # model was trained to write; dashscope documents "auto" alone.
-    return "required" if listed and provider != "dashscope" else "auto"
+# What a provider's refusal of a parameter says, the field that it is about, and what comes in the
+# place of its value: something weaker, so that corrections come to an end.
+_CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
+    (r"/v1/responses", "responses", {False: True}),
+    (r"use '?max_completion_tokens", "max_tokens", {"max_tokens": "max_completion_tokens"}),
+    (r"support tool use|support tools|--enable-auto-tool-choice", "tools", {True: False}),
+    (r"tool_choice|forced? tool", "tool_choice", {"required": "auto", "auto": None}),
+    (r"temperature|sampling param", "temperature", {True: False}),
+    (r"reasoning_effort|reasoning\.effort", "reasoning_effort", {True: False}),
+    (r"developer.? role|role.{0,40}developer", "system_role", {"developer": "system"}),
+)
+
+
+def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
+    """What a model accepts by its provider's `refusal`, and the field that changes; None if the
+    refusal names no parameter that could be left out."""
+    for pattern, field, weaker in _CORRECTIONS:
+        value = getattr(now, field)
+        if value in weaker and re.search(pattern, refusal, re.IGNORECASE):
+            return replace(now, **{field: weaker[value]}), field
+    return None

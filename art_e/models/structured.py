@@ -18,16 +18,15 @@ from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
 from art_e.message import compact_json, observation_json
-from art_e.models.base import Usage
-from art_e.models.hosted import Calls, Retries, make
-from art_e.models.providers import capabilities_of, receiving_host, takes_response_format
+from art_e.models.base import REFUSED, ModelOptions, PolicyError, Usage
+from art_e.models.calls import Calls, Retries
+from art_e.models.providers import Accepts, accepts, set_address
 from art_e.storage import write_whole
 from art_e.text import cut_line, encodable
 
-TIMEOUT_S = 120.0
 _SHOWN_CHARS = 80
 # Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
-_FENCE = re.compile(r"```\w*\s*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```\w*\s*\n(.*?)(?:^\s{0,99}```|\Z)", re.DOTALL | re.MULTILINE)
 
 _SCHEMA = "art-e/response/1"
 _log = logging.getLogger(__name__)
@@ -74,15 +73,10 @@ class StructuredModel:
     ) -> None:
         self.model = model
         self._temperature = temperature
-        self._retries = retries or Retries()
-        self._takes = capabilities_of(model)
-        # Raises for an unknown host: litellm sends some such requests to OpenAI.
-        receiving_host(model)
-        if not takes_response_format(model):
+        self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)
+        if not self._calls.takes.schema:
             raise UserError(f"{model} can't be held to a form of reply; name another model")
-        self._calls = Calls(
-            model, max_cost_usd, max_output_tokens=self._takes.most_tokens, timeout_s=TIMEOUT_S
-        )
+        self._refused: PolicyError | None = None
         self._responses = None if cache is None else Responses(cache)
         self._answered = 0
         self._usage = Usage()
@@ -118,32 +112,41 @@ class StructuredModel:
         """The model's reply as text, of the form asked for or not. The cache keeps every reply, or
         those of the form; another `attempt` is another request to the cache, and the same to the
         model. Raises `PolicyError` as `ask` does."""
-        request = self._request(prompt, data)
-        named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
+        endpoint = set_address(self.model.partition("/")[0])
+        request = self._request(prompt, data, accepts(self.model))
+        named = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
             return kept.text
-        response, _ = await make(lambda: self._call(request, form), self._retries)
+        response = await self._call(prompt, data, form)
         if only_readable:
             parsed(response.text, form)
         if self._responses is not None:
             self._responses.put(key, response)
         return response.text
 
-    def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(self, prompt: str, data: Mapping[str, Any], takes: Accepts) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self.model,
-            self._takes.max_tokens: self._takes.most_tokens,
+            takes.max_tokens: self._calls.max_output_tokens,
             "messages": [
-                {"role": self._takes.system_role, "content": prompt},
+                {"role": takes.system_role, "content": prompt},
                 {"role": "user", "content": encodable(observation_json(data))},
             ],
         }
-        return {**request, "temperature": self._temperature} if self._takes.temperature else request
+        return {**request, "temperature": self._temperature} if takes.temperature else request
 
-    async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
-        """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
-        called = await self._calls.make({**request, "response_format": form})
+    async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:
+        """Call the model. Raises `PolicyError`, at once after one that all calls would raise."""
+        if self._refused is not None:
+            raise self._refused
+        try:
+            called = await self._calls.make(
+                lambda takes: {**self._request(prompt, data, takes), "response_format": form}
+            )
+        except PolicyError as error:
+            self._refused = error if error.kind in REFUSED else None
+            raise
         self._answered += 1
         self._usage += called.usage or Usage()
         return Response(called.message.content or "", called.usage)

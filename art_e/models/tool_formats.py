@@ -28,18 +28,19 @@ NOT_THINKING: dict[str, Any] = {"enable_thinking": False}
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
 # A call in the right form, whose arguments follow; or any other object with a name, which counts as
 # arguments as a whole. Without a name it is no call, and stays text.
+# A match takes a run of white space from its start, so that none is scanned twice.
 _OPEN = (
-    r"\s*<tool_call>\s*\{\s*"
+    r"(?<!\s)\s*+<tool_call>\s*\{\s*"
     r'(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)")'
     r'(?:"name"\s*:\s*"[^"\\]+"\s*,\s*"arguments"\s*:\s*)?'
 )
 # A reply that was cut off has no end mark.
-_CLOSE = rf"\}}?\s*(?:</tool_call>|(?={_ENDS})|\Z)"
+_CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
 
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 
-_FUNCTION = r"\s*<tool_call>\s*<function=(?P<function>[^>\s]+)>"
+_FUNCTION = r"(?<!\s)\s*+<tool_call>\s*<function=(?P<function>[^>\s]+)>"
 _FIRST = re.compile(
     rf"(?P<thought><think>)|(?P<xml>{_FUNCTION})|(?P<call>{_OPEN})|{_ENDS}", re.DOTALL
 )
@@ -149,7 +150,7 @@ def answer_so_far(written: str) -> str | None:
 # Brackets of a text that are tried: each may be read to the end before it turns out to be no JSON.
 _MOST_TRIED = 500
 _OPENING = re.compile(r"[\[{]")
-_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_FENCE = re.compile(r"^\s{0,99}```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()
 
 

@@ -40,7 +40,7 @@ async function post(path, fields, signal) {
 }
 
 async function call(name, fields = {}) {
-  const given = await (await post(`/call/${name}`, fields)).json();
+  const given = await (await post(`call/${name}`, fields)).json();
   if (given.error) throw new Error(given.error);
   return given;
 }
@@ -115,7 +115,7 @@ async function openMail(from, fields, whole = false) {
 function mailSection(mail, { inbox, junk = false }) {
   const link = (name, place) => el("a", {
     download: "",
-    href: `/attached?${new URLSearchParams({ inbox, message_id: mail.message_id, number: place + 1, junk })}`,
+    href: `attached?${new URLSearchParams({ inbox, message_id: mail.message_id, number: place + 1, junk })}`,
   }, name);
   const lines = [
     ["From", mail.from], ["To", mail.to.join(", ")], ["Cc", mail.cc.join(", ")],
@@ -155,7 +155,7 @@ async function ask(question) {
   entry.scrollIntoView({ block: "start" });
   running(stop);
   try {
-    const response = await post("/ask", { question, inbox, talk }, stop.signal);
+    const response = await post("ask", { question, inbox, talk }, stop.signal);
     for await (const event of lines(response)) {
       arriving.textContent = event.arriving || "";
       if (event.error) throw new Error(event.error);

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from hmac import compare_digest
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -31,9 +32,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
+    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
-    RedirectResponse,
     Response,
     StreamingResponse,
 )
@@ -50,7 +51,15 @@ from art_e.cli.conversation import (
     supporting_sentence,
 )
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import MaxCostOption, ModelOption, Options, ReadyModel, ready_model
+from art_e.cli.model_options import (
+    MaxCostOption,
+    ModelOption,
+    Options,
+    ReadyModel,
+    RetriesOption,
+    TimeoutOption,
+    ready_model,
+)
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -113,10 +122,9 @@ class Desk:
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
         self._ready: ReadyModel | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
+        day = inbox.as_of
         self._opened = lru_cache(8)(
-            lambda address, junk=False: (with_junk() if junk else file).open_inbox(
-                address, inbox.as_of
-            )
+            lambda address, junk=False: (with_junk() if junk else file).open_inbox(address, day)
         )
 
     @validate_call
@@ -346,16 +354,18 @@ _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run p
 class Guard:
     """Lets requests of the one browser through to an app, and adds `HEADERS` to every response.
     Everything else gets one line: another site that had its name point here (the Host header), a
-    form on another site (Origin), and another user of this machine (the cookie)."""
+    form on another site (Origin), and another user of this machine (the cookie). All lies below a
+    secret path, to which the cookie belongs: browsers send cookies to every port of a host, and
+    what another user has listening there must not learn this one."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
         self._hosts = {f"{LOOPBACK}:{port}", f"localhost:{port}"}
-        # Browsers send the cookies of all ports of a host.
+        self._path = f"/{secrets.token_urlsafe(16)}/"
         self._cookie = f"art_e_{port}"
         self._session = secrets.token_urlsafe(32)
         self._token: str | None = secrets.token_urlsafe(32)
-        self.address = f"http://{LOOPBACK}:{port}/?token={self._token}"
+        self.address = f"http://{LOOPBACK}:{port}{self._path}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -365,7 +375,9 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (self._refusal(Request(scope)) or self._app)(scope, receive, send_with_headers)
+        refusal = self._refusal(Request(scope))
+        inside = {**scope, "path": scope["path"].removeprefix(self._path[:-1])}
+        await (refusal or self._app)(inside, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """What to answer instead of the page; None lets the request through."""
@@ -374,10 +386,15 @@ class Guard:
             return PlainTextResponse("There is nothing under this name.\n", 403)
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
             return PlainTextResponse("Only the page itself may ask.\n", 403)
+        if not request.url.path.startswith(self._path):
+            return PlainTextResponse(_NO_ENTRY, 403)
         if self._token is not None and _same(request.query_params.get("token"), self._token):
             self._token = None
-            entered = RedirectResponse("/", 303)
-            entered.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+            # No redirect: a browser that comes from a file would not send the cookie after one.
+            entered = HTMLResponse('<meta http-equiv="refresh" content="0; url=./">')
+            entered.set_cookie(
+                self._cookie, self._session, path=self._path, httponly=True, samesite="strict"
+            )
             return entered
         if not _same(request.cookies.get(self._cookie), self._session):
             return PlainTextResponse(_NO_ENTRY, 403)
@@ -395,6 +412,8 @@ def web(
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
     db: DbOption = None,
     port: Annotated[
         int | None,
@@ -407,21 +426,25 @@ def web(
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
-        options = Options(max_cost=max_cost, junk=junk)
+        options = Options(max_cost=max_cost, junk=junk, timeout=timeout, retries=retries)
         desk = Desk(file, opened, model or default_model(), options)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))
         except OSError as error:
             how = f"can't listen on port {port}: {error.strerror}; choose another with --port"
             raise UserError(how) from None
-        with listening:
+        with listening, NamedTemporaryFile("w", suffix=".html") as opening:
             guard = Guard(make_app(desk), listening.getsockname()[1])
             print_line(guard.address)
             sys.stdout.flush()
             note("opens once, in one browser on this machine; Ctrl-C ends it")
             if sys.stdout.isatty() and not no_browser:
+                # Other users can read a browser's command line, but not this file (mode 0600).
+                opening.write(f'<meta http-equiv="refresh" content="0; url={guard.address}">')
+                opening.flush()
+                page = Path(opening.name).as_uri()
                 # Some browsers return only when they end.
-                threading.Thread(target=webbrowser.open, args=[guard.address], daemon=True).start()
+                threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()
             # Without a log: it would hold the token.
             quiet: dict[str, Any] = {"log_config": None, "log_level": "critical"}
             quiet |= {"access_log": False, "server_header": False, "ws": "none"}

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from art_e.inbox.mail import Email, format_date
 from art_e.models.base import Usage
-from art_e.models.hosted import Retries
+from art_e.models.calls import Retries
 from art_e.models.prices import price_of
-from art_e.models.providers import capabilities_of
+from art_e.models.providers import accepts
 from art_e.models.structured import Responses, Spent, StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.text import digest
@@ -60,7 +60,7 @@ def spent_on(folder: Path, role: str, model: str) -> Spent:
     known = [each for each in usages if each is not None]
     price, cost = price_of(model), None if usages else 0.0
     if price is not None and usages:
-        most = price.most(0, capabilities_of(model).most_tokens) if None in usages else 0.0
+        most = price.most(0, accepts(model).most_tokens) if None in usages else 0.0
         cost = sum(map(price.cost, known)) + most * (len(usages) - len(known))
     return Spent(len(usages), sum(known, Usage()), cost)
 

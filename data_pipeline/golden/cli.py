@@ -115,7 +115,7 @@ def _refuse_unhosted(model: str, offline: str) -> None:
     ),
 )
 def generate_command(
-    model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-2.5-pro",
+    model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[int, integer("Number of 20-mail batches per inbox.")] = generate.BATCHES,
     questions: Annotated[int, integer("Number of questions per batch.")] = generate.QUESTIONS,
@@ -235,7 +235,7 @@ def filter_command(
         filtering.filter_rows(file, golden, min_realism=min_realism)
 
 
-READER = "gemini/gemini-2.5-flash"
+READER = "gemini/gemini-3.5-flash-lite"
 
 
 @app.command(
@@ -283,10 +283,8 @@ def verify_command(
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = verify.ModelChecks(reader, judging, min_realism)
-        with output.progress("rows", len(golden.questions)) as on_row:
-            verify.verify(
-                file, golden, checks, strict=strict, concurrency=concurrency, on_row=on_row
-            )
+        with output.progress("rows", len(golden.questions)) as done:
+            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
         costs = [reader.spent.cost_usd]
         if needs_model(judge):
             costs.append(spent_on(folder, "judge", judge).cost_usd)

@@ -195,9 +195,7 @@ class GoldenSet:
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
         names = "step", "check", "reason"
-        dropped = [
-            (each.row, {name: getattr(each, name) for name in names}) for each in self.rejected
-        ]
+        dropped = [(one.row, {name: getattr(one, name) for name in names}) for one in self.rejected]
         write_rows(folder / REJECTED, ({**row, "rejected": why} for row, why in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])

@@ -15,7 +15,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.question import Question, RawRow, read_rows
 from art_e.ratings import AnswerRating
-from art_e.text import cut_line, encodable, is_seen
+from art_e.text import cut_line, encodable, visible
 from data_pipeline.golden import golden_set
 from data_pipeline.golden.filtering import agreeing
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, Rejected
@@ -87,7 +87,7 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
         question = Question.from_row(row.value)
         golden_set.check_bounds(question.question, question.answer, question.how_realistic)
         texts = f"{question.question}\n{question.answer or ''}"
-        if not is_seen(texts) or without_markup(texts) != texts:
+        if visible(texts) != texts or without_markup(texts) != texts:
             raise ValueError("it holds control tokens of models, or characters that nobody sees")
         if _is_deep(question.provenance):
             raise ValueError(f"provenance: it is nested deeper than {_MAX_LEVELS} levels")

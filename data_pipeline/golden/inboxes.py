@@ -23,17 +23,14 @@ ids AS (
     UNION ALL SELECT message_id, email_id, 1 FROM aliases
 )
 SELECT address, cited.message_id, emails.message_id, sent_at, lower(hex(content_digest)),
-    (address_id, email_id) IN (SELECT address_id, email_id FROM parties) AS own
+    (address_id, email_id) IN (SELECT address_id, email_id FROM parties)
+    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own
 FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
     JOIN emails USING (email_id)
 ORDER BY address, cited.message_id, own DESC, preference, email_id
 """
 # The mail of the inbox of an address.
-OWN_MAIL = """
-FROM emails SEMI JOIN (
-    SELECT email_id FROM parties JOIN addresses USING (address_id) WHERE address = ?
-) USING (email_id)
-"""
+OWN_MAIL = "FROM emails SEMI JOIN mail_of(?, false) USING (email_id)"
 
 
 class Cited(NamedTuple):

@@ -28,9 +28,9 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError
-from art_e.models.fit import informative_words, name_stems, split_sentences
 from art_e.models.structured import UnparseableError, parsed
 from art_e.question import Question
+from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault

@@ -8,14 +8,17 @@ import os
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from art_e.errors import UserError
 from art_e.text import encodable
 
 GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
+# Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
+_MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
+_LOCAL_HEADER = 30  # bytes of a zip's entry before its name
 ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
@@ -25,12 +28,52 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
     magic = head_of(path, len(XZ))
     with path.open("rb", 1 << 16) as file:
         if magic.startswith(GZIP):
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
+            yield _Bound(path).stream(gzip.GzipFile(fileobj=file).read)
         elif magic == XZ:
             with lzma.LZMAFile(file) as unpacked:
-                yield cast(BinaryIO, unpacked)
+                yield _Bound(path).stream(unpacked.read)
         else:
             yield file
+
+
+class _Stream(io.RawIOBase):
+    """The bytes that `take` gives, at each call at most so many."""
+
+    def __init__(self, take: Callable[[int], bytes]) -> None:
+        self._take = take
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
+        """Read into `buffer`; the number of bytes."""
+        data = self._take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Bound:
+    """How many bytes all parts of an archive may have together."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)
+
+    def stream(self, read: Callable[[int], bytes]) -> BinaryIO:
+        """The bytes that `read` gives of a part. Reading raises `UserError` beyond the bound."""
+
+        def take(limit: int) -> bytes:
+            data = read(limit)
+            self._left -= len(data)
+            if self._left < 0:
+                raise UserError(
+                    f"{encodable(str(self._path))} unpacks to over {_MOST_TIMES} times its size, as"
+                    " no mail does; if you trust it, unpack it and give the folder"
+                )
+            return data
+
+        return io.BufferedReader(_Stream(take), 1 << 16)
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -50,9 +93,10 @@ def regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and bytes of the files whose names have that ending: in a folder, in its archives, or in
-    the archive `path`. If `path` is another file, that one whatever its name."""
+def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO | str]]:
+    """Name and bytes of the files whose names have that ending (or why these can't be read): in a
+    folder, in its archives, or in the archive `path`. If `path` is another file, that one whatever
+    its name."""
     if path.is_dir():
         for file in regular_files(path):
             if _ends(file.name, *ARCHIVES):
@@ -71,9 +115,9 @@ def _ends(name: str, *endings: str) -> bool:
     return name.lower().endswith(endings)
 
 
-def members(path: Path) -> Iterator[tuple[str, BinaryIO]] | None:
-    """Name and bytes of the files of a zip or tar archive, each to be read before the next one;
-    None if `path` is no archive."""
+def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
+    """Name and bytes (or why they can't be read) of the files of a zip or tar archive, each to be
+    read before the next one; None if `path` is no archive."""
     if head_of(path, len(ZIP)) == ZIP:
         return _zip_members(path)
     with decompressed(path) as stream:
@@ -84,21 +128,31 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO]] | None:
     return _tar_members(path)
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
+    bound, shown, end = _Bound(path), encodable(str(path)), 0
     with zipfile.ZipFile(path) as archive:
+        # Entries that share bytes are those of a bomb.
+        for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+            if info.header_offset < end:
+                raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
+            end = info.header_offset + _LOCAL_HEADER + info.compress_size
         for info in archive.infolist():
             if info.flag_bits & 1:
-                shown = encodable(str(path))
                 raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
-            if not info.is_dir():
+            if info.is_dir():
+                continue
+            try:
                 with archive.open(info) as stream:
-                    buffered = io.BufferedReader(cast(io.RawIOBase, stream), 1 << 16)
-                    yield encodable(info.filename), buffered
+                    yield encodable(info.filename), bound.stream(stream.read)
+            except NotImplementedError:
+                why = f"packed by a method that isn't read (number {info.compress_type})"
+                yield encodable(info.filename), why
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
     with decompressed(path) as stream:
-        yield from ((encodable(n), io.BufferedReader(m, 1 << 16)) for n, m in tar_members(stream))
+        for name, member in tar_members(stream):
+            yield encodable(name), io.BufferedReader(_Stream(member.take), 1 << 16)
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -110,22 +164,12 @@ _LONGEST_EXTENDED = 1 << 20
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
-class TarMember(io.RawIOBase):
+class TarMember:
     """The bytes of a file of an archive, read from the archive's stream."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
         self._left, self._padding = size, -size % _BLOCK
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes."""
-        data = self.take(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
     def take(self, limit: int) -> bytes:
         """The next bytes, at most `limit`. Raises `tarfile.TarError` if the archive ends there."""
@@ -146,10 +190,8 @@ class TarMember(io.RawIOBase):
 
 def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     """Name and data of the regular files of a tar archive, each to be read before the next one.
-
     `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
-    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it.
-    """
+    `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it."""
     extended: dict[str, str] = {}
     while (header := stream.read(_BLOCK)) != _END:
         name, size, kind = _tar_header(header)

@@ -2,28 +2,29 @@
 
 Text is decoded here. Other forms are read by libraries (the extra `attachments`) in a child process
 with limits of memory and time, because a file can be made to use up both: this module run as a
-program is that process. It serves its parent until that closes the pipe. A file that can't be read
-within the limits has no text; its name stays in the mail.
+program is that process. It serves its parent until that closes the pipe.
 """
 
 import atexit
 import contextlib
 import io
 import json
+import os
 import resource
 import select
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from subprocess import Popen
 from typing import Any
 
+from art_e.children import start_reader
 from data_pipeline.ingest.headers import decode_bytes
+from data_pipeline.ingest.records import LONGEST_SECONDS
 
 LARGEST_BYTES = 20_000_000  # of a file that is kept and read
 MAX_CHARS = 50_000  # of the text of one attachment
-TIMEOUT_S = 15.0
-MEMORY_BYTES = 1_500_000_000
+MEMORY_BYTES = 400_000_000  # of address space, 150 MB of which are the libraries
 
 # The form of an attachment by the ending of its name, or by its type.
 _ENDINGS = {"pdf": "pdf", "docx": "docx", "xlsx": "xlsx", "ics": "ics"} | dict.fromkeys(
@@ -48,36 +49,37 @@ class Extractor:
     """Reads attachments; starts its child when it needs one, and anew when one has failed."""
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Popen[bytes] | None = None
 
-    def text_of(self, name: str, kind: str, data: bytes) -> str:
-        """The text, cut; "" if it has none or can't be read."""
+    def text_of(
+        self, name: str, kind: str, data: bytes, seconds: float = LONGEST_SECONDS
+    ) -> str | None:
+        """The text, cut; "" if it has none or is damaged, None if reading it takes longer than
+        `seconds` or more than its share of memory."""
         form = form_of(name, kind)
         if form is None or (form != "text" and find_spec(_PACKAGES[form]) is None):
             return ""
-        text = decode_bytes(data) if form == "text" else self._asked(form, data)
-        return text[:MAX_CHARS].strip()
+        text = decode_bytes(data) if form == "text" else self._asked(form, data, seconds)
+        return None if text is None else text[:MAX_CHARS].strip()
 
-    def _asked(self, form: str, data: bytes) -> str:
+    def _asked(self, form: str, data: bytes, seconds: float) -> str | None:
+        if seconds <= 0:
+            return None
         if self._child is not None and self._child.poll() is not None:
             self.close()
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "data_pipeline.ingest.attachments"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+            self._child = start_reader("data_pipeline.ingest.attachments")
             atexit.register(self.close)
         child = self._child
         assert child.stdin is not None and child.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             child.stdin.write(f"{form} {len(data)}\n".encode() + data)
             child.stdin.flush()
-            if select.select([child.stdout], [], [], TIMEOUT_S)[0]:
-                return str(json.loads(child.stdout.readline()))
+            if select.select([child.stdout], [], [], seconds)[0]:
+                text: str | None = json.loads(child.stdout.readline())
+                return text
         self.close()
-        return ""
+        return None
 
     def close(self) -> None:
         """End the child, if there is one."""
@@ -129,28 +131,32 @@ def _ics(file: io.BytesIO) -> Iterator[str]:
 _READERS = {"pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics}
 
 
-def extracted(form: str, data: bytes) -> str:
-    """The text of a file of that form, as far as it can be read."""
+def extracted(form: str, data: bytes) -> str | None:
+    """The text of a file of that form, as far as it can be read; None if the memory ends before."""
     parts: list[str] = []
     length = 0
-    # The libraries raise many kinds over damaged files, and MemoryError over bombs.
+    # The libraries raise many kinds over damaged files.
     with contextlib.suppress(Exception):
-        for part in _READERS[form](io.BytesIO(data)):
-            parts.append(part)
-            length += len(part)
-            if length >= MAX_CHARS:
-                break
-    return "\n".join(parts)
+        try:
+            for part in _READERS[form](io.BytesIO(data)):
+                parts.append(part[:MAX_CHARS])
+                length += len(part)
+                if length >= MAX_CHARS:
+                    break
+        except MemoryError:
+            return "\n".join(parts)[:MAX_CHARS] or None
+    return "\n".join(parts)[:MAX_CHARS]
 
 
 def main() -> None:
     """Answer requests ("FORM SIZE", then so many bytes) with the text as a line of JSON."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # of NumPy, for which each takes address space
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     requests: Any = sys.stdin.buffer
     while line := requests.readline():
         form, size = line.split()
         text = extracted(form.decode(), requests.read(int(size)))
-        sys.stdout.write(json.dumps(text[:MAX_CHARS]) + "\n")
+        sys.stdout.write(json.dumps(text) + "\n")
         sys.stdout.flush()
 
 

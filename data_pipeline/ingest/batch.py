@@ -24,7 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
+from art_e.inbox.threads import bare_subject
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import parse_message
@@ -34,12 +36,13 @@ _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
     "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
-    "utc_offset": pa.int16(), "subject": pa.string(), "from_address": pa.string(),
-    "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
-    "content_digest": pa.binary(), "copy_digest": pa.binary(), "any_id": pa.bool_(),
-    "junk": pa.bool_(),
+    "utc_offset": pa.int16(), "subject": pa.string(), "bare_subject": pa.string(),
+    "from_address": pa.string(), "from_name": pa.string(), "body": pa.string(),
+    "length": pa.int32(), "source": pa.string(), "content_digest": pa.binary(),
+    "copy_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
+    "owner": pa.string(),
 })  # fmt: skip
 # role: 0, 1, 2 for to, cc, bcc
 _RECIPIENTS = pa.schema({
@@ -47,10 +50,9 @@ _RECIPIENTS = pa.schema({
     "position": pa.int32(),
 })  # fmt: skip
 _FILES = pa.schema({
-    "row": pa.int32(), "number": pa.int16(), "name": pa.string(), "kind": pa.string(),
-    "data": pa.binary(),
+    "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
+    "kind": pa.string(), "data": pa.binary(),
 })  # fmt: skip
-_OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
@@ -59,6 +61,12 @@ _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, 
 _QUEUED = 2
 # Fewer messages than this are parsed sooner than workers start (about 0.7 s).
 WORTH_WORKERS = 1200
+# Bytes of mail under way; a larger mail is alone.
+_MOST_HELD = 32_000_000
+# Characters of text in a table: attachments unpack to more than their mails.
+_MOST_TEXT = 8_000_000
+# Bytes of a file in a row: DuckDB reads 2,048 rows at a time.
+_PIECE = 1 << 16
 
 Numbers = npt.NDArray[np.int64]
 Task = TypeVar("Task")
@@ -67,11 +75,9 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is left out of the inbox; None: no limit.
-
-    With `any_id`, mails of the same sender, subject and body are copies whatever their message
-    ids; else only if the ids are the same as well.
-    """
+    """What is left out of the inbox; None: no limit. With `any_id`, mails of the same sender,
+    subject and body are copies whatever their message ids; else only if the ids are the same as
+    well."""
 
     max_body_chars: int | None = None
     max_recipients: int | None = None
@@ -83,7 +89,7 @@ class StoredMail(NamedTuple):
 
     email: ParsedEmail
     any_id: bool
-    owners: tuple[str, ...]
+    owner: str  # empty: nobody's
 
 
 class Job(NamedTuple):
@@ -92,11 +98,23 @@ class Job(NamedTuple):
     items: Sequence[RawMessage | MailFields | StoredMail]
     rules: Rules
 
+    @property
+    def size(self) -> int:
+        """About the bytes of its mails."""
+        return sum(map(size_of, self.items))
+
+
+def size_of(item: RawMessage | MailFields | StoredMail) -> int:
+    """About the bytes of a mail."""
+    if isinstance(item, RawMessage):
+        return len(item.data)
+    return len(item.body if isinstance(item, MailFields) else item.email.body)
+
 
 class BatchTables(NamedTuple):
     """A batch as it comes back.
 
-    recipients: row, address, name, role, position. files: row, number, name, kind, data.
+    recipients: row, address, name, role, position. files: row, number, part, name, kind, data.
     postings: row, term, frequency, with `term` an index into `stems`. words: word, term (of
     subjects and bodies, not of senders' names). skipped: source, stage, reason, detail.
     """
@@ -104,17 +122,19 @@ class BatchTables(NamedTuple):
     mails: pa.Table
     recipients: pa.Table
     files: pa.Table
-    owners: pa.Table
     postings: pa.Table
     stems: list[str]
     words: pa.Table
     skipped: list[tuple[str, str, str, str]]
 
 
-def process(job: Job) -> BatchTables:
-    """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
+def process(job: Job) -> list[BatchTables]:
+    """Parse, filter and tokenise one batch, in several tables if its text is long. Never raises for
+    what a mail contains."""
+    tables = []
     kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
+    text = 0
     for item in job.items:
         email = item if isinstance(item, StoredMail) else parse_message(item, _extractor())
         if isinstance(email, StoredMail):
@@ -124,8 +144,12 @@ def process(job: Job) -> BatchTables:
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
         else:
-            kept.append(StoredMail(email, job.rules.any_id, ()))
-    return _tables(kept, skipped)
+            kept.append(StoredMail(email, job.rules.any_id, ""))
+            text += len(email.body) + len(email.attached)
+        if text > _MOST_TEXT:
+            tables.append(_tables(kept, skipped))
+            kept, skipped, text = [], [], 0
+    return [*tables, _tables(kept, skipped)]
 
 
 @cache
@@ -167,6 +191,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     digests = [content_digest(email) for email in emails]
     mails: dict[str, Any] = {
         "row": range(len(emails)),
+        "bare_subject": [bare_subject(email.subject) for email in emails],
         "from_address": [email.sender.address for email in emails],
         "from_name": [email.sender.name for email in emails],
         "length": lengths,
@@ -174,6 +199,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "copy_digest": list(map(copy_digest, emails, digests)),
         "any_id": [each.any_id for each in kept],
         "reference_ids": [email.references for email in emails],
+        "owner": [each.owner for each in kept],
     }
     others = [name for name in _MAILS.names if name not in mails]
     mails |= {name: [getattr(email, name) for email in emails] for name in others}
@@ -184,16 +210,19 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for position, box in enumerate(listed)
     ]
     files = [
-        (row, number, *file)
+        (row, number, part, file.name, file.kind, data)
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
+        for part, data in enumerate(_pieces(file.data))
     ]
-    owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    tables = (
-        _table(recipients, _RECIPIENTS), _table(files, _FILES), _table(owners, _OWNERS), postings
-    )  # fmt: skip
+    tables = _table(recipients, _RECIPIENTS), _table(files, _FILES), postings
     mail_table = pa.table(mails, schema=_MAILS)
     return BatchTables(mail_table, *tables, stem_list, word_table, skipped)
+
+
+def _pieces(data: bytes | None) -> list[bytes | None]:
+    starts = range(0, len(data), _PIECE) if data else ()
+    return [data[at : at + _PIECE] for at in starts if data] or [data]
 
 
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -204,7 +233,7 @@ def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
     """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
     texts = [text for email in emails for text in (email.subject, email.body + email.attached)]
-    texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
+    texts += [email.sender.indexed for email in emails]
     numbers = np.arange(len(emails))
     row_of_text = np.concatenate((np.repeat(numbers, 2), numbers, numbers))
     times_of_text = np.ones(len(row_of_text), dtype=np.int64)
@@ -236,12 +265,9 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.
     pairs, frequency = np.unique(keys, return_counts=True)
     numbered = {"row": pairs // stem_count, "term": pairs % stem_count, "frequency": frequency}
     postings = pa.table({name: column.astype(np.int32) for name, column in numbered.items()})
-    word_table = pa.table(
-        {
-            "word": pa.array(surfaces[:content_words], pa.string()),
-            "term": stem_of[:content_words].astype(np.int32),
-        }
-    )
+    content = pa.array(surfaces[:content_words], pa.string())
+    content_terms = stem_of[:content_words].astype(np.int32)
+    word_table = pa.table({"word": content, "term": content_terms})
     # Without addresses, or a mail would count as long for its many recipients.
     counted = times[: words_of_text[: 3 * len(emails)].sum()].sum()
     lengths = np.bincount(rows[:counted], minlength=len(emails))
@@ -259,11 +285,6 @@ def _addresses(email: ParsedEmail) -> str:
     return " ".join(sorted({each for text in texts for each in addresses(text)}))
 
 
-def sender_text(name: str, address: str) -> str:
-    """What is indexed of a sender: the name, or else the address up to the "@"."""
-    return name or address.partition("@")[0]
-
-
 def default_rules(source_format: Format) -> Rules:
     """The rules for one format: the reference's for public mail, none for the others."""
     public = source_format in ("enron", "csv", "hf")
@@ -273,41 +294,45 @@ def default_rules(source_format: Format) -> Rules:
 # ---- Work spread over all cores, its results in order.
 
 
-def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
-    """Every job with its batch, in order; small ingests don't pay for starting workers."""
+def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, list[BatchTables]]]:
+    """Every job with its tables, in order; small ingests don't pay for starting workers."""
     first: list[Job] = []
-    while sum(len(job.items) for job in first) < WORTH_WORKERS:
-        job = next(jobs, None)
-        if job is None:
-            yield from ((each, process(each)) for each in first)
-            return
+    for job in jobs:
         first.append(job)
-    yield from spread(process, itertools.chain(first, jobs))
+        messages, size = sum(len(each.items) for each in first), sum(each.size for each in first)
+        if messages >= WORTH_WORKERS or size > _MOST_HELD:
+            yield from spread(process, itertools.chain(first, jobs), lambda job: job.size)
+            return
+    yield from ((each, process(each)) for each in first)
 
 
-def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
-    """Every task with its result, in order; `work` is a function of a module."""
+def spread(
+    work: Callable[[Task], Done], tasks: Iterator[Task], size: Callable[[Task], int] = lambda _: 0
+) -> Iterator[tuple[Task, Done]]:
+    """Every task with its result, in order; `work` is a function of a module. Tasks whose `size`s
+    add up to more than `_MOST_HELD` wait for one another."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     under_way: deque[tuple[Task, Future[Done]]] = deque()
+    held = 0
     try:
         for task in tasks:
-            under_way.append((task, _submit(pool, work, task)))
-            if len(under_way) >= workers * _QUEUED:
+            held += size(task)
+            while under_way and (len(under_way) >= workers * _QUEUED or held > _MOST_HELD):
                 done, future = under_way.popleft()
+                held -= size(done)
                 yield done, future.result()
+            under_way.append((task, _submit(pool, work, task)))
         yield from ((done, future.result()) for done, future in under_way)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
-    """Submit `task`; workers that start here inherit that Ctrl-C is blocked.
-
-    This process defers it, too: a pool interrupted while it starts a worker never ends. Blocking
-    the signal is not enough for that, as another thread may take it.
-    """
+    """Submit `task`; workers that start here inherit that Ctrl-C is blocked. This process defers
+    it, too: a pool interrupted while it starts a worker never ends. Blocking the signal is not
+    enough for that, as another thread may take it."""
     pressed: list[int] = []
     on_main_thread = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT)
@@ -325,10 +350,12 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it is killed (its queue would wait for ever)."""
+    """Leave Ctrl-C and the keys to the parent, and end when it is killed (its queue would wait for
+    ever)."""
+    for name in os.environ.keys() - plain_environment().keys():
+        del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
 

@@ -30,13 +30,15 @@ from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
 from art_e.storage import home, locked
 from art_e.text import digest
-from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, sender_text
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, size_of
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 
 BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
-# Enough to sort the postings of 500,000 mails; beyond it DuckDB uses the disk.
-_MEMORY_LIMIT = "1500MB"
+# Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
+_STAGING_MEMORY, _MERGING_MEMORY = "256MB", "700MB"
+# Each of DuckDB's threads takes its part of the memory.
+_MOST_THREADS = 4
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
 
@@ -103,8 +105,9 @@ def ingest(
         if old is not None:
             jobs = itertools.chain(_stored_jobs(old), jobs)
             build.carry_over(old.path)
-        for job, batch in processed(jobs):
-            build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
+        for job, batches in processed(jobs):
+            for batch in batches:
+                build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
             new = sum(not isinstance(item, StoredMail) for item in job.items)
             read += new
             on_progress(new)
@@ -152,7 +155,7 @@ def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
         size = 0
         for message in itertools.islice(source.messages, left):
             batch.append(message)
-            size += len(message.data if isinstance(message, RawMessage) else message.body)
+            size += size_of(message)
             left = None if left is None else left - 1
             if len(batch) >= BATCH_MESSAGES or size >= _BATCH_BYTES:
                 yield Job(batch, source.rules)
@@ -165,27 +168,23 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     """The mails of the file being added to."""
     rows = old.execute(
         """
-        SELECT any_id, coalesce(owned.owners, []), labels, reference_ids,
+        SELECT any_id, coalesce(address, ''), labels, reference_ids,
             {'address': from_address, 'name': from_name},
             to_recipients, cc_recipients, bcc_recipients,
             {'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
              'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
              'delivered_to': delivered_to, 'attached': attached}
-        FROM emails AS e LEFT JOIN (
-            SELECT email_id, list(address ORDER BY address) AS owners
-            FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
-            WHERE role = 'owner' GROUP BY email_id
-        ) AS owned USING (email_id) ORDER BY email_id
+        FROM emails AS e LEFT JOIN owners USING (email_id) ORDER BY email_id
         """
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
-        for any_id, owners, labels, references, sender, *roles, rest in chunk:
+        for any_id, owner, labels, references, sender, *roles, rest in chunk:
             fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
             for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
                 fields[role] = tuple(Mailbox(**each) for each in listed)
             email = ParsedEmail(sender=Mailbox(**sender), **fields)
-            items.append(StoredMail(email, any_id, tuple(owners)))
+            items.append(StoredMail(email, any_id, owner))
         yield Job(items, Rules())
 
 
@@ -205,8 +204,10 @@ class InboxBuild:
         self._words: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        spill = {"memory_limit": _MEMORY_LIMIT, "temp_directory": str(self._folder / "spill")}
-        self._connection = duckdb.connect(config={**spill, "autoinstall_known_extensions": False})
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        spill = {"memory_limit": _STAGING_MEMORY, "temp_directory": str(self._folder / "spill")}
+        own = {"threads": threads, "autoinstall_known_extensions": False}
+        self._connection = duckdb.connect(config={**spill, **own})
         self._run("ATTACH ':memory:' AS staging")
         self._run_file("staging.sql")
         # Nobody else may read the mail, whatever the process's umask is.
@@ -224,7 +225,7 @@ class InboxBuild:
         postings = batch.postings.set_column(
             1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
         )
-        for name in ("mails", "recipients", "files", "owners", "postings"):
+        for name in ("mails", "recipients", "files", "postings"):
             table = postings if name == "postings" else getattr(batch, name)
             rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
             self._insert(name, table.set_column(0, "row", pa.array(rows)))
@@ -241,8 +242,9 @@ class InboxBuild:
         self._attach(old, "old (READ_ONLY)")
         self._run(
             "INSERT INTO staging.old_copies"
-            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at"
+            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at, coalesce(address, '')"
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
+            " LEFT JOIN old.owners USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
         # The old mails come first, in the order of their numbers.
@@ -267,16 +269,13 @@ class InboxBuild:
         return []
 
     def finish(self, read: int, owner: str | None, people: list[tuple[str, str]]) -> dict[str, Any]:
-        """Merge the copies, write the file, mark it complete and move it into place.
-
-        `read` is the number of messages that the file stands for, `owner` the address whose inbox
-        gets all the new mail, `people` say whose addresses belong together. Returns the counts.
-        """
-        self._run(
-            "INSERT INTO staging.owners SELECT row, $owner FROM staging.mails"
-            f" WHERE row >= {self._stored} AND $owner IS NOT NULL",
-            {"owner": owner},
-        )
+        """Merge the copies, write the file, mark it complete and move it into place. `read` is the
+        number of messages that the file stands for, `owner` the address whose inbox gets all the
+        new mail, `people` say whose addresses belong together. Returns the counts."""
+        if owner is not None:
+            new = f"row >= {self._stored}"
+            self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
+        self._run(f"SET memory_limit = '{_MERGING_MEMORY}'")
         for row in people:
             self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
         self._run_file("merge.sql")
@@ -306,10 +305,10 @@ class InboxBuild:
     def _add_vocabulary(self) -> None:
         """Number the words that only stored senders' names bring, and stage all words and stems."""
         senders = self._run(
-            "SELECT DISTINCT from_name, from_address FROM staging.mails"
+            "SELECT DISTINCT from_address, from_name FROM staging.mails"
             " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
         ).fetchall()
-        found = {word for sender in senders for word in tokens(sender_text(*sender))}
+        found = {word for sender in senders for word in tokens(Mailbox(*sender).indexed)}
         surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
         numbers = self._term_ids(stems(surfaces)).tolist()
         self._words.update(zip(surfaces, numbers, strict=True))

@@ -18,6 +18,7 @@ from email.utils import parsedate_tz
 from typing import NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
+from art_e.text import visible
 
 # ---- Bytes and strings as clean text.
 
@@ -68,11 +69,9 @@ def _codec_name(charset: str) -> str | None:
 
 
 def decode_bytes(data: bytes, charset: str = "") -> str:
-    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1.
-
-    ASCII bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit
-    escaping charset say otherwise.
-    """
+    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1. ASCII
+    bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit escaping charset
+    say otherwise."""
     declared = _codec_name(charset) if charset else None
     if data.isascii() and not (declared and _ESCAPED_SEVEN_BIT.match(declared)):
         wide = declared is not None and declared.startswith(("utf-16", "utf-32"))
@@ -110,11 +109,9 @@ def tidy(text: str) -> str:
 
 
 def without_stray_quoted_printable(text: str) -> str:
-    """Decode quoted-printable that a mailer left in a body it declared plain.
-
-    It needs two soft line breaks and two escapes that nothing else writes ("=3D", or "=20" at a
-    line's end). A body is often only partly quoted-printable, and `?id=27946744` must survive.
-    """
+    """Decode quoted-printable that a mailer left in a body it declared plain. It needs two soft
+    line breaks and two escapes that nothing else writes ("=3D", or "=20" at a line's end). A body
+    is often only partly quoted-printable, and `?id=27946744` must survive."""
     checks = (_SURE_ESCAPE, _SOFT_BREAK)
     if text.count("=\n") < 2 or any(len(each.findall(text)) < 2 for each in checks):
         return text
@@ -145,11 +142,9 @@ _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", 
 
 
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
-    """The mailboxes of address headers (unfolded values), in order.
-
-    RFC 2822 with groups, comments, quoted and encoded names; where that grammar finds nothing,
-    anything that looks like an address.
-    """
+    """The mailboxes of address headers (unfolded values), in order. RFC 2822 with groups, comments,
+    quoted and encoded names; where that grammar finds nothing, anything that looks like an
+    address."""
     found: list[Mailbox] = []
     for value in values:
         if "@" in value or "=?" in value:
@@ -161,9 +156,7 @@ def mailboxes(values: Iterable[str]) -> list[Mailbox]:
 
 def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
     """The first mailbox of a From header; with no address at all its text is the name.
-
-    `directory_name` (Enron's X-From) gives the name where From has none.
-    """
+    `directory_name` (Enron's X-From) gives the name where From has none."""
     sender = _first_mailbox(value)
     if sender.name or not directory_name:
         return sender
@@ -183,7 +176,7 @@ def _first_mailbox(value: str) -> Mailbox:
 @cached_if_short
 def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
-    name = decode_words(directory_name).partition("<")[0][:1_000]
+    name = visible(decode_words(directory_name)).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
     name = _DIRECTORY_PATH.sub("", name)
     name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
@@ -210,9 +203,7 @@ def _grammar_list(value: str) -> list[Mailbox]:
         with contextlib.suppress(ValueError, IndexError, TypeError, RecursionError):
             pairs = email.utils.getaddresses([value], **_LENIENT)
     found = [_mailbox(name, address) for name, address in pairs]
-    if not any(box.address for box in found) or any(
-        _JUMBLE.search(address) for _, address in pairs
-    ):
+    if not any(box.address for box in found) or any(_JUMBLE.search(each) for _, each in pairs):
         # Whole entries inside an encoded word, unbalanced quotes and brackets.
         texts = _SEPARATORS.split(decode_words(value))
         found = [_mailbox("", text) for text in texts if "@" in text]
@@ -223,7 +214,7 @@ def _mailbox(name: str, address: str) -> Mailbox:
     """A clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
-    address = _DIRT.sub("", address).strip("'`,;:").rstrip(".").lower()
+    address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()
     local, _, domain = address.rpartition("@")
     if not local or not domain:
         address = ""
@@ -234,7 +225,7 @@ def _clean_name(name: str) -> str:
     name = decode_words(name).strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
-    return one_line(name.strip('"'))
+    return visible(one_line(name.strip('"')))
 
 
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
@@ -250,10 +241,8 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, in its own zone, if there is one.
-
-    A zone that is missing or further than 14 hours from UTC counts as UTC.
-    """
+    """The date in `text`, in its own zone, if there is one. A zone that is missing or further than
+    14 hours from UTC counts as UTC."""
     text = text.strip()[:200]
     if not text:
         return None
@@ -296,7 +285,13 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
 _LONGEST_VALUE = 1_000_000
+# Of a header block, in bytes; what is behind belongs to the body.
+_LARGEST_BLOCK = 4_000_000
+# `email` takes a hundred bytes for a line of a container, and a thousand for a part. A container
+# with more of them is read as text.
+_MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
 
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!-9;-~]+[ \t]*:"
 # A line that is neither a header nor indented (the block's end is no line). Names start
 # with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
@@ -359,11 +354,9 @@ class PartType(NamedTuple):
 
 
 class Headers:
-    """Header fields by lower-case name, in the order of the message.
-
-    Takes (name, value) pairs as `email` gives them: values may be folded and hold bytes over 127
-    as surrogates. `first` and `every` return clean lines; encoded words are not decoded.
-    """
+    """Header fields by lower-case name, in the order of the message. Takes (name, value) pairs as
+    `email` gives them: values may be folded and hold bytes over 127 as surrogates. `first` and
+    `every` return clean lines; encoded words are not decoded."""
 
     __slots__ = ("_values",)
 
@@ -392,22 +385,19 @@ class Headers:
 def cut(data: bytes) -> SplitMessage:
     """`data` cut at its first blank line (LF or CRLF), its header block not mended."""
     data = _trimmed(data)
-    end = data.find(b"\n\n")
-    crlf_end = data.find(b"\n\r\n", 0, len(data) if end < 0 else end + 1)
-    if crlf_end >= 0:
-        end = crlf_end
-    if end < 0:
-        end = len(data)
-    block = data[:end] + b"\n"
+    blank = _BLANK_LINE.search(data)
+    block = (data[: blank.start()] if blank else data) + b"\n"
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
-    body = data[end + 1 :]
-    return SplitMessage(block, body[2:] if body.startswith(b"\r\n") else body[1:])
+    return SplitMessage(block, data[blank.end() :] if blank else b"")
 
 
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
     block, body = cut(data)
+    if len(block) > _LARGEST_BLOCK:
+        end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
+        block, body = block[:end], block[end:] + b"\n" + body
     stray = _STRAY_LINE.search(block)
     if stray is None:
         return SplitMessage(block, body)
@@ -430,11 +420,9 @@ def _trimmed(data: bytes) -> bytes:
 
 
 def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
-    """Indent stray lines that well-known headers follow, so that they continue a header.
-
-    Only a header that did not occur before counts: a body may start without a blank line and
-    quote "From:" and "Subject:" of another mail.
-    """
+    """Indent stray lines that well-known headers follow, so that they continue a header. Only a
+    header that did not occur before counts: a body may start without a blank line and quote "From:"
+    and "Subject:" of another mail."""
     seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
     last = 0
     for match in _NAME_OF.finditer(block, first_stray + 1):
@@ -464,15 +452,14 @@ def declared_type(value: str) -> PartType:
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
-    """The message as `email` sees it: its MIME tree, or its headers and a payload.
-
-    Only containers are parsed whole. Those nested too deeply for `email`, or with parameters that
-    would keep it busy for minutes, are read as text.
-    """
+    """The message as `email` sees it: its MIME tree, or its headers and a payload. Only containers
+    are parsed whole. Those nested too deeply for `email`, with too many lines or parts, or with
+    parameters that would keep it busy for minutes, are read as text."""
     tree = _PARSER.parsebytes(message.block, headersonly=True)
     is_container = part_type(tree).is_container
     data = message.block + b"\n" + message.body if is_container else message.block
-    if _ENDLESS_PARAMETERS.search(data):
+    is_large = data.count(b"\n") > _MOST_LINES or data.count(b"\n--") > _MOST_PARTS
+    if (is_container and is_large) or _ENDLESS_PARAMETERS.search(data):
         del tree["content-type"], tree["content-disposition"]
     elif is_container:
         try:
@@ -499,11 +486,9 @@ def _readable(value: str) -> str:
 
 
 def decode_words(value: str) -> str:
-    """`value` with its RFC 2047 encoded words decoded, on one clean line.
-
-    What can't be decoded stays. Neighbouring words of one charset are joined as bytes first,
-    because mailers cut characters in two.
-    """
+    """`value` with its RFC 2047 encoded words decoded, on one clean line. What can't be decoded
+    stays. Neighbouring words of one charset are joined as bytes first, because mailers cut
+    characters in two."""
     if "=?" not in value:
         return one_line(value)
     value = _BETWEEN_WORDS.sub("", value)

@@ -8,6 +8,8 @@ only what the spool lacks is fetched. The state is written when all is there, th
 no longer has leaves the spool: after a cut or a kill at any point the next time goes on from there.
 """
 
+import base64
+import collections
 import contextlib
 import datetime as dt
 import errno
@@ -16,6 +18,7 @@ import imaplib
 import itertools
 import os
 import re
+import socket
 import ssl
 import sys
 import time
@@ -24,11 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from art_e.cli.output import note, one_line, progress
 from art_e.errors import UserError
-from art_e.privacy import LOOPBACK, load_env
+from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
 from art_e.storage import home, locked, partial_of, write_whole
 from art_e.text import digest, printable
 from data_pipeline.ingest.archives import head_of, regular_files
@@ -39,10 +42,19 @@ from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 PASSWORD = "ART_E_IMAP_PASSWORD"
 # Seconds before a connection that was cut is opened again.
 WAITS_S = (1.0, 5.0, 20.0)
-_TIMEOUT_S = 60.0
+_SIGN_S = 30.0  # between signs of life
+# For each command; a second more for each 4 kB of its answer, and an hour at most.
+_TIMEOUT_S, _SLOWEST, _LONGEST_S = 60.0, 4_000, 3_600.0
+# Bytes of an answer, of a list of messages (a million), of a batch, of a line. Each line counts as
+# 64 bytes more, which Python needs to hold it.
+_ANSWER, _LISTING, _BATCH, _LINE = 16_000_000, 256_000_000, 128_000_000, 1_000_000
 # What a cut loses, for a batch comes whole or not at all; at most 100 messages.
 _BATCH_BYTES = 1_000_000
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+# What imaplib and we raise over an answer in another form.
+_NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED = re.compile(r"unexpected (?:tagged )?response: b")
+# Errors of this machine that name no file.
+_OURS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOMEM}
 _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 # ---- Accounts and their passwords.
@@ -110,7 +122,7 @@ class Folder(BaseModel):
     """A folder of the account: its place in the spool, and the UIDs of its messages."""
 
     name: str
-    place: str
+    place: str = Field(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}$")
     messages: dict[int, Marks]
 
 
@@ -150,6 +162,67 @@ def read_spool(path: Path) -> Iterator[RawMessage]:
         data = head_of(file, LARGEST_MESSAGE + 1)
         received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
         yield RawMessage(source, data, received, labels, gmail_thread=thread)
+
+
+# ---- A connection, which reads what was asked for and not for longer than that takes.
+
+
+class _Wire(imaplib.IMAP4):
+    password = ""
+
+    def open(self, *args: Any, **options: Any) -> None:
+        # STARTTLS makes another socket, for which nothing is read ahead.
+        self._ahead: dict[socket.socket, bytearray] = collections.defaultdict(bytearray)
+        self._bytes, self._sign = 0, time.monotonic() + _SIGN_S
+        self.expect()
+        super().open(*args, **options)
+
+    def expect(self, most_bytes: int = _ANSWER) -> None:
+        """Begin a command with an answer of at most so many bytes."""
+        self.untagged_responses = {}
+        self._left, self._since, self._before = most_bytes, time.monotonic(), self._bytes
+
+    def _more(self, ahead: bytearray) -> None:
+        now, received = time.monotonic(), self._bytes - self._before
+        if now - self._since > min(_TIMEOUT_S + received / _SLOWEST, _LONGEST_S):
+            raise TimeoutError("it is too slow")
+        if now > self._sign:
+            note(f"{self.host}: {self._bytes / 1e6:,.1f} MB so far")
+            self._sign = now + _SIGN_S
+        if not (data := self.sock.recv(65_536)):
+            raise ConnectionError("it was closed")
+        self._bytes += len(data)
+        ahead += data
+
+    def _bounded(self, data: bytearray) -> bytes:
+        self._left -= len(data) + 64
+        if self._left < 0:
+            raise ValueError("more than was asked for")
+        return bytes(data)
+
+    def readline(self) -> bytes:
+        ahead, seen = self._ahead[self.sock], 0
+        while not (end := ahead.find(b"\n", seen) + 1):
+            if (seen := len(ahead)) > _LINE:
+                raise ValueError("a line without an end")
+            self._more(ahead)
+        line = ahead[:end]
+        del ahead[:end]
+        return self._bounded(line)
+
+    def read(self, size: int) -> bytes:
+        ahead, data, rest = self._ahead[self.sock], bytearray(), _number(str(size))
+        while rest:
+            if not ahead:
+                self._more(ahead)
+            data += ahead[: min(rest, LARGEST_MESSAGE + 1 - len(data))]
+            rest -= (used := min(rest, len(ahead)))
+            del ahead[:used]
+        return self._bounded(data)
+
+
+class _TlsWire(_Wire, imaplib.IMAP4_SSL):
+    pass
 
 
 # ---- Following an account.
@@ -196,9 +269,17 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
                 f"the certificate of {account.host} can't be trusted ({error.verify_message}):"
                 " check the host's name; SSL_CERT_FILE names a certificate of your own"
             ) from None
-        except (imaplib.IMAP4.abort, OSError) as error:
-            if isinstance(error, OSError) and error.errno in _DISK:
+        except (imaplib.IMAP4.error, OSError, *_NONSENSE) as error:
+            lost = isinstance(error, imaplib.IMAP4.abort | OSError)
+            if isinstance(error, OSError) and (error.filename or error.errno in _OURS):
                 raise
+            odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
+            if odd or not lost:
+                what = "answers what no IMAP server does" if odd else "refuses"
+                raise UserError(
+                    f"{account.host} {what} ({_words(error, password)}): check its name and that"
+                    f" {account.port} is its port for IMAP, or try again later"
+                ) from None
             if have() > before:
                 waits = iter(WAITS_S)
             # What imaplib says holds pieces of mail.
@@ -210,17 +291,26 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
                 ) from None
             note(f"the connection to {account.host} is cut ({why}); again in {wait:.0f} s")
             time.sleep(wait)
-        except imaplib.IMAP4.error as error:
-            raise UserError(f"{account.host} refuses ({error}); try again later") from None
+
+
+def _words(said: object, password: str) -> str:
+    """What a server says, unless that holds 8 characters of the password, in any usual code."""
+    secret = password.encode()
+    codes = [password, repr(secret)[2:-1], secret.hex(), quote(password, safe="")]
+    codes += [base64.b64encode(bytes(before) + secret).decode() for before in range(3)]
+    plain, *codes = (re.sub(r"[\W_]", "", each).casefold() for each in (str(said), *codes))
+    pieces = (code[at : at + 8] for code in codes for at in range(max(1, len(code) - 7)))
+    return REDACTED if any(each in plain for each in pieces) else redact(str(said))[:200]
 
 
 @contextlib.contextmanager
-def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
+def _connection(account: Account, password: str) -> Iterator[_Wire]:
     context, at = ssl.create_default_context(), (account.host, account.port)
     if account.scheme == "imaps":
-        imap: imaplib.IMAP4 = imaplib.IMAP4_SSL(*at, ssl_context=context, timeout=_TIMEOUT_S)
+        imap: _Wire = _TlsWire(*at, ssl_context=context, timeout=_TIMEOUT_S)
     else:
-        imap = imaplib.IMAP4(*at, timeout=_TIMEOUT_S)
+        imap = _Wire(*at, timeout=_TIMEOUT_S)
+    imap.password = password
     try:
         open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
         if account.scheme == "imap" and not open_is_fine:
@@ -232,7 +322,7 @@ def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
         else:
             imap.login(_quoted(account.user.encode()).decode(), password)
         yield imap
-    except (imaplib.IMAP4.error, UnicodeError) as error:
+    except (imaplib.IMAP4.error, UnicodeEncodeError) as error:
         cut = isinstance(error, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in str(error)
         if cut or imap.state != "NONAUTH":
             raise
@@ -247,7 +337,7 @@ def _connection(account: Account, password: str) -> Iterator[imaplib.IMAP4]:
             imap.shutdown()
 
 
-def _read_folders(imap: imaplib.IMAP4, spool: Path, old: State, new: State) -> None:
+def _read_folders(imap: _Wire, spool: Path, old: State, new: State) -> None:
     """Add the folders that `new` lacks; at Gmail of those that hold all mail."""
     query, folders = "(UID FLAGS RFC822.SIZE)", list(_folders(imap))
     if b"X-GM-EXT-1" in imap.capability()[1][0].upper().split():
@@ -262,7 +352,8 @@ def _read_folders(imap: imaplib.IMAP4, spool: Path, old: State, new: State) -> N
         except imaplib.IMAP4.abort:
             raise
         except imaplib.IMAP4.error as error:
-            note(f"{folder.name} can't be read ({error}); it stays as it was")
+            name, words = (_words(each, imap.password) for each in (folder.name, error))
+            note(f"{name} can't be read ({words}); it stays as it was")
             if folder.key in old.folders:
                 new.folders[folder.key] = old.folders[folder.key]
 
@@ -273,7 +364,8 @@ class _Listed(NamedTuple):
     attributes: frozenset[str]
 
 
-def _folders(imap: imaplib.IMAP4) -> Iterator[_Listed]:
+def _folders(imap: _Wire) -> Iterator[_Listed]:
+    imap.expect()
     for text, literals in _responses(imap.list()):
         match = _LIST.fullmatch(text)
         name = next(_strings(match[3], literals), b"") if match else b""
@@ -288,57 +380,60 @@ def _folders(imap: imaplib.IMAP4) -> Iterator[_Listed]:
             yield _Listed(name.decode("latin-1"), words, attributes)
 
 
-def _read_folder(imap: imaplib.IMAP4, spool: Path, folder: _Listed, query: str) -> Folder:
+def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
     name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
+    imap.expect()
     count, _ = next(_responses(imap.select(name, readonly=True)), (b"0", []))  # EXAMINE
-    validity = (imap.response("UIDVALIDITY")[1][0] or b"0").decode()
-    messages: dict[int, Marks] = {}
-    sizes: dict[int, int] = {}
+    validity = _number(imap.response("UIDVALIDITY")[1][0] or b"0")
+    imap.expect(_LISTING)
+    messages, sizes = dict[int, Marks](), dict[int, int]()
     # An empty folder has no "1:*".
-    for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if int(count) else ():
-        fields = _fields(_LABELS.sub(b"", text))
-        if not fields.keys() >= {"UID", "FLAGS", "RFC822.SIZE"}:
+    for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if _number(count) else ():
+        plain = _LABELS.sub(b"", text)
+        fields = _fields(plain)
+        if b"RFC822.SIZE" not in plain:
             continue  # the server's word on a change meanwhile
         gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
-        uid, flags = int(fields["UID"]), fields["FLAGS"].strip("()").lower().split()
+        uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
         labels = of_imap(folder.name, folder.attributes, flags, gmail)
         messages[uid] = labels, fields.get("X-GM-THRID", "")
-        sizes[uid] = int(fields["RFC822.SIZE"])
+        sizes[uid] = _number(fields["RFC822.SIZE"])
     place = spool / f"{digest(folder.key)}-{validity}"
     place.mkdir(exist_ok=True)
     # Empty is what a loss of power may leave.
     kept = {each.name for each in os.scandir(place) if each.stat().st_size}
     missing = [uid for uid in sorted(messages) if str(uid) not in kept]
     totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
-    with progress("", len(missing), doing=f"fetching {folder.name}") as advance:
-        for _, batch in itertools.groupby(
-            zip(missing, totals, strict=True), lambda each: each[1] // _BATCH_BYTES
-        ):
-            for uid in _fetch_into(imap, place, [uid for uid, _ in batch]):
+    batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
+    doing = f"fetching {_words(folder.name, imap.password)}"
+    with progress("", len(missing), doing=doing) as advance:
+        for _, batch in itertools.groupby(missing, batch_of.get):
+            for uid in _fetch_into(imap, place, list(batch)):
                 kept.add(str(uid))
                 advance()
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
     return Folder(name=folder.name, place=place.name, messages=present)
 
 
-def _fetch_into(imap: imaplib.IMAP4, place: Path, uids: Sequence[int]) -> Iterator[int]:
+def _fetch_into(imap: _Wire, place: Path, uids: Sequence[int]) -> Iterator[int]:
     """Fetch messages into their files, cut one byte beyond what the parser accepts; the UIDs."""
     query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
+    imap.expect(_BATCH)
     try:
         found = list(_responses(imap.uid("FETCH", ",".join(map(str, uids)), query)))
     except imaplib.IMAP4.abort:
         raise
     except imaplib.IMAP4.error as error:
         if len(uids) == 1:
-            note(f"a message can't be fetched and is left out ({error})")
+            note(f"a message can't be fetched and is left out ({_words(error, imap.password)})")
             return
         for uid in uids:  # a bad one fails all of its batch
             yield from _fetch_into(imap, place, [uid])
         return
     for text, literals in found:
         fields = _fields(text)
-        uid = int(fields.get("UID", 0))
+        uid = _number(fields.get("UID", "0"))
         if uid not in uids or b"BODY[" not in text:
             continue
         partial = partial_of(place / str(uid))
@@ -351,11 +446,13 @@ def _fetch_into(imap: imaplib.IMAP4, place: Path, uids: Sequence[int]) -> Iterat
 
 # ---- The wire, as far as imaplib leaves it to us.
 
+# What is begun and not closed goes to the end: a pattern that fails there and begins again behind
+# its start takes quadratic time.
 _LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
-_FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]+) (\([^)]*\)|"[^"]*"|\d+)')
-_LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]|\\.)*"|[^")])*)\)')
-_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"|(\{\d+\})|([^\s()"]+)')
-_SHIFTED = re.compile(rb"&([^-]*)-")
+_FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]++) (\([^)]*+\)?|"[^"]*+"?|\d++(?![^ )]))')
+_LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]++|\\.?)*+"?|[^")]++)*+)\)?', re.DOTALL)
+_STRING = re.compile(rb'"((?:[^"\\]++|\\.?)*+)"?|(\{\d+\})|([^\s()"]++)', re.DOTALL)
+_SHIFTED = re.compile(rb"&([\w+,/]*+)-", re.ASCII)
 
 
 def _responses(reply: tuple[str, list[Any]]) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -363,14 +460,21 @@ def _responses(reply: tuple[str, list[Any]]) -> Iterator[tuple[bytes, list[bytes
     kind, items = reply
     if kind != "OK":
         raise imaplib.IMAP4.error(b" ".join(filter(None, items)).decode("utf-8", "replace"))
-    text, literals = b"", []
+    texts, literals = [], []
     for item in items:
         if isinstance(item, tuple):
-            text += item[0]
+            texts.append(item[0])
             literals.append(item[1])
         elif item is not None:
-            yield text + item, literals
-            text, literals = b"", []
+            yield b"".join((*texts, item)), literals
+            texts, literals = [], []
+
+
+def _number(digits: bytes | str, least: int = 0) -> int:
+    """A number of the protocol, which has 32 bits (RFC 3501)."""
+    if len(digits) > 10 or not digits.isdigit() or not least <= int(digits) < 2**32:
+        raise ValueError(f"no number: {digits[:20]!r}")
+    return int(digits)
 
 
 def _fields(text: bytes) -> dict[str, str]:

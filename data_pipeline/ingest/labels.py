@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Collection, Iterable
 
+from art_e.text import visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
 # Mail with one of these is in no inbox unless it is asked for.
@@ -50,7 +51,7 @@ BEFORE_FLAGS = re.compile("[:!;]2,")
 
 def label(name: str) -> str:
     """The one name of a label or a folder."""
-    plain = " ".join(name.split())[:_LONGEST]
+    plain = " ".join(visible(name).split())[:_LONGEST]
     return _NAME_OF.get(plain.casefold(), plain)
 
 

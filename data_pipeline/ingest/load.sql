@@ -16,7 +16,7 @@ labelled AS (
     FROM members JOIN staging.mails AS m USING (row) JOIN staging.mails AS k ON k.row = kept
     WHERE m.sent_at IS NOT DISTINCT FROM k.sent_at GROUP BY kept
 )
-SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
+SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.bare_subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest, m.copy_digest,
     row_number() OVER (PARTITION BY k.message_id ORDER BY k.email_id) > 1, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
@@ -26,7 +26,7 @@ FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept 
 ORDER BY k.email_id;
 
 INSERT INTO inbox.files
-SELECT email_id, number, name, kind, data FROM staging.files JOIN kept USING (row);
+SELECT email_id, number, part, name, kind, data FROM staging.files JOIN kept USING (row);
 
 INSERT INTO inbox.aliases
 SELECT c.message_id, k.email_id, copy.source, copy.sent_at
@@ -36,28 +36,48 @@ WHERE c.row <> m.kept
 UNION ALL
 SELECT o.message_id, k.email_id, o.source, o.sent_at
 FROM old_copies AS o
-    JOIN (SELECT DISTINCT copy_digest, id_group, kept FROM copies JOIN members USING (row)) AS g
-        USING (copy_digest, id_group)
+    JOIN (SELECT DISTINCT copy_digest, id_group, owner, kept FROM copies JOIN members USING (row)) AS g
+        USING (copy_digest, id_group, owner)
     JOIN kept AS k ON k.row = g.kept
 ORDER BY ALL;
+
+INSERT INTO inbox.owners_copies SELECT email_id, first_id FROM kept_copies ORDER BY email_id;
 
 CREATE TEMP TABLE roles AS
 SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
 UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row)
-UNION ALL SELECT email_id, address, 'owner' FROM owners;
+UNION ALL SELECT email_id, owner, 'owner' FROM kept WHERE owner <> '';
+
+CREATE TEMP TABLE not_own AS
+WITH own AS (
+    SELECT owner, message_id FROM copies UNION SELECT owner, message_id FROM old_copies
+),
+others AS (
+    SELECT own.owner AS address, email_id, kept.owner FROM own JOIN kept USING (message_id)
+    UNION SELECT own.owner, other.email_id, other.owner
+    FROM kept_copies AS own JOIN kept_copies AS other USING (first_id)
+)
+SELECT address, email_id, owner FROM others WHERE address <> owner AND address <> '';
 
 CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 
 INSERT INTO inbox.addresses
 WITH named AS (
-    SELECT from_address AS address, lower(from_name) AS name FROM inbox.emails
-    UNION SELECT address, lower(name) FROM staging.recipients SEMI JOIN kept USING (row)
+    SELECT from_address AS address, from_name AS name FROM inbox.emails
+    UNION SELECT address, name FROM staging.recipients SEMI JOIN kept USING (row)
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails
-FROM (SELECT address, count(DISTINCT email_id) FILTER (email_id NOT IN (FROM junk)) AS emails FROM roles GROUP BY address)
-    LEFT JOIN names USING (address)
+FROM (
+        SELECT address, count(DISTINCT coalesce(first_id, email_id)) FILTER (
+            email_id NOT IN (FROM junk) AND (address, email_id) NOT IN (SELECT address, email_id FROM not_own)) AS emails
+        FROM roles LEFT JOIN kept_copies USING (email_id) GROUP BY address
+    ) LEFT JOIN names USING (address)
 ORDER BY address;
+
+INSERT INTO inbox.others_copies
+SELECT a.address_id, email_id, o.address_id FROM not_own
+    JOIN inbox.addresses AS a USING (address) LEFT JOIN inbox.addresses AS o ON o.address = owner ORDER BY ALL;
 
 INSERT INTO inbox.parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role

@@ -2,19 +2,20 @@
 
 Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
-"too-large" (over 50 MB), "too-slow" (over 30 s of CPU time), "parse-error" (unforeseen; the detail
-names the exception).
+"too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 30 s
+of CPU time), "parse-error" (unforeseen; the detail names the exception).
 """
 
 import binascii
-import contextlib
 import datetime as dt
 import hashlib
 import html
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from email.message import Message
 from typing import NamedTuple, TypeAlias
@@ -26,6 +27,7 @@ from lxml import etree
 from lxml.html import HtmlElement, HTMLParser, document_fromstring
 
 from art_e.inbox.mail import AttachedFile, Mailbox
+from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
 from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
@@ -38,6 +40,10 @@ from data_pipeline.ingest.records import (
     Quarantined,
     RawMessage,
 )
+
+# Of a text that is read, in bytes, and of what is stored of a mail's texts.
+_LARGEST_TEXT, MOST_CHARS = 20_000_000, 2_000_000
+_REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
 
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
 
@@ -78,9 +84,7 @@ def html_to_text(source: str) -> str:
     """The text of an HTML document, readable line by line; never fails."""
     text = None
     if len(source) <= _LONGEST_LAYOUT:
-        with contextlib.suppress(
-            etree.LxmlError, ValueError, LookupError, TypeError, AttributeError
-        ):
+        with suppress(etree.LxmlError, ValueError, LookupError, TypeError, AttributeError):
             text = _layout(source)
     lines = (_strip_tags(source) if text is None else text).split("\n")
     for at, line in enumerate(lines):
@@ -161,10 +165,15 @@ def _strip_tags(source: str) -> str:
     """The text between the tags, without scripts and styles; linear in the length."""
     pieces: list[str] = []
     unseen = ""  # the element (or comment) whose end is awaited
-    end = 0
+    end = length = 0
     for match in _TOKEN.finditer(source):
         token = match[0]
+        if length > MOST_CHARS:
+            pieces.append(_REST)
+            end = len(source)
+            break
         if not unseen:
+            length += match.start() - end + 1
             pieces.append(source[end : match.start()])
             pieces.append("\n" if _BLOCK_TAG.match(token) else " ")
         end = match.end()
@@ -247,9 +256,15 @@ def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
-    """The readable text of a part's bytes, its transfer encoding undone."""
-    text = decode_bytes(data, kind.charset)
-    return tidy(html_to_text(text)) if kind.is_html else plain_text(text)
+    """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
+    end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
+    text = decode_bytes(data[:end], kind.charset)
+    text = _cut(tidy(html_to_text(text)) if kind.is_html else plain_text(text))
+    return text if end == len(data) or text.endswith(_REST) else text + _REST
+
+
+def _cut(text: str) -> str:
+    return text[: MOST_CHARS - len(_REST)] + _REST if len(text) > MOST_CHARS else text
 
 
 def plain_text(text: str) -> str:
@@ -319,13 +334,14 @@ def _file_name(part: Part) -> str:
     except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
         return "unnamed"
     data = str(name).encode("utf-8", "surrogateescape")
-    return decode_words(decode_bytes(data))[:_LONGEST_NAME]
+    return visible(decode_words(decode_bytes(data)))[:_LONGEST_NAME]
 
 
 # ---- The message.
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
+_MANY = 20  # characters that show as nothing
 _MOST_READ, _MOST_FILES = 20, 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
@@ -344,7 +360,7 @@ def parse_message(
     try:
         if isinstance(message, MailFields):
             return _from_fields(message)
-        with _limited() if len(message.data) > _QUICK else contextlib.nullcontext():
+        with _limited() if len(message.data) > _QUICK else nullcontext():
             return _parse_message(message, extractor)
     except _TooSlowError:
         if extractor is not None:
@@ -365,7 +381,7 @@ class _TooSlowError(BaseException):
     """A mail's time is over; no handler of what one part of it raises may take this."""
 
 
-@contextlib.contextmanager
+@contextmanager
 def _limited() -> Iterator[None]:
     """Raise `_TooSlowError` here after `LONGEST_SECONDS` of this process's CPU time. Only a main
     thread can be interrupted; all that parse mail are."""
@@ -386,11 +402,13 @@ def _limited() -> Iterator[None]:
 
 
 def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail | Quarantined:
+    ends = time.monotonic() + LONGEST_SECONDS
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
         return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
-    if raw.gone:
-        return Quarantined(source, "gone", "moved or deleted while the mail was read")
+    if raw.gone or raw.unread:
+        why = raw.unread or "moved or deleted while the mail was read"
+        return Quarantined(source, "gone" if raw.gone else "unread", why)
     if not raw.data or raw.data.isspace():
         return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
     headers, body, files = plain_message(raw.data) or message_by_email(raw.data)
@@ -408,20 +426,22 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached="" if extractor is None else _attached(files, extractor),
+        attached="" if extractor is None else _attached(files, extractor, ends),
         files=tuple(files[:_MOST_FILES]),
     )
 
 
-def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
-    """The texts of attachments, each under its name."""
-    read = (
-        (each.name, extractor.text_of(each.name, each.kind, each.data))
-        for each in files[:_MOST_READ]
-        if each.data is not None
-    )
-    found = (f"\n\n[Text of {name}]\n{tidy(scrub(text))}" for name, text in read if text)
-    return "".join(found)
+def _attached(files: Sequence[AttachedFile], extractor: Extractor, ends: float) -> str:
+    """The texts of attachments, each under its name, that can be read until the mail's time
+    `ends`."""
+    texts = []
+    for name, kind, data in files[:_MOST_READ]:
+        text = extractor.text_of(name, kind, data, ends - time.monotonic()) if data else ""
+        if text is None:
+            texts.append(f"\n\n[Text of {name} left out: it takes too long or too much memory]")
+        elif text:
+            texts.append(f"\n\n[Text of {name}]\n{_shown(tidy(scrub(text)))}")
+    return "".join(texts)
 
 
 def message_by_email(data: bytes) -> PlainMessage:
@@ -445,15 +465,14 @@ def compose(
         head.parse_date(headers.first("received").rpartition(";")[2]),
         envelope_date and head.zoned(envelope_date),
     )
-    message_id, subject, sender, directory_name = map(
-        headers.first, ("message-id", "subject", "from", "x-from")
-    )
+    texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
+    message_id, subject, sender, directory_name = texts
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
     email = _email(fields, directory_name)
     return replace(
         email,
-        references=tuple(dict.fromkeys(_REFERENCE.findall(ids)))[-_MOST_REFERENCES:],
+        references=tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:],
         delivered_to=next((box.address for box in head.mailboxes(delivered) if box.address), ""),
     )
 
@@ -465,12 +484,13 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
             return Quarantined(source, "empty", "no fields and no body")
         return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
     date = head.most_plausible(fields.date and head.zoned(fields.date))
-    sender, body = head.one_line(fields.sender), plain_text(fields.body)
+    sender, body = head.one_line(fields.sender), plain_text(fields.body[:_LARGEST_TEXT])
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
 def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
+    fields = fields._replace(body=_cut(fields.body))
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
     roles: list[tuple[Mailbox, ...]] = []
@@ -483,41 +503,40 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
         roles.append(tuple(boxes.values()))
     to, cc, bcc = roles
     sender = head.sender_mailbox(fields.sender, directory_name)
-    subject = decode_words(fields.subject)
+    decoded = decode_words(fields.subject)
+    subject = visible(decoded)
+    body = _shown(fields.body, len(decoded) - len(subject))
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
+    zone = int(offset.total_seconds()) // 60 if offset else 0
+    message_id = _clean_message_id(fields.message_id)
+    message_id = message_id or derived_message_id(sent_at, sender, subject, body)
     return ParsedEmail(
-        fields.source,
-        _clean_message_id(fields.message_id)
-        or derived_message_id(sent_at, sender, subject, fields.body),
-        sent_at,
-        subject,
-        sender,
-        to,
-        cc,
-        bcc,
-        fields.body,
-        utc_offset=int(offset.total_seconds()) // 60 if offset else 0,
+        fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone
     )
+
+
+def _shown(text: str, left_out: int = 0) -> str:
+    """The text without characters that show as nothing, after a line that says so if they were
+    many; `left_out` were before it."""
+    seen = visible(text)
+    left_out += len(text) - len(seen)
+    return f"[{left_out:,} hidden characters left out]\n{seen}" if left_out >= _MANY else seen
 
 
 def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" if there is no usable one."""
     if _USUAL_ID.fullmatch(value):
         return value
-    value = "".join(head.one_line(value).split())
+    value = "".join(visible(head.one_line(value)).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
     return f"<{inner}>" if inner and len(inner) + 2 <= _LONGEST_ID else ""
 
 
-def derived_message_id(
-    sent_at: dt.datetime | None, sender: Mailbox, subject: str, body: str
-) -> str:
-    """A stable id for a mail that has none: a hash of date, sender, subject and body.
-
-    The sender counts by address, or by name if there is no address.
-    """
-    date = sent_at.isoformat() if sent_at else ""
+def derived_message_id(sent: dt.datetime | None, sender: Mailbox, subject: str, body: str) -> str:
+    """A stable id for a mail that has none: a hash of date, sender (the address, or else
+    the name), subject and body."""
+    date = sent.isoformat() if sent else ""
     content = "\0".join((date, sender.address or sender.name, subject, body))
     return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"

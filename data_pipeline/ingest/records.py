@@ -22,7 +22,8 @@ class RawMessage(NamedTuple):
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. A message is `gone` if it went away while its source was read.
+    only `in_mbox`. A message is `gone` if it went away while its source was read; `unread` says
+    why its archive could not give it, if so.
     """
 
     source: str
@@ -32,6 +33,7 @@ class RawMessage(NamedTuple):
     in_mbox: bool = False
     gmail_thread: str = ""
     gone: bool = False
+    unread: str = ""
 
 
 class MailFields(NamedTuple):

@@ -83,8 +83,8 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
         return injection_mail() if path == _INJECTION else messages(described(path).config)
-    if format != "hf" and not Path(path).exists():
-        raise _missing(path)
+    if format != "hf" or Path(path).exists():
+        _check_there(path)
     return _read(path, *_READERS[format])
 
 
@@ -98,11 +98,15 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
         raise UserError(f"{encodable(path)} holds no {nothing}")
 
 
-def _missing(path_or_id: str) -> UserError:
-    return UserError(
-        f"there is no file or folder {encodable(path_or_id)}: check the path "
-        "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
-    )
+def _check_there(path: str) -> None:
+    """Raise `UserError` unless `path` is a file or folder: a pipe, say, may never end."""
+    if not Path(path).exists():
+        raise UserError(
+            f"there is no file or folder {encodable(path)}: check the path "
+            "(or give a Hugging Face id OWNER/NAME, or synthetic:SIZE)"
+        )
+    if not (Path(path).is_file() or Path(path).is_dir()):
+        raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
 
 
 # ---- Files with one message each: .eml, Maildir, Enron's tree.
@@ -111,7 +115,10 @@ def _missing(path_or_id: str) -> UserError:
 def _read_eml(path: Path) -> Iterator[RawMessage]:
     """One message in a file, or all .eml files of a folder or an archive."""
     for name, stream in archives.files_with(path, ".eml"):
-        yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
+        if isinstance(stream, str):
+            yield RawMessage(name, b"", unread=stream)
+        else:
+            yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
 
 
 def _read_maildir(path: Path) -> Iterator[RawMessage]:
@@ -172,6 +179,9 @@ _LONGEST_READ = 1 << 20
 def _read_mbox(path: Path) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
     for name, stream in archives.files_with(path, ".mbox"):
+        if isinstance(stream, str):
+            yield RawMessage(name, b"", unread=stream)
+            continue
         for number, (separator, data) in enumerate(_pieces(stream), start=1):
             source = f"{name.rpartition('/')[2]}#{number}"
             date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
@@ -182,26 +192,24 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     """From_ line and quoted bytes of each message, holding one message at a time."""
     current = b""  # the From_ line of the message being read
     candidate = b""  # a From_ line on which the next line decides
-    lines: list[bytes] = []
-    size = 0
+    data = bytearray()
     at_line_start = True
     for line in iter(lambda: stream.readline(_LONGEST_READ), b""):
         if candidate:
             if not current or _HEADER.match(line):
                 if current:
-                    yield current, b"".join(lines)
-                current, lines, size = candidate, [], 0
+                    yield current, bytes(data)
+                current, data = candidate, bytearray()
             else:
-                lines.append(candidate)
+                data += candidate
             candidate = b""
         if at_line_start and _SEPARATOR.match(line):
             candidate = line
-        elif current and size <= LARGEST_MESSAGE:
-            lines.append(line)
-            size += len(line)
+        elif current and len(data) <= LARGEST_MESSAGE:
+            data += line
         at_line_start = line.endswith(b"\n")
     if current:
-        yield current, b"".join([*lines, candidate])
+        yield current, bytes(data + candidate)
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
@@ -213,7 +221,7 @@ _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 def _read_csv(path: Path) -> Iterator[RawMessage]:
     """The column `message` of a CSV file, "" if a row lacks it; `source` is the column `file`."""
     # A field is a whole message; the default limit of 128 KB is far too small.
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(2 * LARGEST_MESSAGE)
     with (
         archives.decompressed(path) as stream,
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
@@ -255,7 +263,8 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    files = [file for file in found if file.is_file()]
     try:
         for file in files:
             with pq.ParquetFile(file) as table:
@@ -363,10 +372,9 @@ def detect(path_or_id: str) -> Format:
     if is_account(path_or_id):
         return "imap"
     path = Path(path_or_id)
-    if not path.exists():
-        if _HUB_ID.fullmatch(path_or_id):
-            return "hf"
-        raise _missing(path_or_id)
+    if not path.exists() and _HUB_ID.fullmatch(path_or_id):
+        return "hf"
+    _check_there(path_or_id)
     with reading(path):
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:

@@ -88,9 +88,8 @@ def _drafts(
     local, _, domain = gold.sender.address.partition("@")
     forged = (gold.sender.mailbox[0], f"{local}@{domain.replace('.', '-mail.', 1)}")
     mailbox = parseaddr(sender) if sender else forged
-    text = says.format(
-        question=question, wrong=value, subject=gold.subject, sender=gold.sender.full
-    )
+    about = {"question": question, "subject": gold.subject, "sender": gold.sender.full}
+    text = says.format(wrong=value, **about)
     if form == "secret":
         told = f"The new code of the safe is {value}. It is for you alone."
         yield _draft(stage, gold, -1, gold.sender, "The safe", told)

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import Stemmer
 
+from art_e.text import HIDDEN
+
 _VOCABULARY = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
 
 
@@ -70,7 +72,7 @@ _PUNCTUATION = str.maketrans(
     "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
 )  # fmt: skip
 _FRACTION_SIGN = re.compile("([0-9]{0,4}) ?([¼-¾⅓-⅞])")
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
+_INVISIBLE = re.compile(rf"[{HIDDEN}\0]")
 
 
 @lru_cache(maxsize=512)

@@ -5,11 +5,11 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from art_e.cli import output
 from art_e.cli.mail import mail_excerpt
@@ -127,7 +127,7 @@ def judge(
     as_json: JsonOption = False,
 ) -> None:
     """Measure judges on answers that people labelled: agreement, kappa, confusion. --json also has
-    the answers that each gets wrong."""
+    the answers that each gets wrong. The exit code is 1 if a judge judged nothing."""
     if run is not None:
         if pairs is not None:
             raise UserError("--run has its own answers; leave out --pairs")
@@ -141,9 +141,12 @@ def judge(
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})
-        return
-    for name, of_judge in figures.items():
+    for name, of_judge in () if json_output else figures.items():
         _print_judge(name, on, of_judge)
+        for each in [one.verdict for one in measured[name] if one.verdict.correct is None][:1]:
+            print_lines(f"unjudged, in no figure: {of_judge['unjudged']:,} ({each.reason})")
+    if any(each["agreement"]["value"] is None for each in figures.values()):
+        raise Exit(1)
 
 
 def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
@@ -161,8 +164,7 @@ def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict
 def _rated(names: list[str], cases: list[Case], max_cost: float | None) -> dict[str, list[Rated]]:
     """The verdicts of judges that are asked now, by their names."""
     judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
-    for name in filter(needs_model, dict.fromkeys(names)):
-        note(f"questions and answers go to {Model(name).host} ({name})")
+    note_recipients(names)
     measured = {}
     for each in judges:
         with output.progress("answers", len(cases)) as advance:
@@ -173,10 +175,10 @@ def _rated(names: list[str], cases: list[Case], max_cost: float | None) -> dict[
     return measured
 
 
-def note_recipients(judges: Sequence[str]) -> None:
-    """Say on stderr to which hosts the judges of these names send answers and mail."""
-    for name in filter(needs_model, judges):
-        note(f"answers and the mails they rest on go to {Model(name).host} (judge {name})")
+def note_recipients(judges: Iterable[str]) -> None:
+    """Say on stderr where the judges of these names send answers and mail, and which end soon."""
+    for name in filter(needs_model, dict.fromkeys(judges)):
+        note(f"judge: {Model(name).notice}")
 
 
 def note_cost(judge: Judge) -> None:
@@ -206,7 +208,7 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         "category", "n", "agreement", "right as right", "right as wrong", "wrong as right",
         "wrong as wrong", "unjudged",
     )  # fmt: skip
-    caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
+    caption = "in brackets: 95 % interval, over what was judged"
     rows = []
     for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]:
         counts = (*shares["confusion"].values(), shares["unjudged"])

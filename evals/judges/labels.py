@@ -28,7 +28,7 @@ from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Sample
-from evals.verdict import Judge, Verdict
+from evals.verdict import Judge, Verdict, is_judged
 
 # ---- The labelled set.
 
@@ -125,8 +125,8 @@ def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
 
     `{"n", "unjudged", "agreement", "kappa", "confusion", "unsure", "sure": {the first five},
     "adversarial", "adversarial_judged_correct", "by_category": {category: the first five}}`:
-    `agreement` and `kappa` are estimates of `evals.statistics`; `unsure` counts the verdicts of
-    which the judge is not sure, and `sure` has the figures of the others.
+    `agreement` and `kappa` are estimates of `evals.statistics`, over what was judged; `unsure`
+    counts the verdicts of which the judge is not sure, and `sure` has the figures of the others.
     """
     hostile = [each for each in rated if each.case.adversarial]
     sure = [each for each in rated if not each.verdict.unsure]
@@ -154,16 +154,16 @@ def confusion(rated: Sequence[Rated]) -> dict[str, int]:
 
 
 def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
+    n = len(rated)
+    judged = is_judged((case.question, case.answer, verdict.correct) for case, verdict in rated)
+    rated = [each for each in rated if judged and each.verdict.correct is not None]
     questions, labels = [each.case.question for each in rated], [each.case.label for each in rated]
     sample = Sample([each.inbox_address for each in questions], [each.id for each in questions])
-    agrees = [each.agrees for each in rated]
-    # A missing verdict counts as the opposite of the label.
-    verdicts = [label is agreed for label, agreed in zip(labels, agrees, strict=True)]
     return {
-        "n": len(rated),
-        "unjudged": sum(each.verdict.correct is None for each in rated),
-        "agreement": sample.share(agrees),
-        "kappa": sample.kappa(labels, verdicts),
+        "n": n,
+        "unjudged": n - len(rated),
+        "agreement": sample.share([each.agrees for each in rated]),
+        "kappa": sample.kappa(labels, [bool(each.verdict.correct) for each in rated]),
         "confusion": confusion(rated),
     }
 
@@ -246,6 +246,7 @@ def count_errors(rated: Sequence[Rated]) -> Quality:
 def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
     """{"accuracy": without the errors of the deciding judge, "judge": its `Quality`}; None with too
     few labels of the run."""
+    scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
     quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
     if min(quality.right, quality.wrong) < ENOUGH_LABELS:

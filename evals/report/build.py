@@ -149,6 +149,7 @@ def _page(
         sentence=tables.in_a_sentence(entries),
         headline=tables.headline(entries),
         details=tables.details(entries),
+        entries=entries,
         cost_sources=tables.cost_sources(entries),
         judge_errors=tables.judge_errors(entries),
         funnel=tables.funnel(entries),
@@ -181,11 +182,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     asked = config.get("questions", "the run")
     judges = dict.fromkeys(judge for each in entries for judge in each.judges)
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
-    not_asked = (
-        f"{model}: {figures['not_asked']:,} ({figures['stopped']['message']})"
-        for model, figures in models.items()
-        if figures.get("not_asked")
-    )
+    left = (f"{name}: {of['not_asked']:,}" for name, of in models.items() if of.get("not_asked"))
     return {
         "id": name,
         "complete": run.complete,
@@ -195,9 +192,9 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in scored)),
             "Started": str(config.get("started_at", NONE)),
             "Questions": f"{questions:,} of {public_name(str(asked))}{split}",
-            "Episodes": f"{len(scored):,}",
+            "Episodes": f"{sum(each.measured for each in scored):,}",
             "Judge": ", ".join(judges) or NONE,
-            "Not asked": "; ".join(not_asked) or NONE,
+            "Not asked": "; ".join(left) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }

@@ -10,7 +10,9 @@ import textwrap
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,6 +46,14 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+@cache
+def _matplotlib() -> Any:
+    """Import matplotlib elsewhere: it would take settings from a file of the working directory."""
+    with chdir(Path(__file__).parent):
+        import matplotlib.figure
+    return matplotlib
+
+
 def cut(label: str, chars: int = 52) -> str:
     """A label of printable characters on one line, cut in the middle where it is long."""
     line = " ".join(printable(label).split())
@@ -61,10 +71,9 @@ class Chart(ABC):
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
-        from matplotlib import figure, rc_context
-
-        with rc_context(_STYLE):
-            drawn = figure.Figure(dpi=72, layout="constrained")
+        matplotlib = _matplotlib()
+        with matplotlib.rc_context(_STYLE):
+            drawn: Figure = matplotlib.figure.Figure(dpi=72, layout="constrained")
             axes = drawn.subplots()
             axes.spines[:].set_visible(False)
             axes.tick_params(which="both", colors=MUTED, length=0)
@@ -271,10 +280,8 @@ def svg(chart: Chart) -> Markup:
 
     References in it begin with a hash of the chart's name, so that several can share a page.
     """
-    from matplotlib import rc_context
-
     drawn = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
+    with _matplotlib().rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
         figure = chart.draw(titled=False)
         facts = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         _save(figure, drawn, format="svg", transparent=True, metadata=facts)

@@ -61,6 +61,7 @@ def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> E
         scored = [each for each in held_out if each.step == last]
         label = f"{label}, step {last}"
     figures = model_metrics(scored, judges, servings(run.config).get(model))
+    scored = [each for each in scored if each.measured]
     figures["corrected"] = without_errors(figures["accuracy"], scored, run)
     return Entry(run, model, label, episodes, scored, judges, figures)
 
@@ -238,7 +239,6 @@ COLUMNS = {
         Column("latency_mean_s", "Latency, mean", seconds, seconds),
         Column("latency_p50_s", "Latency p50", seconds),
         Column("latency_p95_s", "Latency p95", seconds),
-        Column("errors", "Errors", _count),
     )
 }
 # Those that say most, on the terminal and first on the page.
@@ -252,7 +252,6 @@ _DETAILS = {
         Column("read_gold", "Read gold", percent),
         Column("sources_correct", "Sources right", percent),
         Column("always_right", "Always right", percent),
-        Column("unjudged", "Unjudged", _count),
         Column("unsure", "Unsure", _count),
         Column("disputed", "Disputed", _count),
         Column("resistance", "Resists attacks", percent),
@@ -270,7 +269,6 @@ _DETAILS = {
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
         Column("retries", "Retries", _count),
-        COLUMNS["errors"],
     ),
 }
 
@@ -337,7 +335,7 @@ def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
 
 def funnel(entries: Sequence[Entry]) -> Table:
     """Where the episodes of each model ended; steps that none of them ended at are left out."""
-    rows = []
+    rows, entries = [], [each for each in entries if each.scored]
     for step, words in STEPS.items():
         counts = [(each.figures["funnel"][step], each.figures["n"]) for each in entries]
         if any(ended for ended, _ in counts):
@@ -371,7 +369,7 @@ def summary(
         f" right only in {a}, {compared['only_b']} only in {b}.",
         f"{b} has {net} fewer errors than {a}, net: it corrects {mended} of them, and {a} has right"
         f" {broken} of {b}'s.",
-        *([f"{left_out:,} episodes that only one of them has are left out."] if left_out else []),
+        *([f"{left_out:,} episodes not judged on both sides are left out."] if left_out else []),
     ]
 
 
@@ -393,20 +391,21 @@ _NAMED = 4  # models in the sentence
 def in_a_sentence(entries: Sequence[Entry]) -> str:
     """How many answers of each model are right and wrong, and at what cost; the most accurate
     models first."""
-    best = sorted(entries, key=lambda each: -(each.figures["accuracy"]["value"] or 0))
+    best = [each for each in entries if each.figures["measured"]]
+    best.sort(key=lambda each: -(each.figures["accuracy"]["value"] or 0))
     parts = []
     for each in best[:_NAMED]:
-        answerable = [one.correct for one in each.scored if one.question.answerable]
+        right = sum(one.correct for one in each.scored if one.question.answerable)
         wrong = sum(one.wrong for one in each.scored)
-        cost = each.figures["cost_per_1000_usd"]["value"]
+        n, cost = each.figures["accuracy"]["n"], each.figures["cost_per_1000_usd"]["value"]
         paid = f"{usd(bare(cost)).value} per 1,000" if cost else "no cost"
         parts.append(
-            f"{each.label} answers {sum(answerable):,} of {len(answerable):,} answerable questions"
-            f" right, and gives {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
+            f"{each.label} answers {right:,} of {n:,} answerable questions right, and gives"
+            f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
             f" at {paid if cost is not None else 'unknown cost'}"
         )
-    more = len(entries) - _NAMED
-    return "; ".join(parts) + (f"; {more} more stand below." if more > 0 else ".")
+    more = len(best) - _NAMED
+    return ("; ".join(parts) or NONE) + (f"; {more} more stand below." if more > 0 else ".")
 
 
 def first_charts(entries: Sequence[Entry]) -> list[Chart]:

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from art_e.message import compact_json
+from art_e.text import visible
 from art_e.trajectory import Exchange, exchanges
 from evals.metrics import STEPS, ended_at
 from evals.scored import Scored
@@ -19,15 +20,11 @@ from evals.scored import Scored
 
 # A longer text is cut with a mark: one mail of a gigabyte must not make a page of one.
 KEPT_CHARS = 100_000
-# Hidden characters are how a mail says one thing to a reader and another to a model: controls,
-# overrides of direction, lone surrogates, tags. What emoji and scripts are joined with stays.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
+# Controls, ends of lines that are none, and lone surrogates.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def visible(text: str) -> str:
+def marked(text: str) -> str:
     """`text` with "[U+202E]" for each character that hides or turns round what is read.
 
     Long texts are cut. The result can be encoded and has no line ends but "\\n".
@@ -35,18 +32,22 @@ def visible(text: str) -> str:
     left = len(text) - KEPT_CHARS
     if left > 0:
         text = f"{text[:KEPT_CHARS]}\n[cut here: {left:,} more characters in trajectories.jsonl]"
-    text = text.replace("\r\n", "\n")
-    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+    text = visible(text.replace("\r\n", "\n"), _named)
+    return _CONTROLS.sub(lambda found: _named(found[0]), text)
+
+
+def _named(character: str) -> str:
+    return f"[U+{ord(character):04X}]"
 
 
 def plain(value: Any) -> Any:
     """`value`, which JSON gave, with texts made visible and numbers that JSON lacks as text."""
     if isinstance(value, str):
-        return visible(value)
+        return marked(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {visible(str(key)): plain(each) for key, each in value.items()}
+        return {marked(str(key)): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
@@ -133,11 +134,9 @@ def _text(value: Any) -> str:
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
 # The ends, as the funnel names them, that leave nothing to be right or wrong.
 _UNDECIDED = {
-    "out_of_turns": "out of turns",
-    "lost_to_format": "lost",
-    "failed": "failed",
+    "out_of_turns": "out of turns", "lost_to_format": "lost", "failed": "failed",
     "unjudged": "unjudged",
-}
+}  # fmt: skip
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:

@@ -32,12 +32,8 @@ def test_declines(answer: str | None) -> None:
     assert is_abstention(answer) is (answer not in ANSWERS)
 
 
-@pytest.mark.parametrize(
-    ("half", "found", "kept"), [("reporting", 0.88, 0.9), ("unseen", 0.8, 0.9)]
-)
-def test_most_ways_to_decline_are_found_and_few_answers_that_look_like_it_are_lost(
-    half: str, found: float, kept: float
-) -> None:
+@pytest.mark.parametrize(("half", "found"), [("reporting", 0.88), ("unseen", 0.8)])
+def test_most_ways_to_decline_are_found_and_few_answers_lost(half: str, found: float) -> None:
     """The weights were not fitted to these; those of "unseen" have another author."""
     rows = [each for each in texts() if each.half == half]
     right = {
@@ -45,7 +41,7 @@ def test_most_ways_to_decline_are_found_and_few_answers_that_look_like_it_are_lo
         for abstains in (True, False)
     }
     assert len(right[True]) >= 98 and fmean(right[True]) >= found
-    assert len(right[False]) >= 65 and 1 - fmean(right[False]) >= kept
+    assert len(right[False]) >= 65 and 1 - fmean(right[False]) >= 0.9
 
 
 def test_hardly_a_right_answer_is_taken_for_an_abstention() -> None:

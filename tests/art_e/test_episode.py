@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from art_e.episode import MAX_WRONG_MESSAGES, Episode, EpisodeForm
+from art_e.episode import MAX_PROSE, MAX_WRONG_MESSAGES, Episode, EpisodeForm
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.tools import MAX_CALLS, View
@@ -60,10 +60,9 @@ def test_a_prompt_of_ones_own_has_its_own_hash(inbox_file: InboxFile) -> None:
 
 def test_a_form_of_episode_sets_the_view() -> None:
     assert EpisodeForm().model_dump() == {
-        **{"max_turns": 10, "hits": 10, "turn_tokens": 2_048, "episode_tokens": 8_000},
-        **{"prompt": None, "snippet_chars": None},
-        **{"handles": True, "addresses": True, "spaced": False},
-    }
+        "max_turns": 10, "hits": 10, "turn_tokens": 2_048, "episode_tokens": 8_000, "prompt": None,
+        "snippet_chars": None, "handles": True, "addresses": True, "spaced": False,
+    }  # fmt: skip
     assert EpisodeForm().view == View()
     shown = {"handles": False, "hits": 1, "snippet_chars": 1, "addresses": False, "spaced": True}
     assert EpisodeForm.model_validate(shown).view == View(**shown, utc=True)  # type: ignore[arg-type]
@@ -119,32 +118,35 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
 
 def test_effort_charges_calls_beyond_the_first_of_each_message(start: Start) -> None:
     episode = start()
-    step(episode, search("a"), search("b"), search("c"))
-    step(episode, search("d"))
-    episode.step(TALK)
-    step(episode, call("x", "{}"), search("e"))
+    calls = [search("a")] * 3, [search("d")], [call("x", "{}"), search("e")]
+    for said in (*(message(*each) for each in calls), TALK):
+        episode.step(said)
     rubric = episode.rubric
     assert (rubric.turns, rubric.effort, rubric.tool_calls) == (4, 7, 6)
 
 
-def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None:
+def test_the_first_answer_counts_after_the_other_calls(start: Start) -> None:
     episode = start()
-    observations = step(episode, answer("May 3", "m1"), search("lease"), read("m1"))
-    assert observations[0] == DONE
-    assert [event.get("cited") for event in episode.events] == [[LEASE], None, None]
-    assert observations[1]["hits"][0]["message_id"] == "m1"
-    assert "May 3" in observations[2]["body"]
-    assert (episode.done, episode.sources, episode.rubric.read_gold) == (True, (LEASE,), True)
-
-
-def test_of_two_answers_the_first_counts_and_text_is_kept(start: Start) -> None:
-    episode = start()
-    said = message(answer("May 3", LEASE), answer("June 9"), text="I know.")
-    done, refused = shown(episode.step(said))
+    calls = [answer("May 3", "m1"), search("lease"), read("m1"), answer("June 9")]
+    said = message(*calls, text="I know.")
+    done, found, mail, refused = shown(episode.step(said))
     assert done == DONE and "already" in refused["error"]
-    assert (episode.final_answer, episode.sources) == ("May 3", (LEASE,))
-    assert episode.messages[2]["content"] == "I know."
-    assert len(episode.messages[2]["tool_calls"]) == 2
+    assert found["hits"][0]["message_id"] == "m1" and "May 3" in mail["body"]
+    assert [event.get("cited") for event in episode.events[:3]] == [[LEASE], None, None]
+    assert (episode.done, episode.final_answer, episode.sources) == (True, "May 3", (LEASE,))
+    assert episode.rubric.read_gold is True
+    assert episode.messages[2] == said.to_chat()
+
+
+def test_a_source_that_was_never_shown_is_none(start: Start) -> None:
+    episode = start()
+    step(episode, read(LEASE))
+    [done] = episode.step(message(answer("May 3", LEASE, "m77", PRICE)))
+    assert json.loads(done["content"].splitlines()[-1]) == {
+        "note": f"never shown, so no source: m77, {PRICE}"
+    }
+    assert (episode.sources, episode.rubric.num_sources) == ((LEASE,), 3)
+    assert episode.events[-1]["notes"] == [f"never shown, so no source: m77, {PRICE}"]
 
 
 # The end
@@ -198,8 +200,9 @@ WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
     said, counter, helpful = WRONG[wrong]
+    most = MAX_WRONG_MESSAGES if said.tool_calls else MAX_PROSE
     # The limit of turns comes at the same time, and doesn't count.
-    episode = start(max_turns=MAX_WRONG_MESSAGES)
+    episode = start(max_turns=most)
     observations = episode.step(said)
     assert helpful in shown(observations)[0]["error"]
     assert episode.messages[-1] == observations[-1]
@@ -207,29 +210,23 @@ def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wr
     counted = {each: getattr(episode.rubric, each) for each in counters}
     assert counted == dict.fromkeys(counters, 0) | {counter: 1}
     assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
-    for _ in range(MAX_WRONG_MESSAGES - 1):
+    for _ in range(most - 1):
         assert not episode.done
         episode.step(said)
     rubric = episode.rubric
-    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == 3
+    assert episode.done and rubric.lost_to_format and getattr(rubric, counter) == most
     assert not (rubric.answered or rubric.abstained or rubric.ran_out_of_turns)
 
 
-def test_a_right_message_between_wrong_ones_saves_the_episode(start: Start) -> None:
+def test_a_right_call_saves_the_episode(start: Start) -> None:
+    one_right = message(call("think", {}), search("lease"), call(SEARCH, "["))
     episode = start()
-    for said in (TALK, UNKNOWN, message(search("lease")), TALK, UNKNOWN):
+    for said in (TALK, UNKNOWN, one_right, TALK, UNKNOWN):
         episode.step(said)
     assert not episode.done
+    assert episode.rubric.unknown_tool_calls == episode.rubric.unparseable_calls == 3
     episode.step(message(call(SEARCH, "")))
     assert episode.rubric.lost_to_format
-
-
-def test_one_right_call_makes_a_message_right(start: Start) -> None:
-    episode = start(max_turns=5)
-    for _ in range(4):
-        step(episode, call("think", {}), search("lease"), call(SEARCH, "["))
-    assert not episode.done
-    assert episode.rubric.unknown_tool_calls == episode.rubric.unparseable_calls == 4
 
 
 def spellings(message_id: str) -> list[str]:
@@ -268,9 +265,7 @@ def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool
 
 
 @pytest.mark.parametrize("gold", [(LEASE_COPY,), (LEASE_COPY, LEASE)])
-def test_copies_of_one_mail_are_one_gold_and_one_source(
-    start: Start, gold: tuple[str, ...]
-) -> None:
+def test_copies_of_one_mail_are_one_gold_and_source(start: Start, gold: tuple[str, ...]) -> None:
     episode = start(message_ids=gold)
     step(episode, search("lease"))
     assert episode.rubric.found_gold is True
@@ -288,25 +283,22 @@ def test_every_gold_mail_is_needed(start: Start) -> None:
         step(episode, said)
         facts.append((episode.rubric.found_gold, episode.rubric.read_gold))
     assert facts == [(False, False), (True, False), (True, False), (True, True)]
-    step(episode, answer("4,000", PRICE))
-    assert (episode.rubric.num_gold_sources, episode.rubric.sources_correct) == (2, False)
-    complete = start(message_ids=(PRICE, CREW))
-    step(complete, answer("4,000", CREW, LEASE, PRICE))
-    assert (complete.rubric.num_sources, complete.rubric.sources_correct) == (3, True)
+    for cited, correct in (((PRICE,), False), ((CREW, LEASE, PRICE), True)):
+        episode = start(message_ids=(PRICE, CREW))
+        step(episode, read(PRICE), read(CREW), answer("4,000", *cited))
+        rubric = episode.rubric
+        assert (rubric.num_gold_sources, rubric.num_sources) == (2, len(cited))
+        assert rubric.sources_correct is correct
 
 
 @pytest.mark.parametrize(
     ("fields", "num_gold"),
-    [
-        ({"answerable": False, "message_ids": ()}, None),
-        ({"answerable": False, "message_ids": (LEASE,)}, None),
-        ({"answerable": None, "answer": None, "message_ids": ()}, None),
-        ({"answerable": True, "message_ids": ()}, 0),
-    ],
-)
-def test_what_does_not_apply_is_none(
-    start: Start, fields: dict[str, Any], num_gold: int | None
-) -> None:
+    [({"answerable": False, "message_ids": ()}, None),
+     ({"answerable": False, "message_ids": (LEASE,)}, None),
+     ({"answerable": None, "answer": None, "message_ids": ()}, None),
+     ({"answerable": True, "message_ids": ()}, 0)],
+)  # fmt: skip
+def test_what_does_not_apply_is_none(start: Start, fields: Any, num_gold: int | None) -> None:
     episode = start(**fields)
     step(episode, search("lease"), read(LEASE))
     step(episode, answer("May 3", LEASE))

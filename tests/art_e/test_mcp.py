@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +20,8 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.threads import LEFT_OUT
 from tests import builders
-from tests.builders import BOB, LEASE, LONG, QUESTION, WAIT_S, date_header, make_inbox, raw
-from tests.command_line import ANN, HOSTILE_ID, assert_safe, hostile_mail
+from tests.builders import BOB, LEASE, LONG, QUESTION, WAIT_S, date_header, new_file, raw
+from tests.command_line import ANN, HOSTILE_ID, Process, assert_safe, hostile_mail
 from tests.documented import ROOT
 
 AS_OF = str(QUESTION.query_date)
@@ -149,17 +149,15 @@ def test_a_thread_is_told_once_oldest_first(tmp_path: Path) -> None:
         raw("<2@t>", subject="Re: Lease", body=second, sender=ANN, to=BOB, date=date_header(7)),
         raw("<4@t>", subject="Re: Lease", body=quoted, sender=ANN, to=ANN, date=date_header(9)),
     ]
-    make_inbox(tmp_path / "i.duckdb", mails)
-    with InboxFile(tmp_path / "i.duckdb") as file:
-        inbox = file.open_inbox(BOB)
-        thread = call(inbox, "read_thread", message_id="2@t")
-        # <4@t> is not in Bob's inbox.
-        assert [(each["message_id"], each["body"].strip()) for each in thread["mails"]] == [
-            ("<1@t>", first),
-            ("<2@t>", f"Thanks. {question}\n\n{LEFT_OUT}\n\nAnn"),
-            ("<3@t>", f"The one at the quay.\n{LEFT_OUT}\n{outside}"),
-        ]
-        assert (thread["mails_in_thread"], thread["pages"]) == (3, 1)
+    with new_file(tmp_path / "i.duckdb", mails) as file:
+        thread = call(file.open_inbox(BOB), "read_thread", message_id="2@t")
+    # <4@t> is not in Bob's inbox.
+    assert [(each["message_id"], each["body"].strip()) for each in thread["mails"]] == [
+        ("<1@t>", first),
+        ("<2@t>", f"Thanks. {question}\n\n{LEFT_OUT}\n\nAnn"),
+        ("<3@t>", f"The one at the quay.\n{LEFT_OUT}\n{outside}"),
+    ]
+    assert (thread["mails_in_thread"], thread["pages"]) == (3, 1)
 
 
 def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: Path) -> None:
@@ -167,8 +165,7 @@ def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: P
     minutes = [
         raw(f"<m{n}@t>", **told, body=f"{n} " * 3_000, date=date_header(10 + n)) for n in range(5)
     ]
-    make_inbox(tmp_path / "i.duckdb", [hostile_mail(), *minutes])
-    with InboxFile(tmp_path / "i.duckdb") as file:
+    with new_file(tmp_path / "i.duckdb", [hostile_mail(), *minutes]) as file:
         inbox = file.open_inbox(ANN)
         pages = [call(inbox, "read_thread", message_id="<m0@t>", page=n) for n in (1, 2, 3)]
         assert {each["pages"] for each in pages} == {3}
@@ -188,7 +185,7 @@ def test_pages_of_a_thread_and_no_control_character_reach_the_client(tmp_path: P
 
 
 @pytest.fixture
-def server(process: Callable[..., Server], inbox_file: InboxFile, ctrl_c: None) -> Iterator[Server]:
+def server(process: Process, inbox_file: InboxFile, ctrl_c: None) -> Iterator[Server]:
     """A server process after the handshake, to say what no client says."""
     command = ("mcp", "--inbox", BOB, "--db", inbox_file.path)
     started = process(*command, stdin=subprocess.PIPE, errors="surrogateescape")
@@ -228,9 +225,7 @@ def test_stdout_carries_the_protocol_and_nothing_else(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
-def test_ctrl_c_or_a_client_that_takes_no_more_answers_end_it_quietly(
-    server: Server, end: signal.Signals
-) -> None:
+def test_ctrl_c_or_a_client_that_left_end_it_quietly(server: Server, end: signal.Signals) -> None:
     assert server.stdout is not None and server.stderr is not None
     if end is signal.SIGINT:
         server.send_signal(end)

@@ -3,20 +3,20 @@
 import json
 import os
 import stat
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.hosted import LitellmPolicy
 from art_e.privacy import REDACTED, redact, without_keys
 from art_e.publish import public_name
 from tests import tiny_qwen
-from tests.builders import WAIT_S, answer, search
-from tests.command_line import ANN, MAILS, Run, the_error
-from tests.provider import Provider, Request, says
+from tests.builders import QUICK, WAIT_S, act, answer, search
+from tests.command_line import ANN, MAILS, Process, Run, the_error
+from tests.provider import Provider, Reply, Request, json_server, says
 
 
 def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path: Path) -> None:
@@ -31,9 +31,6 @@ def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path
     assert {each.name for each in made} >= {"inbox.duckdb", "trajectories.jsonl", "config.json"}
     modes = {str(each): stat.S_IMODE(each.stat().st_mode) for each in made}
     assert modes == {str(each): 0o700 if each.is_dir() else 0o600 for each in made}
-
-
-Process = Callable[..., "subprocess.Popen[str]"]
 
 
 def asked(process: Process, db: Path, model: str, folder: Path) -> tuple[int, str]:
@@ -60,11 +57,12 @@ def test_no_proxy_hears_of_a_model_on_this_machine(
         raise AssertionError("a proxy was asked")
 
     with Provider([says("I don't know")] * 3) as model, Provider(overhears) as proxy:  # type: ignore[arg-type]
+        there = proxy.base_url.removesuffix("/v1")
+        places = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), there)
+        for name, place in {**places, "NO_PROXY": "intranet.example"}.items():
+            bare.setenv(name, place)
+            bare.setenv(name.lower(), place)
         port = model.base_url.rpartition(":")[2]
-        for kind in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-            place = "intranet.example" if kind == "NO_PROXY" else proxy.base_url.removesuffix("/v1")
-            bare.setenv(kind, place)
-            bare.setenv(kind.lower(), place)
         bare.setenv("HOSTED_VLLM_API_BASE", f"http://localhost:{port}")
         _, notes = asked(process, db, "hosted_vllm/mine", tmp_path)
         assert proxy.requests == []
@@ -78,25 +76,79 @@ def test_a_folder_does_not_decide_where_mail_goes(
     answers = [says("I don't know")] * 3
     with Provider(answers, key="sk-own-0123456789") as model, Provider(answers) as trap:
         trapped = trap.base_url.removesuffix("/v1")
-        (tmp_path / ".env").write_text(
-            f"OPENAI_API_KEY=sk-own-0123456789\nOPENAI_BASE_URL={trap.base_url}\n"
-            f"HTTP_PROXY={trapped}\nhttps_proxy={trapped}\nART_E_HOME={tmp_path / 'trap'}\n"
-            f"HOSTED_VLLM_API_BASE={trap.base_url}\nHF_ENDPOINT={trapped}\nNO_PROXY=\n"
-        )
+        refused = {
+            "HTTP_PROXY": trapped, "HOSTED_VLLM_API_BASE": trap.base_url,
+            "AWS_SHARED_CREDENTIALS_FILE": tmp_path / "aws", "GEMINI_API_KEY": trapped,
+            "GITHUB_COPILOT_API_KEY_URL": trapped, "GITHUB_COPILOT_TOKEN_DIR": "${HOME}",
+        }  # fmt: skip
+        lines = {
+            "OPENAI_API_KEY": "sk-own-0123456789", "OPENAI_BASE_URL": trap.base_url,
+            "https_proxy": trapped, "ART_E_HOME": tmp_path / "trap", "HF_ENDPOINT": trapped,
+            "NO_PROXY": "", **refused,
+        }  # fmt: skip
+        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        (tmp_path / ".env").write_text(text)
         bare.setenv("OPENAI_BASE_URL", model.base_url)
         for name, code in (("openai/o3", 0), ("hosted_vllm/mine", 2)):
             ended, notes = asked(process, db, name, tmp_path)
-            refused = next(each for each in notes.splitlines() if each.startswith(".env"))
-            assert "HTTP_PROXY" in refused and "HOSTED_VLLM_API_BASE" in refused
-            assert "KEY" not in refused
+            [note] = [each for each in notes.splitlines() if each.startswith(".env")]
+            named = note.partition(" of: ")[2].split(", ")
+            assert refused.keys() <= {*named} and "OPENAI_API_KEY" not in named
             assert ended == code, notes
         assert model.requests and trap.requests == []
     assert not (tmp_path / "trap").exists()
 
 
-def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(
-    art_e: Run, db: Path, tmp_path: Path
-) -> None:
+# A model of each client, with the variable of its address and the path in that.
+CLIENTS = {
+    **dict.fromkeys(("openai/gpt-4.1", "openai/gpt-5.5"), ("OPENAI_BASE_URL", "/v1")),
+    "hosted_vllm/mine": ("HOSTED_VLLM_API_BASE", "/v1"),
+    **dict.fromkeys(("ollama_chat/mine", "ollama/mine"), ("OLLAMA_API_BASE", "")),
+    "anthropic/claude-sonnet-4-5": ("ANTHROPIC_API_BASE", ""),
+    "gemini/gemini-2.5-pro": ("GEMINI_API_BASE", ""),
+    "openrouter/mine": ("OPENROUTER_API_BASE", ""),
+    "cohere_chat/mine": ("COHERE_API_BASE", ""),
+    "azure/mine": ("AZURE_API_BASE", ""),
+}
+
+
+@pytest.mark.parametrize("model", CLIENTS)
+def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, path = CLIENTS[model]
+    for provider in ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "COHERE", "AZURE"):
+        monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+    trapped: list[str] = []
+    asked: list[str] = []
+    statuses: list[int] = []
+
+    def trap(_: str, path: str, *__: object) -> tuple[int, object]:
+        trapped.append(path)
+        return 200, {}
+
+    def send_on(_: str, path: str, *__: object) -> Reply:
+        asked.append(path)
+        return Reply(b"{}", statuses[-1], {"Location": f"{there}/v1?key=4"})
+
+    with json_server(trap) as there, json_server(send_on) as here:
+        monkeypatch.setenv(name, here + path)
+        hosts = [each.removeprefix("http://") for each in (here, there)]
+        for status in (301, 302, 303, 307, 308):
+            statuses.append(status)
+            asked.clear()
+            with pytest.raises(PolicyError) as error:
+                act(LitellmPolicy(model, ModelOptions(), QUICK))
+            assert f"{model}: {hosts[0]} sends the call on to {hosts[1]}, and" in str(error.value)
+            assert (error.value.kind, error.value.retries) == ("redirect", 0)
+            assert len(asked) == 1
+        if model.startswith("openai"):
+            streamed = ModelOptions(on_answer=lambda _: None)
+            with pytest.raises(PolicyError, match="no redirect is followed"):
+                act(LitellmPolicy(model, streamed, QUICK))
+    assert trapped == []
+
+
+def test_code_that_comes_with_weights_is_never_run(art_e: Run, db: Path, tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     tiny_qwen.make_tokenizer(["When does the lease end?"]).save_pretrained(tmp_path)
     (tmp_path / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
@@ -122,19 +174,12 @@ def test_no_value_of_a_key_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Q7" not in shown and "y" not in shown.replace(REDACTED, "")
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "sk-proj-abcDEF123456_789-xyz",
-        "sk-proj-...wxyz",
-        "test-key*********1234",
-        "abcd••••••••",
-        "AIzaSyD-abcdefghijklmnopqrstuvwxyz12345",
-        "hf_abcdefghijklmnopqrst",
-        "AKIAIOSFODNN7EXAMPLE",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N",
-    ],
-)
+SECRETS = """sk-proj-abcDEF123456_789-xyz sk-proj-...wxyz test-key*********1234 abcd••••••••
+    AIzaSyD-abcdefghijklmnopqrstuvwxyz12345 hf_abcdefghijklmnopqrst AKIAIOSFODNN7EXAMPLE
+    eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N""".split()
+
+
+@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("frame", ["Incorrect API key provided: {}. See x.", "('{}',)"])
 def test_what_has_the_shape_of_a_key_does_not_pass(secret: str, frame: str) -> None:
     shown = redact(frame.format(secret))
@@ -148,7 +193,7 @@ PARTS = st.text("ux\n =-.:/", max_size=5)
 
 
 @given(PARTS, PARTS, st.integers(0, len(ECHOED) - 8), st.integers(8, 40), st.sampled_from(" \n-|"))
-def test_a_key_that_a_model_says_is_not_kept(
+def test_a_key_in_text_is_redacted(
     before: str, after: str, start: int, size: int, gap: str
 ) -> None:
     """In pieces of 8 characters and more, and split; the words around it stay."""
@@ -188,20 +233,13 @@ def test_a_key_that_a_server_sends_back_is_nowhere(
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("Qwen/Qwen2.5-14B-Instruct", "Qwen/Qwen2.5-14B-Instruct"),
-        ("/home/ann/runs/golden", "golden"),
-        ("../ann/secret/golden", "golden"),
-        ("C:\\Users\\ann\\golden", "golden"),
-        (CACHED, "Qwen/Qwen2.5-14B-Instruct"),
-        ("/data/datasets--me--mail/snapshots/1/x.parquet", "me/mail"),
-        ("golden", "golden"),
-        ("~", "~"),
-        ("~ann", "~"),
-        ("/", "/"),
-    ],
-)
-def test_names_of_files_show_no_folder(name: str, shown: str) -> None:
-    assert public_name(name) == shown
+NAMED = {
+    "Qwen/Qwen2.5-14B-Instruct": "Qwen/Qwen2.5-14B-Instruct", "golden": "golden",
+    "/home/ann/runs/golden": "golden", "../ann/secret/golden": "golden",
+    "C:\\Users\\ann\\golden": "golden", CACHED: "Qwen/Qwen2.5-14B-Instruct",
+    "/data/datasets--me--mail/snapshots/1/x.parquet": "me/mail", "~": "~", "~ann": "~", "/": "/",
+}  # fmt: skip
+
+
+def test_names_of_files_show_no_folder() -> None:
+    assert {name: public_name(name) for name in NAMED} == NAMED

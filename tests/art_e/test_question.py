@@ -45,18 +45,11 @@ def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "answerable"),
-    [
-        ({}, True),
-        ({"answer": None}, None),
-        ({"answer": "I don't know."}, False),
-        ({"answer": None, "kind": "unanswerable"}, False),
-        ({"kind": "unanswerable"}, False),
-        ({"answerable": False}, False),
-    ],
-)
-def test_tells_whether_a_question_has_an_answer(
-    tmp_path: Path, fields: dict[str, Any], answerable: bool | None
-) -> None:
+    [({}, True), ({"answer": None}, None), ({"answer": "I don't know."}, False),
+     ({"answer": None, "kind": "unanswerable"}, False), ({"kind": "unanswerable"}, False),
+     ({"answerable": False}, False)],
+)  # fmt: skip
+def test_tells_what_is_answerable(tmp_path: Path, fields: Any, answerable: bool | None) -> None:
     source = write(tmp_path / "q.jsonl", {**PUBLIC, **fields})
     assert load_questions(source)[0].answerable is answerable
 

@@ -54,9 +54,7 @@ def test_a_torn_last_line_is_left_out_and_costs_no_other_line(tmp_path: Path) ->
     assert list(whole_lines(path)) == [b"third"]
 
 
-def test_a_line_is_on_the_disk_itself_when_append_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_appended_line_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     # A loss of power can't be tested; that the whole line is synced can.
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))

@@ -22,7 +22,7 @@ from art_e.tools import (
     schemas,
 )
 from tests import builders as episodes
-from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, make_inbox, raw, read, run, search
+from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, new_file, raw, read, run, search
 
 
 def searched(tools: Tools, *keywords: str, **filters: Any) -> dict[str, Any]:
@@ -49,14 +49,14 @@ def test_schemas_have_the_form_of_the_api() -> None:
     functions = [each["function"] for each in schemas() if each["type"] == "function"]
     assert [each["name"] for each in functions] == list(ARGUMENTS)
     for function in functions:
-        assert set(function) == {"name", "description", "parameters"}
+        assert function.keys() == {"name", "description", "parameters"}
         parameters = function["parameters"]
         assert parameters["type"] == "object"
-        assert not {"additionalProperties", "description", "title"} & set(parameters)
-        assert set(parameters["required"]) <= set(parameters["properties"])
+        assert not {"additionalProperties", "description", "title"} & parameters.keys()
+        assert {*parameters["required"]} <= parameters["properties"].keys()
         for schema in parameters["properties"].values():
             # Only keywords of JSON Schema that every provider takes.
-            assert set(schema) <= {"type", "description", "default", "anyOf", "items", "format"}
+            assert schema.keys() <= {"type", "description", "default", "anyOf", "items", "format"}
             assert ("type" in schema) != ("anyOf" in schema)
             assert schema["description"]
     form = functions[0]["parameters"]
@@ -98,10 +98,9 @@ def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
 
 
 def test_people_bound_a_search(tools: Tools) -> None:
-    everybody = {hit["from"] for hit in searched(tools)["hits"]}
     for name in ("Ann Alder", "ann@test.example"):
         senders = {hit["from"] for hit in searched(tools, from_addr=name)["hits"]}
-        assert senders == {"Ann Alder <ann@test.example>"} < everybody
+        assert senders == {"Ann Alder <ann@test.example>"}
     nobody = "x" * MAX_FILTER_CHARS
     assert searched(tools, to_addr=nobody)["hits"] == []
     with pytest.raises(CallError, match="at most 320 characters"):
@@ -156,12 +155,12 @@ def test_huge_subjects_and_names_are_cut(tools: Tools) -> None:
 
 
 def test_what_is_just_as_long_as_allowed_is_shown_whole(tmp_path: Path) -> None:
-    db, body, subject = tmp_path / "inbox.duckdb", "b" * MAX_BODY_CHARS, "s" * MAX_LINE_CHARS
+    body, subject = "b" * MAX_BODY_CHARS, "s" * MAX_LINE_CHARS
     crowd = ["bob@test.example", *(f"p{n}@test.example" for n in range(1, MAX_RECIPIENTS))]
     long = raw("<1@t>", subject=subject, body=body, to=", ".join(crowd))
-    make_inbox(db, [long, raw("<2@t>", body="Two words.", date=None)])
-    with InboxFile(db) as file:
-        inbox = file.open_inbox("bob@test.example")
+    short = raw("<2@t>", body="Two words.", date=None)
+    with new_file(tmp_path / "inbox.duckdb", [long, short]) as file:
+        inbox = file.open_inbox(episodes.BOB)
         mail = read_mail(Tools(inbox), "<1@t>")
         assert (mail["subject"], mail["body"], mail["to"]) == (subject, body, crowd)
         small = Tools(inbox, View(snippet_chars=len("Two words."), utc=True))

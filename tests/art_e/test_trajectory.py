@@ -116,9 +116,7 @@ def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])
-def test_a_cost_that_is_not_known_in_part_is_not_known(
-    start: Start, costs: list[float | None]
-) -> None:
+def test_a_cost_unknown_in_part_is_unknown(start: Start, costs: list[float | None]) -> None:
     script = [message(search("lease")), message(read("m1")), message(answer("May 3", "m1"))]
     policy = ScriptedPolicy(script, costs=costs)
     assert asyncio.run(run_episode(start(), policy, "run-1")).cost_usd is None

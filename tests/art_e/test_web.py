@@ -3,11 +3,11 @@
 import json
 import re
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
@@ -17,7 +17,7 @@ from art_e.ratings import read_ratings
 from art_e.web.server import HEADERS
 from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
-from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, assert_safe
+from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Process, assert_safe
 from tests.processes import start
 from tests.provider import NEVER_S, Provider, rate_limited, says
 
@@ -44,9 +44,10 @@ class Client(httpx.Client):
     """A browser that has opened the address, without its page."""
 
     def __init__(self, address: str) -> None:
-        self.home = address.partition("/?")[0]
-        super().__init__(base_url=self.home, timeout=WAIT_S, trust_env=False)
-        assert self.get(address).status_code == 303
+        page = address.partition("?")[0]
+        self.home = page.rsplit("/", 2)[0]
+        super().__init__(base_url=page, timeout=WAIT_S, trust_env=False)
+        assert 'url=./"' in self.get(address).text
 
     def call(self, name: str, **fields: Any) -> Any:
         """What the server returns to its page."""
@@ -56,11 +57,16 @@ class Client(httpx.Client):
         return self.call("mail", inbox=inbox, message_id=message_id, whole=True)
 
 
+@contextmanager
+def entering(db: Path, home: Path, *options: str) -> Iterator[Client]:
+    with served(db, home, *options) as address, closing(Client(address)) as client:
+        yield client
+
+
 @pytest.fixture
 def client(owned_db: Path, home: Path) -> Iterator[Client]:
-    until = ("--as-of", "2001-05-01")
-    with served(owned_db, home, *until) as address, closing(Client(address)) as entered:
-        yield entered
+    with entering(owned_db, home, "--as-of", "2001-05-01") as client:
+        yield client
 
 
 # ---- Who may enter.
@@ -69,13 +75,16 @@ def client(owned_db: Path, home: Path) -> Iterator[Client]:
 def test_the_address_works_once_and_for_one_browser(owned_db: Path, home: Path) -> None:
     with served(owned_db, home) as address, httpx.Client(trust_env=False) as first:
         page = address.partition("?")[0]
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", page)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", page)
         assert first.get(page).status_code == 403
         assert first.get(f"{page}?token=wrong").status_code == 403
         entered = first.get(address)
-        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert entered.status_code == 200 and 'url=./"' in entered.text
         cookie = entered.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie
+        # A browser sends it to no page of another port: none is below this path.
+        assert f"path={urlsplit(page).path.lower()};" in cookie
+        assert first.get(urljoin(page, "/")).status_code == 403
         assert first.get(page).status_code == 200
         refused = httpx.get(address, trust_env=False)
         assert (refused.status_code, refused.text.count("\n")) == (403, 1)
@@ -113,9 +122,7 @@ def test_every_response_has_the_headers(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_it_while_a_question_runs(
-    owned_db: Path, process: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_it(owned_db: Path, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     with Provider(lambda _: says("late", delay_s=NEVER_S)) as provider:
         provider.stand_in_for_openai(monkeypatch)
         running = process("web", "--db", owned_db, "--model", "o3")
@@ -160,15 +167,12 @@ def test_errors_are_one_line(client: Client) -> None:
         assert part in given["error"] and not re.search("\n|internal error", given["error"])
 
 
-def test_an_answer_arrives_in_parts(
-    owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_in_parts(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "It ends on March 31, 2002"
     asked = {"question": "When?", "inbox": ANN, "talk": []}
     with Provider([says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        server = served(owned_db, home, "--model", "openai/gpt-4.1")
-        with server as address, closing(Client(address)) as client:
+        with entering(owned_db, home, "--model", "openai/gpt-4.1") as client:
             told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
     *events, last = map(json.loads, told.splitlines())
     parts = [each["arriving"] for each in events if "arriving" in each]
@@ -187,17 +191,15 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def visiting(
-    browser: Browser, db: Path, home: Path, *options: str, **window: Any
-) -> Iterator[Page]:
+def visit(browser: Browser, db: Path, home: Path, *options: str, **window: Any) -> Iterator[Page]:
     """Opens the page; by the end it may not have complained, or fetched from elsewhere."""
-    visit = Visit(browser, loopback=True, **window)
-    with served(db, home, *options) as address, closing(visit):
-        visit.page.goto(address)
-        expect(visit.page.locator("#about")).to_contain_text("mails")
-        yield visit.page
-        assert visit.complaints == []
-        assert {each.rpartition(":")[0] for each in visit.fetched} == {"http://127.0.0.1"}
+    opened = Visit(browser, loopback=True, **window)
+    with served(db, home, *options) as address, closing(opened):
+        opened.page.goto(address)
+        expect(opened.page.locator("#about")).to_contain_text("mails")
+        yield opened.page
+        assert opened.complaints == []
+        assert {each.rpartition(":")[0] for each in opened.fetched} == {"http://127.0.0.1"}
 
 
 def ask(page: Page, question: str, box: str = "Question") -> None:
@@ -219,7 +221,7 @@ def test_a_conversation(
     monkeypatch.setenv("ART_E_HOME", str(home))
     with Provider(SCRIPT) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        with visiting(browser, owned_db, home, "--model", "o3") as page:
+        with visit(browser, owned_db, home, "--model", "o3") as page:
             expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
             ask(page, QUESTION)
             entries = page.locator("article")
@@ -228,7 +230,7 @@ def test_a_conversation(
             expect(entries.locator("summary")).to_contain_text("3 turns, ")
             entries.locator("summary").click()
             expect(entries.locator(".steps")).to_contain_text('searched "warehouse lease"')
-            expect(entries.locator(".steps")).to_contain_text("trying again, 2 of 8")
+            expect(entries.locator(".steps")).to_contain_text("2 of 3")
             # The source opens with its sentence marked, then its conversation.
             page.get_by_role("button", name="Warehouse lease").click()
             mail = page.get_by_role("complementary")
@@ -267,9 +269,7 @@ def test_a_conversation(
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True)])
-def test_it_fits_and_can_be_read(
-    browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool
-) -> None:
+def test_it_fits(browser: Browser, tmp_path: Path, home: Path, width: int, dark: bool) -> None:
     """With a mail that would do something, were it markup, and words with nowhere to break."""
     file = "v" * 80
     body = f"The zebra lease ends on May 3. {EVIL} {'w' * 300}\n"
@@ -279,7 +279,7 @@ def test_it_fits_and_can_be_read(
     mails = [with_files(each, {f"{file}.html": EVIL.encode()}) for each in mails]
     db = tmp_path / "hostile.duckdb"
     make_inbox(db, mails, owner=ANN)
-    with visiting(browser, db, home, width=width, height=844, dark=dark) as page:
+    with visit(browser, db, home, width=width, height=844, dark=dark) as page:
 
         def check() -> None:
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width

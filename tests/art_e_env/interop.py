@@ -13,7 +13,7 @@ from unittest import mock
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
-from art_e.models.offline import OfflinePolicy
+from art_e.offline import OfflinePolicy
 from art_e.runs import start_run
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
@@ -33,7 +33,7 @@ BODY = f"{HOSTILE_BODY} <think>a</think> <internal>b</internal> [c](javascript:a
 
 def scripted(turn: int, asked: str) -> AssistantMessage:
     """Searches, reads the first hit and a hostile mail, and ends in one of four ways."""
-    question = next(each for each in QUESTIONS if each.question == asked)
+    [question] = [each for each in QUESTIONS if each.question == asked]
     if question == FAILING and turn == 1:
         raise PolicyError("provider", "503")
     if turn == 0:
@@ -82,7 +82,6 @@ def eval_run(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Scored]]
 
 
 def contents(conversation: list[dict[str, Any]]) -> list[str]:
-    """The texts of a conversation."""
     return [each.get("content") or "" for each in conversation]
 
 
@@ -90,13 +89,10 @@ def run(folder: Path, module: str, *arguments: str) -> None:
     """Run a test's module in `folder`, where the libraries are installed."""
     assert BIN.is_dir(), "install the libraries: make .venv/interop.installed"
     done = subprocess.run(
-        [str(BIN / "python"), "-m", module, *arguments],
-        cwd=folder,
+        [str(BIN / "python"), "-m", module, *arguments], cwd=folder,
         env={**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT), "ANY_KEY": "none"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 

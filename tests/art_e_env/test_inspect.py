@@ -15,8 +15,6 @@ from tests.art_e_env.interop import FAILING, command, contents, eval_run, run, s
 Logs = dict[str, dict[str, Any]]
 Runs = tuple[dict[str, Any], dict[str, dict[str, Scored]], Logs]
 OPTIONS = {"questions": "golden.jsonl", "db": "inbox.duckdb"}
-
-
 pytestmark = pytest.mark.long
 
 
@@ -26,8 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("inspect")
     metrics, episodes = eval_run(folder)
     run(folder, "tests.art_e_env.test_inspect")
-    logs = json.loads((folder / "logs.json").read_text("utf-8"))
-    return metrics, episodes, logs
+    return metrics, episodes, json.loads((folder / "logs.json").read_text("utf-8"))
 
 
 def main() -> None:
@@ -42,9 +39,7 @@ def main() -> None:
         assert tools[0].parameters.properties["keywords"].items.type == "string"
         turn = sum(each.role == "assistant" for each in conversation)
         said = scripted(turn, conversation[1].text)
-        calls = [
-            ToolCall(each.id, each.name, json.loads(each.arguments)) for each in said.tool_calls
-        ]
+        calls = [ToolCall(c.id, c.name, json.loads(c.arguments)) for c in said.tool_calls]
         answer = ChatMessageAssistant(content=said.content or "", tool_calls=calls)
         output = ModelOutput.from_message(answer)
         # Without it Inspect downloads a tokenizer.

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,10 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import parse_query
-from data_pipeline.ingest import attachments
+from data_pipeline.ingest import attachments, parse
 from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, form_of
-from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, raw, with_files
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
 from tests.mailbox import calendar, excel, pdf, word
 
@@ -38,13 +39,19 @@ def extractor() -> Iterator[Extractor]:
     made.close()
 
 
-def test_the_text_of_each_form(extractor: Extractor) -> None:
+def test_the_text_of_each_form(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, (data, text) in FILES.items():
-        assert extractor.text_of(name, "application/octet-stream", data).startswith(text)
+        read = extractor.text_of(name, "application/octet-stream", data)
+        assert read is not None and read.startswith(text)
     assert form_of("unnamed", "application/pdf") == "pdf"
     assert extractor.text_of("photo.jpg", "image/jpeg", b"\xff\xd8") == ""
     assert extractor.text_of("a.pdf", "", b"%PDF-1.4 cut off") == ""
-    assert len(extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)) < MAX_CHARS
+    cut = extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)
+    assert cut is not None and len(cut) < MAX_CHARS
+    # Without the libraries only text is read.
+    monkeypatch.setattr(attachments, "find_spec", lambda _: None)
+    texts = {name: extractor.text_of(name, "", data) for name, (data, _) in FILES.items()}
+    assert [name for name, text in texts.items() if text] == ["notes.txt"]
 
 
 def endless() -> bytes:
@@ -53,25 +60,36 @@ def endless() -> bytes:
     return b"%PDF-1.4\n1 0 obj<</Kids[" + kids + b"]>>endobj\ntrailer<</Root 1 0 R>>"
 
 
-def bomb() -> bytes:
-    """A spreadsheet of a few kilobytes whose strings are gigabytes."""
-    out, name = io.BytesIO(), "xl/worksheets/sheet1.xml"
-    cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
-    sheet = b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>"
-    book = zipfile.ZipFile(io.BytesIO(excel("x")))
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+def with_sheet(sheet: bytes) -> bytes:
+    """A workbook of that sheet."""
+    out, book = io.BytesIO(), zipfile.ZipFile(io.BytesIO(excel("x")))
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        for each in book.namelist():
-            packed.writestr(each, sheet if each == name else book.read(each))
+        for name in book.namelist():
+            packed.writestr(name, sheet if name == SHEET else book.read(name))
     return out.getvalue()
 
 
+def bomb() -> bytes:
+    """A spreadsheet of a few kilobytes whose strings are gigabytes."""
+    cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
+    return with_sheet(b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>")
+
+
+def endless_rows() -> bytes:
+    """A spreadsheet of a kilobyte with a million empty rows of 16,384 cells."""
+    return with_sheet(
+        b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+        b'<dimension ref="A1:XFD1048576"/><sheetData><row r="1"><c r="XFD1"/></row>'
+        b'<row r="1048576"><c r="XFD1048576"/></row></sheetData></worksheet>'
+    )
+
+
 @pytest.mark.parametrize(("name", "made"), [("a.pdf", endless), ("a.xlsx", bomb)])
-def test_a_bomb_is_not_read_and_the_next_file_is(
-    name: str, made: Callable[[], bytes], extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(attachments, "TIMEOUT_S", 1.0)
-        assert len(extractor.text_of(name, "", made())) <= MAX_CHARS
+def test_a_bomb_is_not_read(name: str, made: Callable[[], bytes], extractor: Extractor) -> None:
+    assert not extractor.text_of(name, "", made(), 1.0)
     # A child that dies is replaced, too.
     data, expected = FILES["lease.pdf"]
     assert extractor.text_of("lease.pdf", "", data) == expected
@@ -81,12 +99,22 @@ def test_a_bomb_is_not_read_and_the_next_file_is(
     assert extractor.text_of("lease.pdf", "", data) == expected
 
 
-def test_without_the_libraries_only_text_is_read(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attachments, "find_spec", lambda _: None)
-    texts = {name: extractor.text_of(name, "", data) for name, (data, _) in FILES.items()}
-    assert [name for name, text in texts.items() if text] == ["notes.txt"]
+def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = {"first.pdf": FILES["lease.pdf"][0]}
+    parse.parse_message(mail(lease), extractor)  # which starts the child
+    seconds = tries(5, 30)
+    bad = {f"{number}.xlsx": endless_rows() for number in range(20)}
+    begun = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(parse, "LONGEST_SECONDS", float(seconds))
+        email = parse.parse_message(mail({**lease, **bad}), extractor)
+    assert time.monotonic() - begun < seconds + 60
+    assert isinstance(email, ParsedEmail)
+    assert "The quagga lease ends" in email.attached
+    assert email.attached.count("left out: it takes too long or too much memory]") == 19
+    assert len(email.files) == 21
+    after = parse.parse_message(mail(lease), extractor)
+    assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
 
 
 def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> None:

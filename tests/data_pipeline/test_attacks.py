@@ -28,9 +28,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_each_question_is_attacked_in_its_own_inbox_beside_its_gold_mail(
-    made: list[Attack], db: Path
-) -> None:
+def test_each_question_is_attacked_beside_its_gold_mail(made: list[Attack], db: Path) -> None:
     questions = load_questions(str(db.with_name("injection.questions.jsonl")))
     assert questions == [each.question for each in made] and len(questions) == 60
     assert set(Counter(each.provenance["attack"] for each in questions).values()) == {12}

@@ -1,18 +1,23 @@
 """IMAP against a real Dovecot: nothing is lost or read twice, wherever the connection is cut; the
 server is left as it was; passwords stay secret. A scripted server stands in for Gmail."""
 
+import base64
 import contextlib
 import itertools
+import quopri
 import shutil
 import socketserver
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
 from art_e.inbox.file import InboxFile
+from art_e.text import digest
 from data_pipeline.ingest import imap
 from data_pipeline.ingest.imap import Account, follow, load_state, state_file
 from tests.builders import files_of, raw, tries
@@ -32,10 +37,7 @@ class Box(NamedTuple):
     server: Server
     wire: Wire
     db: Path
-
-    @property
-    def url(self) -> str:
-        return f"imap://{USER}@127.0.0.1:{self.wire.port}"
+    url: str
 
     def put(self, numbers: Sequence[int], folder: str = "INBOX", flags: str = r"\Seen") -> None:
         """Deliver mails of these numbers, each of 7 bytes times its number and more."""
@@ -62,18 +64,19 @@ class Box(NamedTuple):
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv(imap.PASSWORD, PASSWORD)
+    monkeypatch.setenv(imap.PASSWORD, "a plain one")
     monkeypatch.setattr(imap, "WAITS_S", (0.0, 0.0, 0.0))
     monkeypatch.setattr(imap, "_BATCH_BYTES", 1200)
     return tmp_path / "home"
 
 
 @pytest.fixture
-def box(server: Server, home: Path) -> Iterator[Box]:
+def box(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
     """The account, empty again."""
+    monkeypatch.setenv(imap.PASSWORD, PASSWORD)
     shutil.rmtree(server.folder / "mail", ignore_errors=True)
     wire = Wire(server.port)
-    yield Box(server, wire, home / "inbox.duckdb")
+    yield Box(server, wire, home / "inbox.duckdb", f"imap://{USER}@127.0.0.1:{wire.port}")
     wire.close()
 
 
@@ -162,15 +165,6 @@ def test_it_gives_up_after_three_more_and_goes_on_later(art_e: Run, home: Path, 
     assert len(box.stored()) == 9
 
 
-def test_a_sync_makes_up_for_an_ingest_that_was_interrupted(art_e: Run, box: Box) -> None:
-    box.put([1, 2])
-    art_e("ingest", box.url)
-    box.put([3])
-    follow(Account.of(box.url), box.db)
-    assert json_of(art_e("sync", "--json"))["new"] == 0
-    assert len(box.stored()) == 3
-
-
 def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
     box.put([1, 2], flags="")
     box.put([3, 4], "Lists", flags="")
@@ -191,13 +185,11 @@ def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
 # ---- Passwords and encryption.
 
 
-def test_a_rejected_password_is_one_line_without_it(
-    art_e: Run, home: Path, box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(imap.PASSWORD, "melon-in-the-snow")
     line = the_error(art_e("ingest", box.url))
     assert line.startswith(f"Error: 127.0.0.1 rejects the password of {USER}: check both")
-    assert "melon" not in line + str(files_of(home))
+    assert "melon" not in line + str(files_of(box.db.parent))
     with monkeypatch.context() as patch:
         patch.delenv(imap.PASSWORD)
         assert f"set {imap.PASSWORD}, or" in the_error(art_e("ingest", box.url))
@@ -225,6 +217,17 @@ def test_certificates_are_verified(art_e: Run, box: Box, monkeypatch: pytest.Mon
     assert "can't be trusted" in the_error(art_e("ingest", other, "--replace"))
 
 
+def test_damage_is_a_lost_connection(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.put(range(1000, 1009))
+    monkeypatch.setenv("SSL_CERT_FILE", str(box.server.folder / "cert.pem"))
+    wire = Wire(box.server.tls_port)
+    wire.cuts = [-30_000, -9_000]
+    shown = art_e("ingest", f"imaps://{USER.replace('@', '%40')}@localhost:{wire.port}")
+    wire.close()
+    assert (shown.exit_code, shown.stderr.count("is cut ([SSL")) == (0, 2), shown.stderr
+    assert len(box.stored()) == 9
+
+
 def test_an_address_that_is_none_is_not_repeated(art_e: Run) -> None:
     for url in ("imaps://me", f"imaps://me:{PASSWORD}@x.example", "imap://me@x.example:99999"):
         line = the_error(art_e("ingest", url))
@@ -242,8 +245,10 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     art_e("ingest", box.url, "--owner", "bob@x.example")
     assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
     assert "art-e sync replaces all mail" in the_error(art_e("ingest", other, "--append"))
+    # A sync makes up for an ingest that was interrupted.
     box.put([3])
-    art_e("sync")
+    follow(Account.of(box.url), box.db)
+    assert json_of(art_e("sync", "--json"))["new"] == 0
     assert box.stored().keys() == {"1", "2", "3"}
     with InboxFile(box.db) as file:
         assert file.owners() == ["bob@x.example"]
@@ -256,6 +261,8 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
 # ---- Gmail, and servers that are hard to please.
 
 REFUSED = b"refused"
+# An answer, or what goes on writing it.
+Script = dict[bytes, bytes | Iterable[bytes]]
 
 
 class Scripted(socketserver.StreamRequestHandler):
@@ -263,23 +270,28 @@ class Scripted(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         server: Any = self.server
-        self.wfile.write(b"* OK ready\r\n")
-        for line in self.rfile:
-            tag, _, command = line.rstrip().partition(b" ")
-            server.seen.append(command)
-            reply = server.script[max(filter(command.startswith, server.script), key=len)]
-            end = (b"", b" NO it is broken") if reply == REFUSED else (reply, b" OK done")
-            self.wfile.write(end[0] + tag + end[1] + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(server.script.get(b"", b"* OK ready\r\n"))
+            for line in self.rfile:
+                tag, _, command = line.rstrip().partition(b" ")
+                server.seen.append(command)
+                reply = server.script[max(filter(command.startswith, server.script), key=len)]
+                end = b" OK done"
+                if isinstance(reply, bytes) and reply.startswith(REFUSED):
+                    reply, end = b"", b" NO " + (reply[len(REFUSED) :] or b"it is broken")
+                for part in [reply] if isinstance(reply, bytes) else reply:
+                    self.wfile.write(part)
+                self.wfile.write(tag + end + b"\r\n")
 
 
 @contextlib.contextmanager
-def scripted(script: dict[bytes, bytes], host: str = "127.0.0.1") -> Iterator[Any]:
+def scripted(script: Script, host: str = "127.0.0.1") -> Iterator[tuple[int, list[bytes]]]:
     """A server's port, and what it is sent."""
-    server: Any = socketserver.ThreadingTCPServer((host, 0), Scripted)
-    with server:
-        server.daemon_threads, server.script, server.seen = True, script, []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1], server.seen
+    with socketserver.ThreadingTCPServer((host, 0), Scripted) as server:
+        server.daemon_threads = True
+        server.script, server.seen = script, []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server.server_address[1], server.seen  # type: ignore[attr-defined]
         server.shutdown()
 
 
@@ -287,14 +299,14 @@ def literal(data: bytes) -> bytes:
     return b"{%d}\r\n%s" % (len(data), data)
 
 
-BASE = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
+BASE: Script = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
 OPENED = b"* %d EXISTS\r\n* OK [UIDVALIDITY 7] fine\r\n"
 ONE, TWO = (raw(f"<{number}@x.example>", date=None).data for number in (1, 2))
 BODIES = [
     b'* 1 FETCH (UID 4 INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> ' + literal(ONE),
     b"* 2 FETCH (BODY[]<0> " + literal(TWO) + b" UID 9 FLAGS ())\r\n",
 ]
-ALL_MAIL = {
+ALL_MAIL: Script = {
     **BASE,
     b"CAPABILITY": b"* CAPABILITY IMAP4rev1 X-GM-EXT-1\r\n",
     b"LIST": b'* LIST (\\HasNoChildren) "/" "INBOX"\r\n'
@@ -312,17 +324,11 @@ ALL_MAIL = {
 }
 
 
-@pytest.fixture
-def plain_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(imap.PASSWORD, "a plain one")
-    return home
-
-
-def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, plain_password: Path) -> None:
+def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, home: Path) -> None:
     with scripted(ALL_MAIL) as (port, seen):
         art_e("ingest", f"imap://me@127.0.0.1:{port}", "--owner", "me@x.example")
     query = "SELECT labels, gmail_thread, sent_at::VARCHAR FROM emails ORDER BY message_id"
-    with InboxFile(plain_password / "inbox.duckdb") as file:
+    with InboxFile(home / "inbox.duckdb") as file:
         first, second = file.execute(query).fetchall()
     labels = ["2024", "a ) UID 77", 'b" (', "inbox", "starred", "Ä"]
     assert first == (labels, "1278455344230334865", "2020-01-05 08:00:00")
@@ -331,9 +337,7 @@ def test_gmail_is_read_once_with_its_labels_and_threads(art_e: Run, plain_passwo
     assert opened == [b'EXAMINE "[Gmail]/Alle Mails"', b'EXAMINE "[Gmail]/Spam"']
 
 
-def test_what_the_server_refuses_is_left_out_and_nothing_else(
-    art_e: Run, plain_password: Path
-) -> None:
+def test_only_what_the_server_refuses_is_left_out(art_e: Run, home: Path) -> None:
     script = {**ALL_MAIL, b"UID FETCH 4,9": REFUSED, b"UID FETCH 4 ": REFUSED}
     script[b"UID FETCH 9 "] = BODIES[1]
     with scripted(script) as (port, _):
@@ -342,8 +346,8 @@ def test_what_the_server_refuses_is_left_out_and_nothing_else(
         assert json_of(shown)["stored"] == 1
         # The next time it can be. What a link names is renewed, and not the link.
         script[b"UID FETCH 4 "] = BODIES[0] + b")\r\n"
-        link = plain_password / "link"
-        link.symlink_to(plain_password / "inbox.duckdb")
+        link = home / "link"
+        link.symlink_to(home / "inbox.duckdb")
         report = json_of(art_e("sync", "--db", link, "--json"))
         assert (report["new"], report["ingest"]["stored"]) == (1, 2)
         assert link.is_symlink()
@@ -356,9 +360,135 @@ def test_what_the_server_refuses_is_left_out_and_nothing_else(
         assert "127.0.0.1 refuses (it is broken)" in the_error(art_e("sync"))
 
 
-@pytest.mark.usefixtures("plain_password")
+@pytest.mark.usefixtures("home")
 def test_no_password_is_sent_in_the_open(art_e: Run) -> None:
     with scripted(BASE, "127.0.0.2") as (port, seen):
         line = the_error(art_e("ingest", f"imap://me@127.0.0.2:{port}"))
     assert "127.0.0.2 would get the password in the open: use imaps://" in line
     assert seen == [b"CAPABILITY"]
+
+
+# ---- Servers that talk nonsense.
+
+LISTED = b"* 1 FETCH (UID 4 FLAGS () RFC822.SIZE 100)\r\n"
+SMALL: Script = {
+    **BASE,
+    b"LIST": b'* LIST () "/" "INBOX"\r\n',
+    b"EXAMINE": OPENED % 1,
+    b"UID FETCH 1:*": LISTED,
+    b"UID FETCH 4": BODIES[0] + b")\r\n",
+}
+ODD = (
+    b"1/../../../../victim", b"-1", b"9" * 5000, b"4294967296", b"(4)", b'"4"', b"four", b"\xff\xfe"
+)  # fmt: skip
+NONSENSE: dict[str, Script] = {
+    **{f"validity {odd[:9]!r}": {b"EXAMINE": (OPENED % 1).replace(b"7", odd)} for odd in ODD},
+    **{f"UID {odd[:9]!r}": {b"UID FETCH 1:*": LISTED.replace(b"4", odd)} for odd in (b"0", *ODD)},
+    **{f"size {odd[:9]!r}": {b"UID FETCH 1:*": LISTED.replace(b"100", odd)} for odd in ODD},
+    "exists": {b"EXAMINE": b"* EXISTS many\r\n* OK [UIDVALIDITY 7] fine\r\n"},
+    "count": {b"EXAMINE": b"* " + b"9" * 5000 + b" EXISTS\r\n"},
+    "bytes": {b"CAPABILITY": b"* CAPABILITY IMAP4rev1 \xff\r\n"},
+    "capability": {b"CAPABILITY": b""},
+    "HTTP": {b"": b"HTTP/1.1 400 Bad Request\r\n"},
+    "no greeting": {b"": b"\xff\xfe\r\n"},
+    "a line": {b"LIST": b"what is this\r\n"},
+    "a tag": {b"LIST": b"ZZZZ9 OK done\r\n"},
+    "a literal's size": {b"UID FETCH 1:*": b"* 1 FETCH (UID {99999999999999999999}\r\n"},
+    "its digits": {b"UID FETCH 1:*": b"* 1 FETCH (UID {%s}\r\n" % (b"9" * 5000)},
+    # Without an end.
+    "lines": {b"LIST": itertools.repeat(b"* FOO 1\r\n" * 1000)},
+    "a long line": {b"LIST": itertools.repeat(b"x" * 1000)},
+    "literals": {
+        b"LIST": itertools.chain([b"* LIST ({0}\r\n"], itertools.repeat(b"{0}\r\n" * 999))
+    },
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_nonsense_is_one_line_that_names_the_server(art_e: Run, home: Path, name: str) -> None:
+    with scripted({**SMALL, **NONSENSE[name]}) as (port, _):
+        line = the_error(art_e("ingest", f"imap://me@127.0.0.1:{port}"))
+    assert line.startswith(("Error: 127.0.0.1 answers what no IMAP", "Error: 127.0.0.1 refuses ("))
+    assert f"check its name and that {port} is its port for IMAP" in line
+    assert len(line) < 400
+    # Whatever was written is no mail, and lies in the spool.
+    assert not [each for each in home.parent.rglob("*") if each.name in ("victim", "4")]
+    assert {each.name for each in home.iterdir()} <= {"imap", "inbox.duckdb.sync.json"}
+
+
+def test_what_a_server_says_shows_no_password(art_e: Run, home: Path, monkeypatch: Any) -> None:
+    secret = b"melon & snow-7 \xc3\xa4pfel"
+    monkeypatch.setenv(imap.PASSWORD, secret.decode())
+    codes = [
+        secret, b'"' + secret + b'"', secret.upper(), secret[:11], secret.hex().encode(),
+        b" ".join(bytes([each]) for each in secret[:13]), quote(secret, safe="").encode(),
+        base64.b64encode(secret), base64.b64encode(b"\0me\0" + secret), quopri.encodestring(secret),
+    ]  # fmt: skip
+    for number, code in enumerate(codes):
+        commands = (b"LIST", b"EXAMINE", b"UID FETCH 1:*", b"UID FETCH 4", b"LOGIN")
+        places: list[Script] = [{key: REFUSED + b"no: " + code + b"?"} for key in commands]
+        places += [
+            {b"LOGIN": REFUSED + b"[UNAVAILABLE] " + code},
+            {b"": b"* NO " + code + b"\r\n"},
+            {b"LIST": code + b"\r\n"},
+            {b"EXAMINE": REFUSED, b"LIST": b'* LIST () "/" ' + literal(code) + b"\r\n"},
+        ]
+        for place in places[number % (step := tries(4, 1)) :: step]:
+            with scripted({**SMALL, **place}) as (port, _):
+                shown = art_e("ingest", f"imap://me@127.0.0.1:{port}")
+            assert shown.exit_code == 2
+            said = shown.stderr.casefold()
+            pieces = (code.decode("utf-8", "replace"), str(code)[2:-1], "melon", "pfel")
+            assert not [each for each in pieces if each.casefold() in said], said
+
+
+def late(part: bytes) -> bytes:
+    time.sleep(0.02)
+    return part
+
+
+def test_answers_are_bounded(art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A literal beyond the largest mail is left, counted, and the next mail is read."""
+    large = b"* 1 FETCH (UID 4 BODY[]<0> {70000000}\r\n"
+    listed = LISTED + LISTED.replace(b"4", b"9")
+    script = {**SMALL, b"EXAMINE": OPENED % 2, b"UID FETCH 1:*": listed}
+    script[b"UID FETCH 4,9"] = [large, *[b"x" * 1_000_000] * 70, b")\r\n", BODIES[1]]
+    with scripted(script) as (port, _):
+        report = json_of(art_e("ingest", f"imap://me@127.0.0.1:{port}", "--json"))
+    assert (report["read"], report["stored"], report["quarantined"]) == (2, 1, {"too-large": 1})
+    # A byte now and then is no answer; signs of life come before.
+    monkeypatch.setattr(imap, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(imap, "_SIGN_S", 0.3)
+    with scripted({**SMALL, b"LIST": map(late, itertools.repeat(b"x"))}) as (port, _):
+        shown = art_e("ingest", f"imap://me@127.0.0.1:{port}", "--replace")
+    assert shown.exit_code == 2
+    assert "127.0.0.1: 0.0 MB so far" in shown.stderr
+    assert f"no connection to 127.0.0.1:{port} (it is too slow)" in shown.stderr
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "place",
+    [
+        {b"UID FETCH 1:*": b"* 1 FETCH (" + b"X-GM-LABELS (" * 70_000 + b"\r\n"},
+        {b"UID FETCH 1:*": b"* 1 FETCH (X-GM-LABELS (" + b'"\\' * 450_000 + b"\r\n"},
+        {b"UID FETCH 1:*": b"* 1 FETCH (" + b" A (" * 240_000 + b"\r\n"},
+        {b"LIST": b'* LIST () "/" "' + b"&" * 900_000 + b'"\r\n'},
+        {b"LIST": b'* LIST () "/" ' + b'"\\' * 450_000 + b"\r\n"},
+    ],
+    ids=["labels", "quotes", "fields", "name", "names"],
+)
+def test_a_long_line_takes_time_by_its_length(art_e: Run, place: Script) -> None:
+    began = time.process_time()
+    with scripted({**SMALL, **place}) as (port, _):
+        art_e("ingest", f"imap://me@127.0.0.1:{port}", "--replace")
+    assert time.process_time() - began < 10
+
+
+def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> None:
+    with scripted(SMALL) as (port, _):
+        account = Account.of(f"imap://me@127.0.0.1:{port}")
+        account.spool.mkdir(parents=True)
+        (account.spool / f"{digest('INBOX')}-7").write_text("in the way")
+        line = the_error(art_e("ingest", str(account)))
+    assert f"{digest('INBOX')}-7: File exists; name another place" in line

@@ -1,18 +1,21 @@
 """Ingest: nothing lost, nothing counted twice, the same inbox in any order; and its command."""
 
+import contextlib
 import datetime as dt
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, get_args
+from typing import get_args
 from unittest import mock
 
 import filelock
@@ -28,17 +31,18 @@ from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.ingest import batch
-from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
+from data_pipeline.ingest.batch import Job, Rules, default_rules, process
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries
+from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
 from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)
+Process = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -149,19 +153,19 @@ def test_any_order_and_any_split_give_the_same_file(
     one, two, whole = (folder / f"{name}.duckdb" for name in ("one", "two", "whole"))
     rules = [Rules(any_id=data.draw(st.booleans())) for _ in range(2)]
     first, second = (data.draw(st.lists(a_mail(), min_size=1, max_size=6)) for _ in range(2))
-    make_inbox(one, first, rules[0])
-    make_inbox(one, second, rules[1], append=True)
-    make_inbox(two, data.draw(st.permutations(second)), rules[1])
-    make_inbox(two, data.draw(st.permutations(first)), rules[0], append=True)
+    owner = st.sampled_from([None, "ann@test.example", "b@test.example"])
+    owners = [data.draw(owner) for _ in range(2)]
+    make_inbox(one, first, rules[0], owners[0])
+    make_inbox(one, second, rules[1], owners[1], append=True)
+    make_inbox(two, data.draw(st.permutations(second)), rules[1], owners[1])
+    make_inbox(two, data.draw(st.permutations(first)), rules[0], owners[0], append=True)
     assert contents(two) == contents(one)
-    if rules[0] == rules[1]:
-        make_inbox(whole, data.draw(st.permutations([*first, *second])), rules[0])
+    if rules[0] == rules[1] and owners[0] == owners[1]:
+        make_inbox(whole, data.draw(st.permutations([*first, *second])), rules[0], owners[0])
         assert contents(whole) == contents(one)
 
 
-def test_workers_give_what_one_process_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_do_what_one_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
         for n in range(batch.WORTH_WORKERS)
@@ -215,8 +219,8 @@ fields = st.builds(
 )  # fmt: skip
 
 
-def indexed(found: list[str]) -> list[str]:
-    return [word for word in found if len(word) <= MAX_WORD_CHARS]
+def indexed(words: Iterable[str]) -> list[str]:
+    return [word for word in words if len(word) <= MAX_WORD_CHARS]
 
 
 @settings(max_examples=40)
@@ -224,13 +228,13 @@ def indexed(found: list[str]) -> list[str]:
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
     emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
-    batch = process(Job(fields, Rules()))
+    [batch] = process(Job(fields, Rules()))
     postings: Counter[tuple[int, str]] = Counter()
     found: list[str] = []
     lengths = []
     for row, email in enumerate(emails):
         content = indexed(tokens(email.subject)) * SUBJECT_WEIGHT + indexed(tokens(email.body))
-        sender = sender_text(email.sender.name, email.sender.address)
+        sender = email.sender.indexed
         everything = content + indexed(tokens(sender))
         named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
         postings.update((row, stem) for stem in stems(everything) + named)
@@ -311,9 +315,7 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
     assert "questions" not in json_of(part) and "--limit" in part.stderr
 
 
-def test_what_is_no_inbox_is_not_replaced_and_a_link_stays_one(
-    art_e: Run, eml: Path, tmp_path: Path
-) -> None:
+def test_only_inboxes_are_replaced_and_links_stay(art_e: Run, eml: Path, tmp_path: Path) -> None:
     precious = tmp_path / "mail.mbox"
     precious.write_text("From ann\n" * 100)
     assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
@@ -342,9 +344,7 @@ DEATHS += [(BUILD, "add", 1), ("pathlib:Path", "chmod", 1)]
 
 
 @pytest.mark.fire
-def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
-    art_e: Run, eml: Path, tmp_path: Path
-) -> None:
+def test_killed_at_any_write_the_file_is_old_or_new(art_e: Run, eml: Path, tmp_path: Path) -> None:
     """SQL, fsync, rename: a later ingest makes the same of it as one that nobody killed."""
     db, whole = tmp_path / "mail.duckdb", tmp_path / "whole.duckdb"
     (tmp_path / "more.eml").write_bytes(raw("<more@t>", subject="More").data)
@@ -371,28 +371,21 @@ def test_killed_at_any_write_the_file_is_the_old_or_the_new_one(
     assert not list(tmp_path.glob(".*.partial"))
 
 
-def test_without_room_there_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
-    begin = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (300_000, 300_000)); "
-    arguments = ["ingest", "synthetic:1000", "--db", str(tmp_path / "mail.duckdb")]
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{begin}import art_e.cli.main as m; m.app({arguments!r})"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"ART_E_HOME": str(tmp_path / "home")},
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    *_, last = ended.stderr.splitlines()
+def test_without_room_there_is_one_line_and_nothing_is_left(process: Process, db: Path) -> None:
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (300_000, 300_000))
+    with process("ingest", "synthetic:1000", "--db", db, preexec_fn=limit) as started:
+        out, err = started.communicate()
+    assert (started.returncode, out) == (2, "")
+    *_, last = err.splitlines()
     assert last.startswith("Error: ") and "internal error" not in last
-    assert not [*tmp_path.glob("*.duckdb"), *tmp_path.glob(".*.partial")]
+    assert not [*db.parent.glob("*.duckdb"), *db.parent.glob(".*.partial")]
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
-    how: signal.Signals, process: Callable[..., "subprocess.Popen[str]"], art_e: Run, eml: Path,
-    db: Path,
-) -> None:  # fmt: skip
+    how: signal.Signals, process: Process, art_e: Run, eml: Path, db: Path
+) -> None:
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:4000", "--db", db, "--replace")
@@ -418,9 +411,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
 # ---- The tour.
 
 
-def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
-    art_e: Run, home: Path
-) -> None:
+def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path) -> None:
     first, second = art_e("demo"), art_e("demo", "--json")
     question = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
     steps = (question.question, " 1  search ", " 2  read ", "| ", "answer  ", "expected: ")
@@ -448,13 +439,9 @@ def real_file(real_inbox: RealInbox) -> Iterator[InboxFile]:
         yield opened
 
 
-def hashes(db: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of each table, and a hash of them with their order."""
-    sql = "SELECT count(*), bit_xor(hash(t, place)) FROM (SELECT t, row_number() OVER () AS place"
-    with InboxFile(db) as file:
-        rows = file.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'inbox'")
-        names = [name for (name,) in rows.fetchall()]
-        return {name: file.execute(f"{sql} FROM {name} AS t)").fetchall() for name in names}
+# The number of a table's rows, and a hash of them with their order.
+HASH = """SELECT count(*), bit_xor(hash(t, place))
+    FROM (SELECT t, row_number() OVER () AS place FROM {} AS t)"""
 
 
 def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) -> None:
@@ -470,9 +457,7 @@ def test_every_real_message_is_stored_a_copy_or_skipped(real_file: InboxFile) ->
     assert row == (copies, copies, copies)
 
 
-def test_real_messages_in_any_order_and_the_nasty_ones(
-    real_inbox: RealInbox, tmp_path: Path
-) -> None:
+def test_real_mails_in_any_order_and_nasty_ones(real_inbox: RealInbox, tmp_path: Path) -> None:
     messages = list(read_enron(real_inbox.archive))
     lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
@@ -485,12 +470,10 @@ def test_real_messages_in_any_order_and_the_nasty_ones(
         assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
     Random(0).shuffle(messages)
     make_inbox(tmp_path / "inbox.duckdb", messages, default_rules("enron"))
-    assert hashes(tmp_path / "inbox.duckdb") == hashes(real_inbox.db)
+    assert contents(tmp_path / "inbox.duckdb", HASH) == contents(real_inbox.db, HASH)
 
 
-def test_the_real_questions_own_words_find_the_gold_mail(
-    real_inbox: RealInbox, real_file: InboxFile
-) -> None:
+def test_real_questions_find_the_gold_mail(real_inbox: RealInbox, real_file: InboxFile) -> None:
     ranks = []
     for question in load_questions(str(real_inbox.folder / "questions.jsonl")):
         inbox = real_file.open_inbox(question.inbox_address, question.query_date)
@@ -500,3 +483,53 @@ def test_the_real_questions_own_words_find_the_gold_mail(
         ranks.append(found.index(True))
     assert len(ranks) == 73
     assert ranks.count(0) >= FOUND_FIRST
+
+
+# ---- Memory: all processes of an ingest together stay under a bound, however large the mail is.
+
+
+def memory_of(process: int) -> int:
+    """The bytes that a process and its children have, shared ones counted once."""
+    total, todo = 0, [process]
+    while todo:
+        folder = Path(f"/proc/{todo.pop()}")
+        with contextlib.suppress(OSError):
+            smaps = (folder / "smaps_rollup").read_text()
+            total += int(re.search(r"^Pss: +(\d+)", smaps, re.MULTILINE)[1]) * 1024  # type: ignore[index]
+            todo += map(int, (folder / f"task/{folder.name}/children").read_text().split())
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
+def test_large_mails_end_as_an_inbox_in_bounded_memory(process: Process, tmp_path: Path) -> None:
+    count, size = tries(4, 60), tries(9_000_000, 18_000_000)
+    for number in range(count):
+        photo = Random(number).randbytes(size)
+        text = f"The text is {'long ' * (size // 10)}."
+        mail = with_files(raw(f"<{number}@t>", body=text), {"photo.jpg": photo})
+        (tmp_path / f"{number}.eml").write_bytes(mail.data)
+    db = tmp_path / "i.duckdb"
+    peak = 0
+    with process("ingest", tmp_path, "--db", db) as started:
+        while started.poll() is None:
+            peak = max(peak, memory_of(started.pid))
+            time.sleep(0.1)
+        assert started.returncode == 0, started.communicate()
+    assert peak < 1_000_000_000
+    with InboxFile(db) as file:
+        assert file.counts["stored"] == count
+        [kept] = file.open_inbox("bob@test.example").files("<1@t>")
+        assert kept.data == Random(1).randbytes(size)
+
+
+def test_tasks_wait_while_others_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_MOST_HELD", 100)
+    begun: list[int] = []
+    tasks = (begun.append(size) or size for size in [60, 30, 20, 500, 10, 10])  # type: ignore[func-returns-value]
+    ended = 0
+    for task, done in batch.spread(abs, tasks, abs):
+        # One that was read waits.
+        held = begun[ended:-1]
+        assert task == done and (sum(held) <= 100 or len(held) == 1)
+        ended += 1
+    assert ended == 6

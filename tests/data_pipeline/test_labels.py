@@ -26,14 +26,12 @@ def mail(number: int, labels: str | None, body: str, sender: str = "landlord") -
 
 
 REAL = "The warehouse lease ends on March 31, 2026."
-SPAM = "The warehouse lease ends on May 2, 2024. Pay the lease now."
-DRAFT = "The warehouse lease ends some day, I think."
 MAILS = [
     mail(1, "Inbox,Important", REAL),
-    mail(2, "Spam,Unread", SPAM, "scam"),
+    mail(2, "Spam,Unread", "The warehouse lease ends on May 2, 2024. Pay the lease now.", "scam"),
     mail(3, "=?UTF-8?Q?Ge=C3=B6ffnet,Papierkorb?=", "The lease ends on May 1, 1999."),
     mail(4, None, "Lease papers are in the drawer."),
-    mail(5, "Drafts,Opened", DRAFT, "me"),
+    mail(5, "Drafts,Opened", "The warehouse lease ends some day, I think.", "me"),
     *(mail(number, None, f"Minutes of meeting {number}.", "club") for number in range(10, 22)),
 ]
 
@@ -62,25 +60,17 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     assert listed["total"] == 3
     other = art_e("search", "lease", "--inbox", "scam@x.example")
     assert "no inbox 'scam@x.example'" in the_error(other)
-
-
-def test_no_question_is_answered_from_spam_and_the_owner_alone_sees_labels(
-    art_e: Run, takeout: Path
-) -> None:
-    art_e("ingest", takeout, "--owner", ME)
+    # No question is answered from spam, and the owner alone sees labels.
     assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
-    other = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
-    assert "labels" not in other
+    landlords = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
+    assert "labels" not in landlords
     ask = ("ask", "When does the warehouse lease end?", "--json")
     assert found(json_of(art_e(*ask))["passages"]) == {"<1@x.example>", "<4@x.example>"}
     assert "<2@x.example>" in found(json_of(art_e(*ask, "--all"))["passages"])
 
 
-def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
-    art_e: Run, tmp_path: Path
-) -> None:
+def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: Path) -> None:
     spam = mail(1, "Spam", REAL)
-    (tmp_path / "kept").mkdir()
     boxes = [write_mbox(tmp_path, [spam]), write_mbox(tmp_path / "kept", [MAILS[0]])]
     for number, order in enumerate((boxes, boxes[::-1])):
         db = tmp_path / f"{number}.duckdb"
@@ -88,23 +78,21 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
         report = json_of(art_e("ingest", order[1], "--append", "--owner", ME, "--db", db, "--json"))
         assert (report["stored"], report["duplicates"], report["junk"]) == (1, 1, 0)
     art_e("ingest", boxes[0], "--owner", ME)
-    assert json_of(art_e("ingest", boxes[0], "--append", "--json"))["junk"] == 1
+    assert json_of(art_e("ingest", boxes[0], "--append", "--owner", ME, "--json"))["junk"] == 1
 
 
-def test_no_owner_sees_what_another_owner_of_the_file_calls_a_mail(
-    art_e: Run, tmp_path: Path
-) -> None:
-    mine, theirs = mail(1, "Inbox,Divorce", REAL), mail(1, "Inbox,Boring", REAL)
-    alone = mail(2, "Inbox,Garden", "The garden is green.")
-    (tmp_path / "theirs").mkdir()
-    art_e("ingest", write_mbox(tmp_path, [mine, alone]), "--owner", ME)
+def test_no_owner_sees_what_another_owner_calls_a_mail(art_e: Run, tmp_path: Path) -> None:
+    mine = [mail(1, "Inbox,Divorce", REAL), mail(2, "Inbox,Garden", "The garden is green.")]
+    art_e("ingest", write_mbox(tmp_path, mine), "--owner", ME)
     assert "Divorce" in art_e("read", "1@x.example").stdout
-    second = write_mbox(tmp_path / "theirs", [theirs])
-    art_e("ingest", second, "--append", "--owner", "landlord@x.example")
-    for address in (ME, "landlord@x.example"):
+    theirs = write_mbox(tmp_path / "theirs", [mail(1, "Inbox,Boring", REAL)])
+    art_e("ingest", theirs, "--append", "--owner", "landlord@x.example")
+    labels = {ME: ("Divorce", "Boring"), "landlord@x.example": ("Boring", "Divorce")}
+    for address, (own, other) in labels.items():
         shown = art_e("read", "1@x.example", "--inbox", address).stdout
-        assert REAL in shown and "Divorce" not in shown and "Boring" not in shown
-        assert json_of(art_e("search", "label:divorce", "--inbox", address, "--json")) == []
+        assert REAL in shown and own in shown and other not in shown
+        assert json_of(art_e("search", f"label:{other}", "--inbox", address, "--json")) == []
+        assert len(json_of(art_e("search", f"label:{own}", "--inbox", address, "--json"))) == 1
     assert "Garden" in art_e("read", "2@x.example", "--inbox", ME).stdout
 
 
@@ -155,25 +143,19 @@ def test_the_owner_is_the_address_that_mail_was_delivered_to(art_e: Run, tmp_pat
     assert len(json_of(art_e("search", "hi", "--json"))) == 7
 
 
-def test_without_a_servers_note_it_is_who_most_mail_is_from_or_to(
-    art_e: Run, takeout: Path, tmp_path: Path
-) -> None:
-    made = art_e("ingest", takeout)
-    assert f"owner: {ME} (17 mails)" in made.stderr
+def test_else_the_owner_is_who_has_most_mail(art_e: Run, takeout: Path, tmp_path: Path) -> None:
+    assert f"owner: {ME} (17 mails)" in art_e("ingest", takeout).stderr
     # A typo is told, and nobody is the owner of mail that nobody has most of.
     wrong = art_e("ingest", takeout, "--replace", "--owner", "me@hoem.example")
     assert f"owner: me@hoem.example; most mail is of {ME} (17 mails), club@" in wrong.stderr
     mails = [raw(f"<{n}@t>", sender=f"a{n}@x.example", to=f"b{n}@x.example").data for n in range(3)]
-    (tmp_path / "many").mkdir()
     nobody = art_e("ingest", write_mbox(tmp_path / "many", mails), "--replace")
     assert "no owner: no address has most of the mail" in nobody.stderr
     assert "no single owner" in the_error(art_e("search", "hi"))
 
 
 @pytest.mark.parametrize(("key", "owners"), [(b"y", [ME]), (b"n", [])])
-def test_at_a_terminal_a_person_confirms(
-    key: bytes, owners: list[str], takeout: Path, tmp_path: Path
-) -> None:
+def test_a_person_confirms(key: bytes, owners: list[str], takeout: Path, tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
     with at_terminal(("ingest", takeout, "--db", db), {"TERM": "dumb"}) as (process, terminal):
         press_keys(terminal, [key], "[y]es [n]o", "next:")

@@ -13,15 +13,9 @@ import timeit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_pipeline.ingest import parse
 from data_pipeline.ingest.headers import decode_words, tidy
-from data_pipeline.ingest.parse import (
-    PlainMessage,
-    compose,
-    html_to_text,
-    message_by_email,
-    parse_message,
-    plain_message,
-)
+from data_pipeline.ingest.parse import html_to_text, message_by_email, parse_message, plain_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from tests.builders import real_data, tries
@@ -75,10 +69,10 @@ PLAIN = (
 )
 
 
-def everything(message: PlainMessage) -> tuple[object, ...]:
+def everything(message: parse.PlainMessage) -> tuple[object, ...]:
     """What a message says: every header, its body, and the mail that it becomes."""
     values = [message.headers.every(name) for name in NAMES]
-    return values, message.body, compose("any", message.headers, message.body, None)
+    return values, message.body, parse.compose("any", message.headers, message.body, None)
 
 
 def check_same(data: bytes) -> bool:
@@ -122,10 +116,8 @@ def test_a_well_formed_message_is_split_by_hand(data: bytes) -> None:
 SPLINTERS = [b"\n", b"\n\n", b"\r\n\r\n", b"\r", b"\0", b" :", b":", b"\nFrom x\n", b"\n ",
              b"\nContent-Type: multipart/mixed; boundary=b\n", b"\nMIME-Version : 1.0", b"\xff",
              b"\ncontent-type:text/html", b"\nContent-Transfer-Encoding: base64\n", b"\x0b",
-             b"\x85", b"\nContent-Transfer-Encoding: quoted-printable \n",
-             b"\xef\xbb\xbf", b"text/",
-             b"=?", b"<", b'"', b"\xff(", b";"]  # fmt: skip
-
+             b"\x85", b"\nContent-Transfer-Encoding: quoted-printable \n", b"\xef\xbb\xbf",
+             b"text/", b"=?", b"<", b'"', b"\xff(", b";"]  # fmt: skip
 
 MOST_CPU_S, MOST_KB = 2.0, 100_000
 
@@ -155,9 +147,9 @@ def test_a_mutated_message_and_one_filled_with_splinters(message: bytes, seed: i
     check_clean(parse_message(RawMessage("any", bytes(data))))
     check_same(bytes(data))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_KB
-    parse = functools.partial(parse_message, RawMessage("any", bytes(data)))
+    again = functools.partial(parse_message, RawMessage("any", bytes(data)))
     # `timeit` leaves this process's garbage alone, whose collection takes seconds, too.
-    assert timeit.timeit(parse, timer=time.thread_time, number=1) < MOST_CPU_S
+    assert timeit.timeit(again, timer=time.thread_time, number=1) < MOST_CPU_S
 
 
 MORE_THAN_A_SPLIT = [
@@ -178,8 +170,6 @@ def test_what_needs_more_than_a_split_is_left_to_email() -> None:
 
 
 words = st.text(max_size=60)
-
-
 people = st.lists(words, max_size=3)
 encoded_words = st.text(alphabet="=?utf-8bBqQ_ \t\nA9é\ud800", max_size=80)
 fields = st.builds(MailFields, st.just("any"), words, encoded_words, words, people, people, people,

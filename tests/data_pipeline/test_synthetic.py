@@ -58,8 +58,6 @@ for raw in messages({0!r}): found.update(raw.source.encode() + raw.data)
 for question in questions({0!r}): found.update(repr(question.to_row()).encode())
 print(found.hexdigest())
 """
-
-
 DIGESTS = {
     SMALL: "48f90bfdb1403535179977fd332edb1f9884e555255ca54d63cfcfc4b50601b4",
     TRAINING: "9613e2d9c79a2139caf962ba71abf9c9dbc290c609ebfe7a8633a08bf719ee47",

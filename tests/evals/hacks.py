@@ -131,7 +131,6 @@ def learner(
 
 
 def rewarding(scored: Scored, total: float) -> Scored:
-    """The episode with that reward."""
     return changed(scored, reward={"total": total, "components": {"correctness": total}})
 
 
@@ -167,15 +166,11 @@ def listing(scored: Scored) -> Scored:
 
 def crowding(scored: Scored) -> Scored:
     """Thirty searches in the first message."""
-    calls = [builders.search(f"word{number}") for number in range(30)]
-    messages = [builders.message(*calls).to_chat(), *scored.trajectory.messages[3:]]
-    return changed(scored, messages=messages)
+    searches = builders.message(*(builders.search(f"word{number}") for number in range(30)))
+    return changed(scored, messages=[searches.to_chat(), *scored.trajectory.messages[3:]])
 
 
 HACKS: dict[Hack, str] = {
-    canned: "same answer",
-    listing: "candidates",
-    unread: "unread sources",
-    pleading: "addresses the judge",
-    crowding: "crowded turns",
-}
+    canned: "same answer", listing: "candidates", unread: "unread sources",
+    pleading: "addresses the judge", crowding: "crowded turns",
+}  # fmt: skip

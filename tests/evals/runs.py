@@ -18,17 +18,11 @@ from art_e.trajectory import Trajectory
 from tests import builders
 from training.progress import STEPS, Step, Validation
 
+# "wrong" has read the gold mail; of "not read" it came up, and another was read.
 Outcome = Literal[
-    "right",
-    "wrong",  # the gold mail was read, and the answer is wrong
-    "not read",  # it came up, another mail was read, and the answer is wrong
-    "not found",
-    "abstained",
-    "out of turns",
-    "lost",
-    "failed",
+    "right", "wrong", "not read", "not found", "abstained", "out of turns", "lost", "failed",
     "unjudged",
-]
+]  # fmt: skip
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ANSWERABLE: tuple[Kind, ...] = ("lookup", "latest-update", "multi-mail", "count")
 DIFFICULTIES: tuple[Difficulty, ...] = ("easy", "medium", "hard")
@@ -232,14 +226,9 @@ def _verdict(correct: bool | None, judge: str) -> dict[str, Any]:
 def step(number: int, **figures: Any) -> Step:
     """A row of `steps.jsonl`."""
     made: dict[str, Any] = {
-        "loss": 0.5,
-        "reward": 0.3,
-        "components": {"correctness": 0.4, "format": -0.1},
-        "format_errors": 0.2,
-        "entropy": 0.25,
-        "groups": 8,
-        "flat_groups": 2,
-    }
+        "loss": 0.5, "reward": 0.3, "components": {"correctness": 0.4, "format": -0.1},
+        "format_errors": 0.2, "entropy": 0.25, "groups": 8, "flat_groups": 2,
+    }  # fmt: skip
     return Step(number, seconds=2.0 * number, tokens=1_000 * number, **{**made, **figures})
 
 

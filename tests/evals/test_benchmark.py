@@ -59,11 +59,11 @@ class Rehearsed:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._script = {each.question: script for each, script in CASES}
+        self.script = {each.question: list(script) for each, script in CASES}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         turn = sum(each["role"] == "assistant" for each in messages)
-        step = self._script[messages[1]["content"]][turn]
+        step = self.script[messages[1]["content"]][turn]
         if isinstance(step, Exception):
             raise step
         return PolicyStep(step, Usage(10, 0, 1), 0.01, seconds=0.1)
@@ -80,29 +80,28 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     def on_scored(_: Scored) -> None:
         on_disk.append(len(list(read_trajectories(run.trajectories))))
 
-    entrants, judges = [Entrant(Rehearsed("rehearsed"))], [OfflineJudge()]
+    entrants, judges = [Entrant(policy := Rehearsed("rehearsed"))], [OfflineJudge()]
     metrics = run_benchmark(
         QUESTIONS, entrants, inbox_file, judges, run, max_turns=4, on_scored=on_scored
     )
-    # A trajectory is on disk before the next question.
-    assert on_disk == list(range(1, 9))
+    # A trajectory is on disk before the next question; one that failed is in no figure.
+    assert on_disk == [1, 2, 3, 5, 6, 7, 8]
     figures = metrics["models"]["rehearsed"]
 
     def share(name: str) -> tuple[int, int]:
         return round(figures[name]["value"] * figures[name]["n"]), figures[name]["n"]
 
     shares = {
-        "accuracy": (1, 5), "unanswerable_accuracy": (1, 3), "hallucination": (2, 8),
-        "abstention": (2, 8), "found_gold": (3, 5), "read_gold": (1, 5), "sources_correct": (2, 5),
+        "accuracy": (1, 4), "unanswerable_accuracy": (1, 3), "hallucination": (2, 7),
+        "abstention": (2, 7), "found_gold": (2, 4), "read_gold": (1, 4), "sources_correct": (2, 4),
     }  # fmt: skip
     assert {name: share(name) for name in shares} == shares
-    assert (figures["n"], figures["errors"]) == (8, 1)
-    assert figures["turns"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 1 + 4) / 8
-    assert figures["effort"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 2 + 4) / 8
+    assert (figures["n"], figures["errors_by_kind"]) == (7, {"provider": 1})
+    assert figures["turns"]["value"] == (3 + 2 + 1 + 2 + 1 + 1 + 4) / 7
+    assert figures["effort"]["value"] == (3 + 2 + 1 + 2 + 1 + 2 + 4) / 7
     assert figures["turns_when_correct"]["value"] == 3
-    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * 0.16 / 8)
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * 0.14 / 7)
     assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == metrics
-    assert run.complete
     assert [each.question for each in load_run(run)] == QUESTIONS
     trajectories = {each.question_id: each for each in read_trajectories(run.trajectories)}
     # Of those that neither answered nor abstained there is nothing to judge.
@@ -115,6 +114,23 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
     made = trajectories["right"]
     assert (made.run_id, made.as_of, made.policy["prompt"]) == (run.id, "2020-01-31", "default")
+    # What failed is asked again, alone; its first turn is on disk.
+    assert not run.complete
+    policy.script["When does the lease stop?"][1] = message(answer("On May 3.", "m1"))
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4)
+    figures = metrics["models"]["rehearsed"]
+    assert (figures["n"], figures["errors_by_kind"], len(load_run(run))) == (8, {}, 8)
+    assert run.complete and len(list(read_trajectories(run.trajectories))) == 9
+
+
+def test_a_model_that_always_fails_is_asked_no_further(inbox_file: InboxFile, run: Run) -> None:
+    down = Rehearsed("down")
+    down.script = {name: [PolicyError("rate-limit", "No.")] for name in down.script}
+    judges, entrants = [OfflineJudge()], [Entrant(down)]
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4, repeats=2)
+    figures = metrics["models"]["down"]
+    assert (figures["n"], figures["measured"], figures["not_asked"]) == (0, False, 6)
+    assert figures["reservations"] == ["not measured: 10 (rate-limit 10): No."]
 
 
 def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile, run: Run) -> None:

@@ -18,7 +18,7 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Provider, Reply, Request, Rule, refuses, says
+from tests.provider import Provider, Reply, Request, Rule, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -147,6 +147,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         (("--gpu-usd-per-hour", 2), "-m hosted_vllm/NAME"),
         (("--closed-book",), "offline knows nothing"),
         (("--preset", "published-100", "--limit", 3), "--preset decides --limit"),
+        (("--preset", "published-100"), "gemini-2.0-flash ended on 2026-06-01; run gemini/"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_makes_no_run(
@@ -160,23 +161,33 @@ def test_a_wrong_option_is_one_line_and_makes_no_run(
 # ---- `eval run` of a model behind the wire.
 
 
-def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
-    result = run("--json")
+def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
+    refused: set[str] = set()
+
+    def rule(request: Request) -> Reply:
+        asked = asked_in(request)
+        if asked == ASKED[0] and asked.id not in refused:
+            refused.add(asked.id)
+            return rate_limited("0")
+        return mostly_right(request)
+
+    result = run("--json", rule=rule)
     assert "mail text stays on this machine" in result.stderr
     assert "estimate: openai/o3: about $" in result.stderr
-    figures, n = figures_of(result), len(ASKED)
-    assert (figures["n"], figures["errors_by_kind"], figures["retries"]) == (n, {"request": 1}, 0)
-    answerable = [each for each in ASKED if each.answerable]
-    right = sum(each != FAILING for each in answerable) / len(answerable)
-    assert figures["accuracy"]["value"] == pytest.approx(right)
-    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * COST * (n - 1) / n)
+    figures, n = figures_of(result), len(ASKED) - 1
+    assert (figures["n"], figures["errors_by_kind"], figures["retries"]) == (n, {"request": 1}, 1)
+    assert figures["accuracy"]["value"] == 1
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * COST)
+    assert "give the same command with --resume" in result.stderr
     trajectories = episodes_of(Path(json_of(result)["run"]))
     [failed] = [each for each in trajectories if each.error]
     assert (failed.question_id, failed.verdict) == (FAILING.id, None)
     people = run("-m", "offline").stdout
     [row] = [line for line in people.splitlines() if line.startswith("│ openai/o3")]
-    assert row.split()[-2] == f"${1000 * COST * (n - 1) / n:.2f}"
-    assert "retries 0, 1 at a time" in people and "failed: 1 (request 1)" in people
+    assert row.split()[-2] == f"${1000 * COST:.2f}"
+    for line in ("not measured: 1 (request 1): openai/o3: ", "answered by scripted\n"):
+        assert f"openai/o3: {line}" in people
+    assert "retries 0, 1 at a time" in people
     # Only of models that were asked: offline has neither tokens nor a price.
     assert people.count("tokens a question") == 1
 
@@ -185,20 +196,20 @@ def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Pat
     out, words = tmp_path / "run", "Incorrect API key provided."
     result = run("-m", "offline", "--out", out, rule=lambda _: refuses(401, words))
     assert (result.exit_code, len(result.requests)) == (1, 1)
-    [line] = [each for each in result.stdout.splitlines() if each.startswith(f"{O3}:")]
-    assert line.startswith(f"{O3}: not measured: ") and words in line
+    line, *_, more = [each for each in result.stdout.splitlines() if each.startswith(f"{O3}:")]
+    assert line.startswith(f"{O3}: not measured: 1 (auth 1): ") and words in line
+    assert more == f"{O3}: not asked: 5 more"
     assert "--resume --out" in result.stderr
     metrics = json.loads((out / "metrics.json").read_text())
     figures = metrics["models"][O3]
-    assert (figures["n"], figures["not_asked"]) == (0, 6)
-    assert words in figures["stopped"]["message"]
+    assert (figures["n"], figures["not_asked"]) == (0, 5)
     assert figures["accuracy"]["value"] is figures["cost_per_1000_usd"]["value"] is None
     assert metrics["models"]["offline"]["n"] == 6
     assert not (out / "COMPLETE").exists()
-    # With a key that is taken the same command asks what is left, and nobody else again.
-    assert len(episodes_of(out)) == 6
+    # With a key that is taken the same command asks what is left, and nobody else anew.
+    assert len(episodes_of(out)) == 7
     again = run("-m", "offline", "--out", out, "--resume", "--json", rule=right)
-    assert (len(again.requests), len(episodes_of(out))) == (6, 12)
+    assert (len(again.requests), len(episodes_of(out))) == (6, 13)
     assert (figures_of(again)["accuracy"]["value"], figures_of(again)["not_asked"]) == (1.0, 0)
     assert (out / "COMPLETE").exists()
 
@@ -209,8 +220,8 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     stopped = run("--max-cost", COST + 0.145, *out, rule=right)
     figures = figures_of(stopped)
     assert len(stopped.requests) == figures["n"] == 2
-    assert (figures["not_asked"], figures["stopped"]["kind"]) == (4, "budget")
-    assert (figures["accuracy"]["value"], figures["errors_by_kind"]) == (1.0, {})
+    assert (figures["not_asked"], figures["errors_by_kind"]) == (3, {"budget": 1})
+    assert figures["accuracy"]["value"] == 1
     assert "a higher --max-cost and --resume --out" in stopped.stderr
     assert not (tmp_path / "run" / "COMPLETE").exists()
     # Side by side as many are asked: what is reserved for calls under way comes free again.
@@ -256,6 +267,24 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
         # No mail has both words, and a second call is refused.
         assert json.loads(first)["hits"] == []
         assert "only the first call" in second
+
+
+def test_a_judge_that_fails_gives_no_figure(run: Any, art_e: Run, tmp_path: Path) -> None:
+    def rule(request: Request) -> Reply:
+        if request.body["model"] == "gpt-4.1":
+            return refuses(402, "Insufficient credits.")
+        asked = asked_in(request)
+        # The gold answer word for word needs no judge.
+        return says(None, answer(asked.answer if asked == ASKED[0] else f"{asked.answer}, I think"))
+
+    out = tmp_path / "run"
+    result = run("--judge", "openai/gpt-4.1", "--out", out, rule=rule)
+    assert result.exit_code == 1 and "│" not in result.stdout
+    why = "openai/o3: unjudged: 5 (failed: no-credit: openai/gpt-4.1: 402: Insufficient"
+    assert why in result.stdout and "openai/o3: not measured: nothing" in result.stdout
+    page = Path(json_of(art_e("eval", "report", out, "--json"))["report"]).read_text("utf-8")
+    assert why in page
+    assert json_of(art_e("eval", "rejudge", out, "--json"))["models"][O3]["measured"]
 
 
 def test_a_run_is_judged_anew_without_asking_again(
@@ -326,7 +355,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         ("first:nobody", "no model nobody; it has openai/o3"),
         ("third", "art-e runs list"),
         ("elsewhere", "no question in common"),
-        ("empty", "no episode"),
+        ("empty", "no measured episode"),
     ],
 )
 @pytest.mark.usefixtures("runs")

@@ -14,8 +14,6 @@ from tests.evals.runs import episodes, write_run
 from tests.provider import KEY, Provider, Reply, Request, says
 
 HOSTILE = "May 4 \x1b]0;owned\x07\x9b2J\u202e[bold]x[/bold]"
-
-
 # Answers, their labels and categories. No judge shares the label of "May 30".
 PAIRS = [
     ("On May 3.", True, "dates"),
@@ -31,9 +29,9 @@ def pairs(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     asked = {"question": "When does the lease end?", "gold": "May 3", "why": "because"}
     with path.open("w", encoding="utf-8") as file:
-        for answer, label, category in PAIRS:
-            rest = {"adversarial": category == "appeals", "half": "reporting"}
-            row = {**asked, "answer": answer, "label": label, "category": category, **rest}
+        for pair in PAIRS:
+            row = dict(zip(("answer", "label", "category"), pair, strict=True))
+            row |= {**asked, "adversarial": pair[2] == "appeals", "half": "reporting"}
             file.write(f"{json.dumps(row)}\n")
     return path
 
@@ -90,17 +88,16 @@ def test_two_judges_side_by_side_and_what_they_cost(
     assert model.startswith("openai/gpt-4.1@") and offline == "offline/7"
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
-    assert (figures["unjudged"], figures["agreement"]["value"]) == (1, 0.8)
+    assert figures["unjudged"] == 1
+    assert (figures["agreement"]["value"], figures["agreement"]["n"]) == (1, 4)
     # Four calls of 1,000 + 100 tokens, at $2 and $8 a million, and one of 100 + 10.
     assert "5 calls, 4,510 tokens, $0.0115" in result.stderr
     assert json_of(again) == shown
-    assert "questions and answers go to 127.0.0.1" in result.stderr
+    assert "judge: mail text stays on this machine (127.0.0.1" in result.stderr
     assert KEY not in result.output
 
 
-def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
-    art_e: Run, home: Path, tmp_path: Path
-) -> None:
+def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Run, home: Path, tmp_path: Path) -> None:
     made = episodes("strong", {"right": 6, "wrong": 3, "abstained": 3})
     run = write_run(home / "runs" / "mine", made)
     assert "art-e eval label mine" in the_error(art_e("eval", "judge", "--run", "mine"))
@@ -116,15 +113,12 @@ def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
     assert again["judges"]["offline/7"]["n"] == stored["n"]
 
 
-@pytest.mark.parametrize(
-    ("args", "fix"),
-    [
+def test_a_wrong_option_is_one_line(art_e: Run) -> None:
+    for args, fix in (
         (("--run", "x", "--pairs", "y"), "leave out"),
         (("--run", "nothing"), "art-e runs list"),
         (("--pairs", "missing.jsonl"), "missing.jsonl"),
         (("--judge", "nobody/nothing"), "unknown model"),
         (("--judge", "local:./out"), "art-e serve"),
-    ],
-)
-def test_a_wrong_option_is_one_line(art_e: Run, args: tuple[str, ...], fix: str) -> None:
-    assert fix in the_error(art_e("eval", "judge", *args))
+    ):
+        assert fix in the_error(art_e("eval", "judge", *args))

@@ -11,10 +11,6 @@ from scipy.stats import binomtest, t
 from evals.statistics import UNKNOWN, Estimate, Sample
 
 
-def independent(n: int) -> Sample:
-    return Sample(["i"] * n, [str(number) for number in range(n)])
-
-
 def over(n: int, inboxes: int = 1, questions: int | None = None) -> Sample:
     """So many episodes, spread evenly over inboxes and questions."""
     return Sample(
@@ -34,7 +30,7 @@ def bounds(estimate: Estimate) -> tuple[float, float]:
     [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1, 5, 0.0362, 0.6245), (8, 10, 0.4902, 0.9433)],
 )
 def test_wilson_bounds(hits: int, n: int, low: float, high: float) -> None:
-    assert independent(n).share([number < hits for number in range(n)]) == {
+    assert over(n).share([number < hits for number in range(n)]) == {
         "value": hits / n,
         "low": pytest.approx(low, abs=1e-4),
         "high": pytest.approx(high, abs=1e-4),
@@ -44,11 +40,11 @@ def test_wilson_bounds(hits: int, n: int, low: float, high: float) -> None:
 
 
 def test_without_data_all_is_unknown_and_one_episode_has_no_interval() -> None:
-    nothing = independent(0)
+    nothing = over(0)
     assert nothing.share([]) == nothing.mean([]) == nothing.percentile([], 50) == UNKNOWN
     assert nothing.kappa([], []) == UNKNOWN
-    assert independent(1).mean([3.0]) == {**UNKNOWN, "value": 3.0, "n": 1}
-    lone = independent(2).ratio([3.0, 0.0], [1.0, 0.0])
+    assert over(1).mean([3.0]) == {**UNKNOWN, "value": 3.0, "n": 1}
+    lone = over(2).ratio([3.0, 0.0], [1.0, 0.0])
     assert lone == {**UNKNOWN, "value": 3.0, "n": 2}, "all that counts is one episode's"
     # One inbox of several episodes says nothing about others; its questions do about its own.
     assert over(2, 1).mean([3.0, 4.0])["method"] == "t"
@@ -73,7 +69,7 @@ def test_an_interval_holds_its_figure(values: list[float], inboxes: int, percent
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 10)), min_size=2, max_size=40))
 def test_a_ratio_is_that_of_the_sums(pairs: list[tuple[float, float]]) -> None:
     above, below = ([pair[side] for pair in pairs] for side in (0, 1))
-    sample = independent(len(pairs))
+    sample = over(len(pairs))
     assert sample.ratio(above, below)["value"] == pytest.approx(sum(above) / sum(below), abs=1e-9)
     assert sample.mean(above) == sample.ratio(above, [1.0] * len(pairs))
     assert sample.ratio(above, [0.0] * len(pairs)) == UNKNOWN
@@ -81,19 +77,19 @@ def test_a_ratio_is_that_of_the_sums(pairs: list[tuple[float, float]]) -> None:
 
 def test_of_independent_episodes_the_bounds_are_the_textbooks() -> None:
     values = np.random.default_rng(1).exponential(size=400)
-    low, high = bounds(independent(400).mean(values.tolist()))
+    low, high = bounds(over(400).mean(values.tolist()))
     error = t.ppf(0.975, 399) * values.std(ddof=1) / 20
     assert [low, high] == pytest.approx([values.mean() - error, values.mean() + error])
     # A percentile's bounds are order statistics: of ranks np +- 1.96 sqrt(np(1 - p)).
     ordered = np.sort(values)
-    low, high = bounds(independent(400).percentile(values.tolist(), 90))
+    low, high = bounds(over(400).percentile(values.tolist(), 90))
     spread = 1.96 * (400 * 0.9 * 0.1) ** 0.5
     for bound, rank in ((low, 360 - spread), (high, 360 + spread)):
         assert ordered[round(rank) - 4] <= bound <= ordered[round(rank) + 4]
 
 
 def test_values_that_are_equal_do_not_make_a_percentile_certain() -> None:
-    assert bounds(independent(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
+    assert bounds(over(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
 
 
 def test_of_equal_inboxes_it_is_the_t_of_their_means() -> None:
@@ -119,9 +115,7 @@ def right_by_inbox(
 # As the table in docs/evaluation.md, with fewer runs.
 @pytest.mark.parametrize("inboxes", [4, 8, 10, 30])
 @pytest.mark.parametrize(("truth", "icc"), [(0.5, 0.02), (0.7, 0.10), (0.9, 0.05)])
-def test_intervals_hold_the_truth_over_few_and_many_inboxes(
-    inboxes: int, truth: float, icc: float
-) -> None:
+def test_intervals_over_inboxes_hold_the_truth(inboxes: int, truth: float, icc: float) -> None:
     random = np.random.default_rng(inboxes)
     inside = 0
     for _ in range(500):
@@ -179,7 +173,7 @@ def test_the_p_of_no_mean_is_that_of_the_interval() -> None:
 )
 def test_kappa_of_known_tables(counts: tuple[int, ...], kappa: float) -> None:
     one, other = (np.repeat(each, counts).tolist() for each in ([1, 0, 1, 0], [1, 0, 0, 1]))
-    estimate = independent(len(one)).kappa(one, other)
+    estimate = over(len(one)).kappa(one, other)
     assert estimate["value"] == pytest.approx(kappa, abs=1e-4)
     low, high = bounds(estimate)
     assert low <= kappa + 1e-9 and kappa - 1e-9 <= high
@@ -188,11 +182,11 @@ def test_kappa_of_known_tables(counts: tuple[int, ...], kappa: float) -> None:
 
 
 def test_kappa_of_judges_that_always_say_the_same_is_unknown() -> None:
-    assert independent(5).kappa([True] * 5, [True] * 5) == {**UNKNOWN, "n": 5}
+    assert over(5).kappa([True] * 5, [True] * 5) == {**UNKNOWN, "n": 5}
     # One that differs once is known, though most resamples lack the difference.
-    assert independent(5).kappa([True] * 5, [True] * 4 + [False])["value"] == 0
+    assert over(5).kappa([True] * 5, [True] * 4 + [False])["value"] == 0
     # Without the first of two there is a kappa, without the second none: anything is possible.
-    lone = independent(2).kappa([True, False], [True, True])
+    lone = over(2).kappa([True, False], [True, True])
     assert (lone["value"], lone["low"], lone["high"]) == (0, -1, 1)
 
 
@@ -200,12 +194,12 @@ def test_the_bounds_of_kappa_are_those_of_a_jackknife() -> None:
     one = [number < 7 for number in range(12)]
     other = [number % 5 != 0 for number in range(12)]
     left_out = [
-        independent(11).kappa(one[:place] + one[place + 1 :], other[:place] + other[place + 1 :])
+        over(11).kappa(one[:place] + one[place + 1 :], other[:place] + other[place + 1 :])
         for place in range(12)
     ]
     values = np.asarray([each["value"] for each in left_out], dtype=float)
     error = t.ppf(0.975, 11) * (11 * values.var()) ** 0.5
-    estimate = independent(12).kappa(one, other)
+    estimate = over(12).kappa(one, other)
     middle = estimate["value"] or 0.0
     expected = [max(-1.0, middle - error), min(1.0, middle + error)]
     assert list(bounds(estimate)) == pytest.approx(expected)

@@ -1,4 +1,7 @@
-"""`eval label`: a person's keys become labels; blind, safe, resumable, the last one counts."""
+"""`eval label`, the labelled set, and how far a judge agrees with labels.
+
+A person's keys become labels: blind, safe, resumable, the last one counts.
+"""
 
 import json
 from pathlib import Path
@@ -8,9 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
+from art_e.errors import UserError
+from art_e.question import Question
 from art_e.runs import Run
-from evals.judges.labels import chosen_for_labels, read_labels, write_label
+from evals.judges import labels
 from evals.scored import Scored, load_run
+from evals.verdict import Verdict
 from tests.command_line import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
 
@@ -28,14 +34,14 @@ def label(home: Path, keys: str, *args: object) -> Result:
 
 
 def drawn(run: Run) -> list[Scored]:
-    return chosen_for_labels(load_run(run))
+    return labels.chosen_for_labels(load_run(run))
 
 
 def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
     result = label(home, "rwsR?q")
     assert result.exit_code == 0, result.output
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
-    assert read_labels(run) == {first: True, second: False, fourth: True}
+    assert labels.read_labels(run) == {first: True, second: False, fourth: True}
     for words in ("there is no key '?'", "3 labels added", "art-e eval judge --run mine"):
         assert words in result.stderr
 
@@ -46,9 +52,9 @@ def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
     again = label(home, "w" * len(everyone))
     assert f"3 of {len(everyone)}" in again.stdout
     assert f"2 of {len(everyone)}" not in again.stdout
-    assert read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
-    write_label(run, everyone[0], correct=False)
-    assert read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
+    assert labels.read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
+    labels.write_label(run, everyone[0], correct=False)
+    assert labels.read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
     # All are labelled: nothing is asked.
     done = label(home, "")
     assert "[r]ight" not in done.stderr and "0 labels added" in done.stderr
@@ -94,3 +100,56 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
 def test_a_run_without_answers_is_one_line(home: Path, art_e: Any) -> None:
     write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
     assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
+
+
+# ---- Judges against labels: figures worked out by hand.
+
+
+def rated(label: bool, said: bool | None, number: int, category: str = "dates") -> labels.Rated:
+    question = Question(f"q{number}", "When?", "", answer="May 3")
+    case = labels.Case(question, "May 3", label, category, adversarial=category == "appeals")
+    return labels.Rated(case, Verdict(said, None, "a judge", "because"))
+
+
+def table(both: int, missed: int, fooled: int, neither: int) -> list[labels.Rated]:
+    """So many right ones called right, right called wrong, wrong called right, wrong wrong."""
+    cells = [(True, True)] * both + [(True, False)] * missed
+    cells += [(False, True)] * fooled + [(False, False)] * neither
+    return [rated(label, said, number) for number, (label, said) in enumerate(cells)]
+
+
+def test_figures_worked_out_by_hand_without_missing_verdicts() -> None:
+    """Of 50 verdicts, as textbooks count them, and 10 that are missing."""
+    unjudged = [rated(bool(number % 2), None, 50 + number) for number in range(10)]
+    figures = labels.agreement([*table(20, 5, 10, 15), *unjudged])
+    assert (figures["n"], figures["unjudged"]) == (60, 10)
+    assert list(figures["confusion"].values()) == [20, 5, 10, 15]
+    assert figures["agreement"]["value"] == pytest.approx(35 / 50)
+    # By chance half of them agree.
+    assert figures["kappa"]["value"] == pytest.approx(1 / 6)
+    assert labels.agreement(unjudged)["agreement"]["value"] is None
+    # A judge that failed on the one answer that needs it has judged nothing.
+    needing = unjudged[0]._replace(case=unjudged[0].case._replace(answer="4 May"))
+    judged = [*table(20, 5, 10, 15), needing]
+    assert labels.agreement(judged)["agreement"]["value"] is None
+
+
+ROW: dict[str, Any] = {
+    "question": "When is it?", "gold": "May 4", "answer": "4 May", "label": True,
+    "why": "same day", "category": "dates", "adversarial": False, "half": "tuning",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "no labelled pair"),
+        ([ROW, {**ROW, "half": "third"}], "line 2: half"),
+        ([{name: ROW[name] for name in ROW if name != "why"}], "line 1: why"),
+    ],
+)
+def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        labels.load_pairs(path)

@@ -27,7 +27,7 @@ def side(
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
 FOUR_RIGHT: list[Outcome] = ["right"] * 4
 FOUR_WRONG: list[Outcome] = ["wrong"] * 4
-A = side([*FOUR_RIGHT, *FOUR_WRONG, "abstained", "right", "wrong", "failed"])
+A = side([*FOUR_RIGHT, *FOUR_WRONG, "abstained", "right", "wrong", "out of turns"])
 B = side([*FOUR_RIGHT, *FOUR_RIGHT, "right", "not found", "wrong", "abstained"])
 
 
@@ -65,6 +65,8 @@ def test_unanswerable_questions_are_apart_from_accuracy() -> None:
 def test_only_questions_of_both_are_compared() -> None:
     found = compare(A, B[:6])
     assert (found["n"], found["left_out"]) == (6, {"a": 6, "b": 0})
+    found = compare(side(["failed", "right", "wrong"]), side(["right", "unjudged", "right"]))
+    assert (found["n"], found["left_out"]) == (1, {"a": 2, "b": 2})
     with pytest.raises(UserError, match="no question in common"):
         compare(A, side(["right"], [question(99, kind="lookup")]))
     for one, other in ((A + B, B), (B, A + B)):

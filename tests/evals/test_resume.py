@@ -16,7 +16,8 @@ from art_e.runs import Run, held, start_run
 from art_e.tools import WHOLE_VIEW
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import BenchmarkConfig, Key, find_killed
+from evals.benchmark import BenchmarkConfig, find_killed
+from evals.scored import Key
 from tests.builders import answer, read, search, tries
 from tests.command_line import json_of
 from tests.evals.runs import write_questions
@@ -184,7 +185,7 @@ def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
         benchmark.out = killed_copy(whole, "paid", 2).folder
         resumed = benchmark.done("--resume", "--max-cost", str(len(ASKED) * TURNS * COST))
     first = resumed["models"][MODELS[0]]
-    assert (first["n"], first["not_asked"], first["stopped"]["kind"]) == (2, 1, "budget")
+    assert (first["n"], first["not_asked"], first["errors_by_kind"]) == (2, 0, {"budget": 1})
     assert first["cost_usd"] == pytest.approx(2 * TURNS * COST)
 
 

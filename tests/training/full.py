@@ -19,19 +19,11 @@ from training.recipe import Recipe, load_recipe
 CHANGES = (
     "data.worlds={size=1_000, short=true, train=[1_000, 1_001], validation=[200, 201],"
     " test=[900, 901]}",
-    "episode.turn_tokens=12",
-    "episode.episode_tokens=400",
-    "judging.reward=offline",
-    "judging.questions=2",
-    "judging.test_questions=2",
-    "grpo.steps=2",
-    "grpo.minibatches=1",
-    "grpo.warmup=0",
-    "grpo.questions=2",
-    "grpo.rollouts=2",
-    "grpo.micro_batch=1",
-    "grpo.validate_every=1",
-)
+    "episode.turn_tokens=12", "episode.episode_tokens=400",
+    "judging.reward=offline", "judging.questions=2", "judging.test_questions=2",
+    "grpo.steps=2", "grpo.minibatches=1", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
+    "grpo.micro_batch=1", "grpo.validate_every=1",
+)  # fmt: skip
 
 
 def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:

@@ -13,6 +13,7 @@ import pytest
 
 from art_e.cli.main import run
 from tests import fake_vllm
+from tests.processes import Moment, die_at
 
 MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datasets", "scipy.stats"]
 
@@ -24,10 +25,14 @@ def preloaded() -> ForkServerContext:
     return context
 
 
-def art_e(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """One `art-e` in a process that is its own."""
+def art_e(
+    arguments: Sequence[str], environment: Mapping[str, str], moment: Moment | None = None
+) -> None:
+    """One `art-e` in a process that is its own, which dies at that moment."""
     import torch
 
+    if moment is not None:
+        die_at(moment)
     os.environ.update(environment)
     torch.set_num_threads(1)
     sys.argv = ["art-e", *arguments]

@@ -31,14 +31,17 @@ LOST = [AssistantMessage("no call")] * 3
 
 class Script:
     """An engine: for each time it is asked, what it says behind each prompt, as a message or as
-    text without an end mark. Each token has the same log-probability."""
+    text without an end mark. An endless iterator says as much as it is asked for.
+
+    Each token has the same log-probability.
+    """
 
     awake = staticmethod(nullcontext)
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
-        rounds: Iterable[Sequence[AssistantMessage | str]],
+        rounds: Iterable[Iterable[AssistantMessage | str]],
         logprob: float | None = None,
     ) -> None:
         self._tokenizer, self._rounds, self._logprob = tokenizer, iter(rounds), logprob
@@ -50,7 +53,8 @@ class Script:
     def _turns(self, prompts: list[list[int]]) -> list[Turn]:
         self.seen.append(prompts)
         turns = []
-        for each, _ in zip(next(self._rounds), prompts, strict=True):
+        says = next(self._rounds)
+        for _, each in zip(prompts, says, strict=isinstance(says, Sequence)):
             text = each if isinstance(each, str) else written(each) + END
             ids = list(self._tokenizer.encode(text))
             turns.append(Turn(ids, None if self._logprob is None else [self._logprob] * len(ids)))

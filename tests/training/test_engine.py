@@ -1,6 +1,7 @@
 """Our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Sampler
 from training.optimizer import MuonAdamW, optimizer_of, packed
+from training.rollout import Turn
 from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
@@ -39,32 +41,36 @@ def prompts(words: Qwen2Tokenizer) -> list[list[int]]:
     return [list(words.encode(each)) for each in TEXTS]
 
 
-def sampler(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, turn: int = 8, **options: Any
-) -> Sampler:
+Sample = Callable[..., list[Turn]]
+
+
+@pytest.fixture(scope="module")
+def sample(model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]) -> Sample:
+    """Samples turns behind the prompts, each `times` times."""
     ids = words.get_vocab()
-    settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
-    return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings)
+
+    def turns(times: int = 1, turn: int = 8, **options: Any) -> list[Turn]:
+        settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
+        return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings).turns(prompts * times)
+
+    return turns
 
 
-def test_the_same_seed_gives_the_same_turns_and_disturbs_nobodys_random_numbers(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
-) -> None:
-    first = sampler(model, words).turns(prompts)
+def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample: Sample) -> None:
+    first = sample()
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
     torch.manual_seed(7)
-    assert sampler(model, words).turns(prompts) == first
+    assert sample() == first
     assert torch.equal(torch.rand(3), undisturbed)
-    assert sampler(model, words, seed=1).turns(prompts) != first
+    assert sample(seed=1) != first
 
 
 def test_greedy_turns_are_the_likeliest_tokens(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+    model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample
 ) -> None:
     """Each by itself, so that neither padding nor the order of batches plays a part."""
-    turns = sampler(model, words, temperature=0.0, batch=2).turns(prompts)
-    for prompt, turn in zip(prompts, turns, strict=True):
+    for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
         ids = list(prompt)
         for token in turn.ids:
             with torch.no_grad():
@@ -73,11 +79,9 @@ def test_greedy_turns_are_the_likeliest_tokens(
             ids.append(token)
 
 
-def test_a_turn_ends_with_its_mark_or_at_its_limit(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
-) -> None:
+def test_a_turn_ends_with_its_mark_or_at_its_limit(words: Qwen2Tokenizer, sample: Sample) -> None:
     """New weights sample any token: some turns come to an end, others are cut off."""
-    turns = [turn.ids for turn in sampler(model, words, turn=120).turns(prompts * 12)]
+    turns = [turn.ids for turn in sample(12, turn=120)]
     end = words.get_vocab()[END]
     ended = [turn for turn in turns if turn[-1] == end]
     assert ended
@@ -90,9 +94,8 @@ def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Toke
     """Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn."""
     published = make_model(words, hidden=16, layers=1)
     ends = [words.get_vocab()[each] for each in (END, END_OF_TEXT)]
-    published.generation_config = GenerationConfig.from_dict(
-        {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
-    )
+    options = {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
+    published.generation_config = GenerationConfig.from_dict(options)
     config = start_of(published, words).model.generation_config
     assert config is not None
     assert config.eos_token_id == ends[0]
@@ -109,12 +112,10 @@ def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
     completions = [torch.tensor(completion) for _, completion in rows]
     left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
     whole = {
-        "prompt_ids": left.flip(1),
-        "prompt_mask": (left > 0).int().flip(1),
-        "completion_ids": right,
-        "completion_mask": (right > 0).int(),
+        "prompt_ids": left.flip(1), "prompt_mask": (left > 0).int().flip(1),
+        "completion_ids": right, "completion_mask": (right > 0).int(),
         "advantages": torch.arange(len(rows), dtype=torch.float32),
-    }
+    }  # fmt: skip
     cut = {name: each.chunk(parts) for name, each in whole.items()}
     return [{name: each[part] for name, each in cut.items()} for part in range(parts)]
 

@@ -1,6 +1,5 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
-from collections.abc import Sequence
 from random import Random
 from typing import get_args
 
@@ -21,15 +20,7 @@ from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from training import expert
-from training.expert import (
-    NO_LOSS,
-    NOTHING,
-    Expert,
-    conversations_of,
-    expert_conversations,
-    marked_tokens,
-    part_of,
-)
+from training.expert import NO_LOSS, Expert, marked_tokens, part_of
 from training.material import planted_in
 from training.recipe import Noise, Part
 from training.rollout import ChatTokens, Material
@@ -43,11 +34,9 @@ def planted() -> list[Planted]:
     return list(ledger(WorldConfig(size=1000)))
 
 
-def play(
-    file: InboxFile, planted: Sequence[Planted], noise: Noise, **options: bool
-) -> list[Trajectory]:
+def play(file: InboxFile, chosen: list[Planted], noise: Noise, **options: bool) -> list[Trajectory]:
     trajectories = []
-    for number, each in enumerate(planted):
+    for number, each in enumerate(chosen):
         question = each.question
         episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
         Expert(episode, each, Random(f"0/{number}"), noise, **options).play()
@@ -62,7 +51,7 @@ def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Plante
         assert rubric["answered"] or rubric["abstained"]
         assert not rubric["unparseable_calls"] + rubric["bad_argument_calls"]
         if not each.question.answerable:
-            assert done.final_answer == NOTHING
+            assert done.final_answer == expert.NOTHING
         elif rubric["answered"]:
             answered += 1
             assert rubric["read_gold"] and rubric["sources_correct"]
@@ -106,6 +95,8 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
 
 MUSE, SEARCH = AssistantMessage("I think."), message(search("lease"))
 FIRST, SECOND, ANSWER = message(read("m1")), message(read("m2")), message(answer("May"))
+Turns = list[AssistantMessage]
+WHOLE: Turns = [MUSE, SEARCH, FIRST, SECOND, ANSWER]
 
 
 def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:
@@ -116,36 +107,28 @@ def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:
 
 
 @pytest.mark.parametrize(
-    ("part", "own", "shown"),
-    [
-        ("whole", [MUSE, SEARCH, FIRST, SECOND, ANSWER], []),
-        ("first", [MUSE], []),
-        ("read", [SECOND], [FIRST]),
-        ("answer", [ANSWER], [SECOND]),
-    ],
+    ("part", "shown"),
+    [("whole", WHOLE), ("first", [MUSE]), ("read", [FIRST, SECOND]), ("answer", [SECOND, ANSWER])],
 )
 def test_labels_are_the_own_turns_of_the_part(
-    part: Part,
-    own: list[AssistantMessage],
-    shown: list[AssistantMessage],
-    begin: Begin,
-    tokens: ChatTokens,
-    tokenizer: Qwen2Tokenizer,
+    part: Part, shown: Turns, begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    messages = played(begin, MUSE, SEARCH, FIRST, SECOND, ANSWER)
+    """Of a part with the turn before it, the last turn alone counts."""
+    messages = played(begin, *WHOLE)
     chosen = part_of(messages, part)
     assert chosen is not None
     last_alone = part in ("read", "answer")
     ids, labels = marked_tokens(chosen, tokens, last_alone=last_alone)
     assert all(label in (token, NO_LOSS) for token, label in zip(ids, labels, strict=True))
     learnt = tokenizer.decode([each for each in labels if each != NO_LOSS])
+    own = shown[-1:] if last_alone else shown
     assert learnt == "".join(written(each) + tiny_qwen.END for each in own)
     # It begins with the question and ends with the model's end mark.
     begun = tokens.begin(messages[:2]).prompt_ids
     assert ids[: len(begun)] == begun
     assert ids[-1] == labels[-1] == tokens.end_id
-    text, turns = str(tokenizer.decode(ids)), (MUSE, SEARCH, FIRST, SECOND, ANSWER)
-    assert [each for each in turns if written(each) in text] == [*shown, *own]
+    text = str(tokenizer.decode(ids))
+    assert [each for each in WHOLE if written(each) in text] == shown
 
 
 @pytest.mark.parametrize(
@@ -157,9 +140,7 @@ def test_labels_are_the_own_turns_of_the_part(
         ([SEARCH, FIRST], ["whole", "first"]),
     ],
 )
-def test_the_parts_of_a_conversation(
-    turns: list[AssistantMessage], parts: list[str], begin: Begin
-) -> None:
+def test_the_parts_of_a_conversation(turns: Turns, parts: list[str], begin: Begin) -> None:
     messages = played(begin, *turns)
     assert [each for each in get_args(Part) if part_of(messages, each)] == parts
 
@@ -177,7 +158,7 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     files = [(material.file_of[each.question.id].path, each) for each in chosen]
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert_conversations(files, recipe.episode, Noise(), seed)
+        return expert.expert_conversations(files, recipe.episode, Noise(), seed)
 
     alone = plays(0)
     for each, messages in zip(chosen, alone, strict=True):
@@ -190,4 +171,4 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
 
 def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
     with pytest.raises(UserError, match="knows synthetic questions"):
-        conversations_of(tiny.recipe(), material, {}, 0)
+        expert.conversations_of(tiny.recipe(), material, {}, 0)

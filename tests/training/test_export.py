@@ -28,16 +28,14 @@ from training.recipe import Recipe, Setting
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), "utf-8")
 
 
 @pytest.fixture
-def run(base: Path, tmp_path: Path) -> Path:
-    """A run's folder with an adapter and all that a trainer leaves beside it."""
+def adapter(base: Path, tmp_path: Path) -> Path:
+    """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
     folder = tmp_path / "annsecret" / "run"
     checkpoint = folder / "checkpoints" / "checkpoint-12"
     torch.manual_seed(1)
@@ -47,26 +45,19 @@ def run(base: Path, tmp_path: Path) -> Path:
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.5)
     adapted.save_pretrained(str(checkpoint))
-    for name in TOKENIZER:
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(base / name, checkpoint / name)
     write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
-    return folder
+    return checkpoint
 
 
-@pytest.fixture
-def adapter(run: Path) -> Path:
-    return run / "checkpoints" / "checkpoint-12"
-
-
-def test_what_is_merged_says_what_model_and_adapter_say(
-    base: Path, run: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_a_merged_model_says_what_both_say(base: Path, adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
     (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
     write(adapter / "episode.json", {"max_turns": 3})
-    merge(run, out)
+    merge(adapter.parents[1], out)
     assert files_of(out)["episode.json"] == files_of(adapter)["episode.json"]
     assert sorted(out.parent.iterdir()) == [out]
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
@@ -82,9 +73,7 @@ def test_what_is_merged_says_what_model_and_adapter_say(
     assert reloads_the_same(out, load_tokenizer(out, "merged"))
 
 
-def test_a_merged_model_keeps_the_bases_number_format_and_the_checkpoints_tokenizer(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_a_merge_keeps_format_and_tokenizer(base: Path, adapter: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(base, "base")
     half: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     tiny_qwen.save(half, tokenizer, tmp_path / "half")
@@ -123,9 +112,7 @@ def test_what_can_not_be_merged(base: Path, adapter: Path, tmp_path: Path) -> No
     assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
 
 
-def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
-    art_e: Run, trained: Path, db: Path, tmp_path: Path
-) -> None:
+def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Path) -> None:
     out, form = tmp_path / "shared", tiny.recipe().episode
     shutil.copytree(meant_checkpoint(trained), out)
     assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
@@ -139,9 +126,6 @@ def test_a_copied_checkpoint_is_asked_in_the_form_of_its_training(
 
 # ---- The model card: no more than the metrics say, and no text becomes markup.
 
-HOSTILE = (
-    "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
-)
 SMALL: dict[str, Any] = {
     "name": "small",
     "model": {"scratch": {"layers": 3, "hidden": 96}},
@@ -175,28 +159,25 @@ def test_what_a_card_says() -> None:
     assert "secret" not in of_adapter and "--init" not in of_adapter
 
 
-def rendered(text: str) -> str:
-    body = text.split("---\n", 2)[2]
-    return str(MarkdownIt("commonmark").enable("table").render(body))
-
-
 def hostile(word: str) -> str:
-    """A card to which all that others write gives the same word."""
+    """A card to which all that others write gives the same word, as a page."""
     recipe = {
         **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
         "judging": {"reward": word, "validation": word},
     }  # fmt: skip
-    return made(recipe, alarms=[{"step": 1, "kind": word, "message": word}], test={word: {"n": 1}})
+    alarm = {"step": 1, "kind": word, "message": word}
+    body = made(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
+    return str(MarkdownIt("commonmark").enable("table").render(body))
 
 
 @given(st.text(min_size=1, max_size=60))
-@example(HOSTILE)
+@example("x | y\n\n# a <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}")
 @example("```\n# x")
 @example("a\\|b")
 @example("accuracy")
 @example("~0")
 def test_hostile_words_are_only_words(word: str) -> None:
-    shown, plain = rendered(hostile(word)), rendered(hostile("word"))
+    shown, plain = hostile(word), hostile("word")
     assert set(re.findall(r"</?(\w+)", shown)) == set(re.findall(r"</?(\w+)", plain))
     for tag in ("<h2>", "<td", "<li>", "<pre>"):
         assert shown.count(tag) == plain.count(tag)

@@ -25,7 +25,6 @@ from art_e.trajectory import read_trajectories
 from tests import fake_vllm
 from tests.training import full, tiny
 from training.cli import carry_out
-from training.progress import read_steps
 from training.recipe import Setting
 from training.run import TrainingRun
 from training.start import load_start
@@ -50,9 +49,8 @@ def log_of(training: TrainingRun, step: int = 2) -> list[dict[str, Any]]:
 
 def adapter(training: TrainingRun, step: int = 2) -> dict[str, torch.Tensor]:
     """That checkpoint's, which is an adapter."""
-    return load_file(
-        training.run.folder / "checkpoints" / f"checkpoint-{step}" / "adapter_model.safetensors"
-    )
+    folder = training.run.folder / "checkpoints" / f"checkpoint-{step}"
+    return load_file(folder / "adapter_model.safetensors")
 
 
 def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
@@ -81,7 +79,7 @@ def test_talk_with_vllm_in_the_process(base: Path, tmp_path: Path) -> None:
     # What vLLM told of its tokens is what the trainer finds for them: the newest adapter made them.
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
-    for step in read_steps(training.run.folder):
+    for step in training.steps:
         assert step.ratio_mean == pytest.approx(1.0, abs=1e-3)
     assert adapter_moved(training)
     assert metrics["test"]["greedy"]["n"] == 2
@@ -118,7 +116,7 @@ def test_talk_24gb_in_four_bits(base: Path, tmp_path: Path) -> None:
     assert adapter_moved(training, 1)
     # TRL would have it in bfloat16, which steps of 1.2e-5 do not change.
     assert {each.dtype for each in adapter(training, 1).values()} == {torch.float32}
-    assert [each.unjudged for each in read_steps(training.run.folder)] == [0]
+    assert [each.unjudged for each in training.steps] == [0]
     start = load_start(str(training.run.folder), training.setting.recipe.model)
     kinds = [type(each) for each in start.model.modules()]
     # Seven matrices in each of two layers; only the adapter is trained.
@@ -174,9 +172,7 @@ def test_whole_weights_go_to_vllm_as_trl_sends_them(base: Path, tmp_path: Path) 
     assert 0 < row["sampling/sampling_logp_difference/max"] < 1e-4
 
 
-def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_work_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(name: str, *changes: str) -> str:
         with pytest.raises(UserError) as raised:
             trained(name, tmp_path / "no-such-model", tmp_path / "run", *changes)
@@ -189,10 +185,8 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
     assert "not a multiple of grpo.micro_batch" in refused("talk-24gb", *odd)
     fake_vllm.install(monkeypatch)
     monkeypatch.setattr("training.engine.SERVER_TIMEOUT_S", 0.0)
-    nowhere = "http://127.0.0.1:9"
-    assert f"no vLLM server answers at {nowhere}" in refused(
-        "talk-multi", f"grpo.vllm.server={nowhere}"
-    )
+    reason = refused("talk-multi", "grpo.vllm.server=http://127.0.0.1:9")
+    assert "no vLLM server answers at http://127.0.0.1:9" in reason
     # As accelerate names them; FSDP and ZeRO-3 themselves need GPUs, and were not run.
     zero3 = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}
     for launcher in ({"ACCELERATE_USE_FSDP": "true"}, zero3):

@@ -3,8 +3,6 @@
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from training import grpo
 from training.cli import carry_out
 from training.progress import read_steps
 from training.recipe import Setting
-from training.rollout import Follow
 from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
@@ -56,23 +53,9 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 # Whole runs of what a script says
 
 
-class Cycling:
-    """Says the same each time, in turn; takes the place of `Dispatch`."""
-
-    awake = staticmethod(nullcontext)
-
-    def __init__(
-        self, start: Start, replies: Sequence[AssistantMessage], *_: Any, **__: Any
-    ) -> None:
-        self._start, self._replies = start, replies
-
-    def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        going = itertools.islice(itertools.cycle(self._replies), len(prompts))
-        Script(self._start.tokenizer, [list(going)])(prompts, follow)
-
-
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
-Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
+Trained = tuple[dict[str, Any], TrainingRun]
+Scripted = Callable[..., Trained]
 
 
 @pytest.fixture
@@ -81,10 +64,11 @@ def scripted(
 ) -> Scripted:
     """Trains on what `replies` says, in turn."""
 
-    def train(
-        replies: Sequence[AssistantMessage], *changes: str
-    ) -> tuple[dict[str, Any], TrainingRun]:
-        monkeypatch.setattr(grpo, "Dispatch", partial(Cycling, start, replies))
+    def train(replies: Sequence[AssistantMessage], *changes: str) -> Trained:
+        def cycling(*_: Any, **__: Any) -> Script:
+            return Script(start.tokenizer, map(itertools.cycle, itertools.repeat(replies)))
+
+        monkeypatch.setattr(grpo, "Dispatch", cycling)
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             return carry_out(training), training
@@ -101,7 +85,6 @@ def weights(training: TrainingRun) -> dict[str, Any]:
 
 
 def moved(training: TrainingRun, start: Start) -> bool:
-    """Whether training changed any weight."""
     before, after = start.model.state_dict(), weights(training)
     return any(bool((before[name] != after[name]).any()) for name in before)
 
@@ -130,9 +113,7 @@ def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
     assert moved(training, start)
 
 
-def test_minibatches_are_steps_on_parts_of_the_same_episodes(
-    scripted: Scripted, start: Start
-) -> None:
+def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: Start) -> None:
     changes = ("grpo.steps=4", "grpo.validate_every=2", "grpo.micro_batch=1", "grpo.minibatches=2")
     metrics, training = scripted([SOMETHING, IDK], *changes, "data.kinds=['lookup']")
     assert moved(training, start)
@@ -151,7 +132,7 @@ def test_a_scale_of_the_logits_of_a_new_model_is_learnt(scripted: Scripted, star
     assert abs(float(factors.mean())) == pytest.approx(grpo.LOGIT_SCALE_RATE, abs=1e-4)
 
 
-def test_judges_are_paid_up_to_the_limit_together(
+def test_judges_share_one_limit_of_cost(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the run pauses, with what it has learnt from those that were judged, and goes on
@@ -175,7 +156,7 @@ def test_judges_are_paid_up_to_the_limit_together(
         assert (training.steps[-1].unjudged or 0) > 0
         newest = newest_checkpoint(training.run.folder)
 
-        def goes_on(usd: float) -> tuple[dict[str, Any], TrainingRun]:
+        def goes_on(usd: float) -> Trained:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
             with tiny.begun(setting, training.run.folder, resume=True) as again:

@@ -53,7 +53,7 @@ def test_sky_holds_no_secret() -> None:
 
 STAND_IN = """#!{python}
 import json, os, sys, time
-with open({calls!r}, "a") as file:
+with open(os.environ["CALLS"], "a") as file:
     file.write(json.dumps([{name!r}, sys.argv[1:], dict(os.environ)]) + "\\n")
 {body}
 """
@@ -76,7 +76,7 @@ sys.exit(int(os.environ.get("ENDS", "0")))
 """
 # Trains until the server has been started.
 WAITS = """
-while '"vllm"' not in open({calls!r}).read():
+while '"vllm"' not in open(os.environ["CALLS"]).read():
     time.sleep(0.05)
 sys.exit(3)
 """
@@ -97,24 +97,19 @@ class Machine:
         self._bin.mkdir(parents=True)
         path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._env = {"PATH": path, "PYTHONPATH": str(LAUNCH.parents[1]), "HOME": str(folder)}
+        self._env["CALLS"] = str(self._calls)
 
     def stand_in(self, name: str, body: str = "") -> None:
-        calls = str(self._calls)
-        body = body.replace("{calls!r}", repr(calls))
-        text = STAND_IN.format(python=sys.executable, calls=calls, name=name, body=body)
+        text = STAND_IN.format(python=sys.executable, name=name, body=body)
         (self._bin / name).write_text(text, encoding="utf-8")
         (self._bin / name).chmod(0o755)
 
     def start(self, name: str, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            ["bash", str(LAUNCH / name), *arguments],
-            env={**self._env, **variables},
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
+            ["bash", str(LAUNCH / name), *arguments], env={**self._env, **variables},
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, text=True,
+        )  # fmt: skip
 
     def run(self, name: str, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run a script to its end, with that exit code; what it said."""
@@ -142,7 +137,7 @@ def options(line: Sequence[str]) -> set[tuple[str, str]]:
     return {(a, "" if b.startswith("--") else b) for a, b in pairs if a.startswith("--")}
 
 
-def test_vllms_server_is_started_as_trl_would(
+def test_vllms_server_starts_as_trl_would(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for the adapter, which TRL folds into the weights that it sends."""
@@ -168,9 +163,7 @@ FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
          for each in ("0/weights", "0/run.json", "1/weights"))}  # fmt: skip
 
 
-def test_a_machine_that_is_taken_away_leaves_a_run_to_go_on_with(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path: Path) -> None:
     """Killed in the second step; a fresh machine has what was kept, goes on, and ends."""
     kept = tmp_path / "bucket" / "talk"
     machine.stand_in("python", TRAINS)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -30,16 +31,14 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
         assert {each.split for each in made.questions} == {split}
         assert {each.kind for each in made.questions} == set(data.kinds)
     assert set(ids(train)) <= set(planted_in(data))
-    mails = [
-        {each for q in made.questions for each in q.message_ids} for made in (train, validation)
-    ]
-    assert not mails[0] & mails[1]
+    one, other = (
+        {m for q in each.questions for m in q.message_ids} for each in (train, validation)
+    )
+    assert not one & other
     assert not set(ids(train)) & set(ids(validation))
 
 
-def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
-    data: Data, tmp_path: Path
-) -> None:
+def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_path: Path) -> None:
     db = tmp_path / "held-out.duckdb"
     source = "synthetic:1000,seed=7,short,split="
     read_sources([f"{source}test"], db)
@@ -65,11 +64,7 @@ def test_the_share_of_unanswerable_questions_is_capped(data: Data, share: float)
 
 def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_material(data, "train")
-
-    def ingest(*_: object) -> None:
-        raise AssertionError("made again")
-
-    monkeypatch.setattr(build, "ingest", ingest)
+    monkeypatch.setattr(build, "ingest", mock.Mock(side_effect=AssertionError("made again")))
     assert load_material(data, "train").questions == first.questions
     # Another world is another file.
     assert data.worlds is not None

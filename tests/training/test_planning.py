@@ -27,14 +27,11 @@ def planned(name: str, *changes: str, gpu: str = H100, count: int = 1) -> Traini
 def test_shapes_have_the_weights_of_their_models_and_adapters(name: str, shape: Any) -> None:
     head = 128
     fields: dict[str, Any] = {
-        "vocab_size": shape.vocabulary,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.intermediate,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.q_width // head,
-        "num_key_value_heads": shape.kv_width // head,
+        "vocab_size": shape.vocabulary, "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate, "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.q_width // head, "num_key_value_heads": shape.kv_width // head,
         "tie_word_embeddings": shape.tied,
-    }
+    }  # fmt: skip
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft uses an older name of transformers
         if name.startswith("Qwen3"):
@@ -74,9 +71,7 @@ def test_the_talk_takes_what_one_h100_measured() -> None:
         ("talk-24gb", ("grpo.generate_batch=24",), RTX, "grpo.generate_batch=4"),
     ],
 )
-def test_what_does_not_fit_has_faults(
-    name: str, changes: tuple[str, ...], gpu: str, fitting: str
-) -> None:
+def test_what_does_not_fit(name: str, changes: tuple[str, ...], gpu: str, fitting: str) -> None:
     assert planned(name, *changes, gpu=gpu).faults
     assert not planned(name, *changes, fitting, gpu=gpu).faults
 
@@ -139,9 +134,7 @@ def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
         (("--recipe", "talk", "--set", "model.base=Qwen/Qwen3-8B"), "Qwen3-4B"),
     ],
 )
-def test_what_can_not_be_planned_is_one_line(
-    art_e: Command, options: tuple[str, ...], named: str
-) -> None:
+def test_what_can_not_be_planned(art_e: Command, options: tuple[str, ...], named: str) -> None:
     assert named in the_error(art_e("train", "plan", *options))
     # A plan that does not fit is an answer, too.
     tight = art_e("train", "plan", "--recipe", "talk", "--set", "grpo.vllm.memory=0.3")

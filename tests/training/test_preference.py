@@ -14,23 +14,14 @@ from art_e.runs import start_run
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
-from tests.command_line import Run as RunArtE
-from tests.command_line import the_error
+from tests.command_line import Run, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
+from training import preference
 from training.cli import carry_out
 from training.expert import best_conversations, marked_tokens
-from training.preference import (
-    OwnLabelled,
-    OwnPairs,
-    dpo_rows,
-    kto_rows,
-    labels_of,
-    pairs_of,
-    rated_episodes,
-)
-from training.progress import read_steps
+from training.preference import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
 from training.recipe import Preference, Setting
 from training.run import newest_checkpoint
 from training.start import Start, load_start
@@ -59,7 +50,7 @@ def test_pairs_are_of_one_question_and_of_different_worth(begin: Begin) -> None:
     assert labels == [(right.trajectory, True), *bad]
 
 
-def test_what_a_user_rated_is_a_label(art_e: RunArtE, home: Path, owned_db: Path) -> None:
+def test_what_a_user_rated_is_a_label(art_e: Run, home: Path, owned_db: Path) -> None:
     for rating in ("good", "bad"):
         asked = art_e("ask", "--model", "offline", "--db", owned_db, f"Who has {rating} news?")
         assert asked.exit_code in (0, 1), asked.stderr
@@ -86,12 +77,12 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
         return str(decode([each for each in marked.labels if each >= 0]))
 
     rows = dpo_rows([(better, worse)], start.tokens, table, 0)
-    paired = OwnPairs(start.pad_id)(rows)
+    paired = preference.OwnPairs(start.pad_id)(rows)
     assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
     assert "tool_response" not in "".join(counted(paired))
     labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
     expected = [own(better if each["label"] else worse) for each in labelled]
-    batch = OwnLabelled(start.pad_id)(labelled)
+    batch = preference.OwnLabelled(start.pad_id)(labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
 
@@ -112,9 +103,7 @@ def told(begin: Begin, tmp_path: Path) -> Path:
     return run.folder
 
 
-def test_the_best_right_episode_of_each_question_is_imitated(
-    told: Path, begin: Begin, tmp_path: Path
-) -> None:
+def test_each_questions_best_episode_is_imitated(told: Path, begin: Begin, tmp_path: Path) -> None:
     stored = list(read_trajectories(told / "trajectories.jsonl"))
     rewards = [each.reward["total"] for each in stored[:4] if each.reward is not None]
     assert rewards[0] == rewards[2] > rewards[1]
@@ -125,16 +114,14 @@ def test_the_best_right_episode_of_each_question_is_imitated(
         best_conversations([str(tmp_path / "nowhere")], 0)
 
 
-SHORT = ("judging.questions=2", "judging.test_questions=2")
-
-
 @pytest.mark.parametrize("kind", ["dpo", "kto"])
 def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
-    table = "preference={steps=8, batch=4, rate=3e-4}"
-    setting = Setting(kind, tiny.recipe(*SHORT, table), 0, str(warm), (str(told),))
+    changes = ("judging.questions=2", "judging.test_questions=2")
+    recipe = tiny.recipe(*changes, "preference={steps=8, batch=4, rate=3e-4}")
+    setting = Setting(kind, recipe, 0, str(warm), (str(told),))
     with tiny.begun(setting, tmp_path / "run") as training:
         metrics = carry_out(training)
-    steps = read_steps(training.run.folder)
+    steps = training.steps
     assert [each.step for each in steps] == list(range(1, 9))
     # Before the first step it is the start, to which both are as likely.
     assert steps[0].loss == pytest.approx(math.log(2) if kind == "dpo" else 0.5, abs=0.01)
@@ -158,11 +145,9 @@ def loss(start: Start, trajectory: Trajectory) -> float:
         return float(model(input_ids=ids, labels=labels).loss) * int((labels >= 0).sum())
 
 
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
-def test_without_preferences_nothing_is_begun(
-    kind: str, art_e: RunArtE, warm: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / kind
-    result = art_e("train", kind, "--recipe", "nano", "--init", str(warm), "--out", str(out))
-    assert "with --from" in the_error(result)
+def test_without_preferences_nothing_is_begun(art_e: Run, warm: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for kind in ("dpo", "kto"):
+        result = art_e("train", kind, "--recipe", "nano", "--init", warm, "--out", out)
+        assert "with --from" in the_error(result)
     assert not out.exists()

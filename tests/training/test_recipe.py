@@ -13,13 +13,12 @@ from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
 from training.recipe import load_recipe
 
-NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
-
 
 def test_by_name_and_by_file(tmp_path: Path) -> None:
     by_name = load_recipe("nano")
     assert by_name.name == "nano"
-    by_file = load_recipe(str(shutil.copyfile(NANO, tmp_path / "mine.toml")))
+    nano = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
+    by_file = load_recipe(str(shutil.copyfile(nano, tmp_path / "mine.toml")))
     assert by_file == by_name.model_copy(update={"name": "mine"})
 
 
@@ -70,18 +69,16 @@ def test_vllm_takes_no_weights_of_4_bits() -> None:
 
 
 def test_files_that_are_no_recipe(tmp_path: Path) -> None:
-    torn = tmp_path / "torn.toml"
-    torn.write_text("[grpo\nsteps = 3")
-    binary = tmp_path / "binary.toml"
-    binary.write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "torn.toml").write_text("[grpo\nsteps = 3")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, words in (
         ("none", "no recipe 'none'; there are .*nano"),
-        (str(tmp_path / "none.toml"), "no recipe"),
-        (str(torn), "is no TOML"),
-        (str(binary), "no recipe"),
+        (tmp_path / "none.toml", "no recipe"),
+        (tmp_path / "torn.toml", "is no TOML"),
+        (tmp_path / "binary.toml", "no recipe"),
     ):
         with pytest.raises(UserError, match=words) as raised:
-            load_recipe(name)
+            load_recipe(str(name))
         assert "\n" not in str(raised.value)
 
 
@@ -122,7 +119,7 @@ def assert_in_the_form(path: Path) -> None:
         assert not any("<" in each["from"] for each in hits)
 
 
-def test_eval_run_takes_the_form_of_a_file(
+def test_eval_run_takes_a_files_form(
     art_e: Run, world_db: Path, form: Path, tmp_path: Path
 ) -> None:
     golden = tmp_path / "questions.jsonl"
@@ -146,19 +143,13 @@ def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, form: Path, tmp_path:
     assert_in_the_form(Path(json_of(art_e(*words, "--recipe", run, "--json"))["trajectory"]))
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "name a TOML file"),
+def test_a_file_without_a_form_is_refused(art_e: Run, db: Path, tmp_path: Path) -> None:
+    command = ("ask", "When?", "--db", db, "--recipe", tmp_path / "no-form.toml")
+    assert "name a TOML file" in the_error(art_e(*command))
+    for content, words in (
         ("[model]", "has no form of episode"),
         ("[episode", "has no form of episode"),
         ("[episode]\nmax_turns = 0", "episode.max_turns: Input should be greater"),
-    ],
-)
-def test_a_file_without_a_form_is_refused(
-    art_e: Run, db: Path, tmp_path: Path, content: str | None, words: str
-) -> None:
-    file = tmp_path / "no-form.toml"
-    if content is not None:
-        file.write_text(content)
-    assert words in the_error(art_e("ask", "When?", "--db", db, "--recipe", file))
+    ):
+        (tmp_path / "no-form.toml").write_text(content)
+        assert words in the_error(art_e(*command))

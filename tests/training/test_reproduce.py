@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,9 +20,8 @@ from art_e.question import load_questions
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.ingest.sources import described
-from tests import command_line
-from tests.builders import QUESTION, tries
-from tests.builders import trajectory as made_trajectory
+from tests.builders import QUESTION, trajectory, tries
+from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
 from tests.golden import Player, form_of
@@ -79,11 +77,7 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     ],
 )
 def test_what_can_not_be_is_one_line(
-    art_e: command_line.Run,
-    options: list[str],
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    art_e: Command, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "best_device", lambda: ("cpu", None))
     assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
@@ -102,16 +96,15 @@ def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
 
 
 def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = SimpleNamespace(returncode=0)
-    monkeypatch.setattr(chain, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
     (tmp_path / "golden").mkdir()
     record = {"generate": {"batches": {"lost": {"budget": 1}}}}
     (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
-    for done.returncode, step, words in (
+    for code, step, words in (
         (0, Step("golden", "golden-x", ["golden"]), "higher --max-cost"),
         (0, Step("baselines", "baseline-o3", ["eval"], makes_run=True), "cut short"),
         (2, Step("sft", "sft-0", ["train"], makes_run=True), "run this again to resume"),
     ):
+        monkeypatch.setattr(chain, "run_art_e", lambda *_, code=code: code)
         with pytest.raises(UserError, match=words):
             step.do(tmp_path)
     assert not (tmp_path / STAMPS).exists()
@@ -129,24 +122,24 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_chain_to_its_report(
-    art_e: command_line.Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command in this process, which has imported torch."""
 
-    def in_process(command: list[str], cwd: Path, **_: object) -> Any:
+    def in_process(words: list[str], folder: Path) -> Any:
         with monkeypatch.context() as patch:
-            patch.chdir(cwd)
-            patch.setattr(sys, "argv", ["art-e", *command[3:]])
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", ["art-e", *words])
             with pytest.raises(SystemExit) as ended:
                 main.run()
-        return SimpleNamespace(returncode=ended.value.code)
+        return ended.value.code
 
     monkeypatch.setenv("ART_E_HOME", str(home))
     out = tmp_path / "out"
     changes = (word for each in TINY for word in ("--set", each))
     words = ("reproduce", "--profile", "nano", "--out", out, *changes)
     with monkeypatch.context() as patch:
-        patch.setattr(chain, "subprocess", SimpleNamespace(run=in_process))
+        patch.setattr(chain, "run_art_e", in_process)
         made = art_e(*words)
     assert made.exit_code == 0, made.output
     page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))
@@ -177,7 +170,7 @@ def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
     abstains = right and not question.answerable
     ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
     rubric = Rubric(max_turns=6, answerable=question.answerable, turns=3, effort=3, **ends)
-    return made_trajectory(
+    return trajectory(
         episode_id=f"{question.id}-{policy}",
         question_id=question.id,
         question=question.to_row(),
@@ -206,9 +199,8 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     figures = over_seeds(starts, ends)["greedy"]
     accuracy = {name: each["accuracy"] for name, each in figures.items()}
     # Right are 6 and 9 of 18 answerable questions, and later 12 and 18.
-    assert {name: each["value"] for name, each in accuracy.items()} == pytest.approx(
-        {"start": 15 / 36, "trained": 30 / 36, "gain": 15 / 36}
-    )
+    shares = [accuracy[name]["value"] for name in ("start", "trained", "gain")]
+    assert shares == pytest.approx([15 / 36, 30 / 36, 15 / 36])
     # The unit is the inbox, and each of the three is there once.
     assert (accuracy["start"]["n"], accuracy["start"]["method"]) == (36, "t over inboxes")
     assert figures["start"]["unanswerable_accuracy"]["value"] == pytest.approx(5 / 12)

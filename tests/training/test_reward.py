@@ -121,7 +121,6 @@ LOST = {"answered": False, "lost_to_format": True, "unparseable_calls": 3}
 
 
 def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights = DEFAULT) -> Any:
-    """The components of the reward."""
     reward = reward_of(rubric, verdict, weights)
     assert reward is not None
     assert reward.total == pytest.approx(sum(reward.components.values()))

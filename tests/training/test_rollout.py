@@ -1,7 +1,7 @@
 """Rollouts: what the model sampled stays as it was, and an episode stops where it ends."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -17,7 +17,7 @@ from tests.builders import LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from tests.training.scripted import Script
-from training.rollout import ChatTokens, Turn, roll_out, side_by_side
+from training.rollout import ChatTokens, Rollout, Turn, roll_out, side_by_side
 
 ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
@@ -30,23 +30,38 @@ WRONG = [
 SCRIPTS = {"right": RIGHT, "wrong": WRONG}
 
 
+Rolled = tuple[Rollout, Script]
+Roll = Callable[..., Rolled]
+
+
+@pytest.fixture
+def roll(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> Roll:
+    """Rolls out one episode of what a model says."""
+
+    def rolled(script: Sequence[AssistantMessage | str], form: EpisodeForm = ROOMY) -> Rolled:
+        engine = Script(tokenizer, [[each] for each in script], logprob=-0.5)
+        [rollout] = roll_out([begin()], tokens, engine, form)
+        return rollout, engine
+
+    return rolled
+
+
 def texts(script: Sequence[AssistantMessage]) -> list[str]:
-    return [written(each) for each in script]
+    return [written(each) + END for each in script]
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_turn_by_turn_gives_the_tokens_of_the_whole_and_marks_what_was_sampled(
-    script: list[AssistantMessage], begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
+    script: list[AssistantMessage], roll: Roll, tokenizer: Qwen2Tokenizer
 ) -> None:
-    engine = Script(tokenizer, [[each] for each in script], logprob=-0.5)
-    [(episode, transcript)] = roll_out([begin()], tokens, engine, ROOMY)
+    (episode, transcript), engine = roll(script)
     at_once, ids = whole(tokenizer, episode.messages), transcript.ids
     assert ids == at_once[: len(ids)]
     # Behind the end mark a template may still write a line end.
     assert str(tokenizer.decode(at_once[len(ids) :])).strip() == ""
     pairs = list(zip(transcript.completion_ids, transcript.own, strict=True))
     turns = tokenizer.decode([each for each, own in pairs if own])
-    assert turns == "".join(each + END for each in texts(script))
+    assert turns == "".join(texts(script))
     others = tokenizer.decode([each for each, own in pairs if not own])
     assert "return_final_answer" not in others
     assert others.count("<|im_start|>assistant") == len(script) - 1
@@ -55,9 +70,7 @@ def test_turn_by_turn_gives_the_tokens_of_the_whole_and_marks_what_was_sampled(
     assert episode.rubric.completion_tokens == sum(transcript.own)
 
 
-def test_an_episode_does_not_wait_for_the_turns_of_others(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
+def test_episodes_do_not_wait(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
     """The first episode's first turn comes only when the second is over."""
     over = threading.Event()
     scripts = [texts(RIGHT), texts(WRONG)]
@@ -65,7 +78,7 @@ def test_an_episode_does_not_wait_for_the_turns_of_others(
     def turn(place: int, ids: list[int]) -> Turn:
         if place == 0:
             assert over.wait(WAIT_S)
-        written = tokenizer.encode(scripts[place].pop(0) + END)
+        written = tokenizer.encode(scripts[place].pop(0))
         if place == 1 and not scripts[1]:
             over.set()
         return Turn(list(written), None)
@@ -95,49 +108,38 @@ def test_a_failing_turn_ends_all_episodes(begin: Begin, tokens: ChatTokens) -> N
     assert 29 not in asked
 
 
-def test_a_turn_that_was_cut_is_ended_by_us(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
+def test_we_end_cut_turns(roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> None:
     cut = written(RIGHT[0])[:-20]
-    engine = Script(tokenizer, [[cut], [""], *([written(each)] for each in RIGHT)])
-    [rollout] = roll_out([begin()], tokens, engine, ROOMY)
-    transcript = rollout.transcript
+    (episode, transcript), _ = roll([cut, "", *map(written, RIGHT)])
     length = len(tokenizer.encode(cut))
     assert transcript.own[: length + 1] == [True] * length + [False]
     assert transcript.completion_ids[length] == tokens.end_id
-    assert rollout.episode.rubric.unparseable_calls == 2
-    assert rollout.episode.final_answer == "May"
+    assert (episode.rubric.unparseable_calls, episode.final_answer) == (2, "May")
 
 
-def test_no_room_for_another_turn_is_out_of_turns(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    [full] = roll_out([begin()], tokens, Script(tokenizer, [[each] for each in RIGHT]), ROOMY)
-    turn = max(len(tokenizer.encode(each + END)) for each in texts(RIGHT))
+def test_no_room_for_another_turn_is_out_of_turns(roll: Roll, tokenizer: Qwen2Tokenizer) -> None:
+    (_, full), _ = roll(RIGHT)
+    turn = max(len(tokenizer.encode(each)) for each in texts(RIGHT))
     # One token too few for the last turn, and no room for the first one.
-    for limit, most in ((len(full.transcript.ids) - 1, 2), (len(full.transcript.prompt_ids), 0)):
-        engine = Script(tokenizer, [[each] for each in RIGHT])
-        limits = EpisodeForm(turn_tokens=turn, episode_tokens=limit)
-        [short] = roll_out([begin()], tokens, engine, limits)
-        assert short.episode.rubric.ran_out_of_turns
-        assert short.episode.final_answer is None
+    for limit, most in ((len(full.ids) - 1, 2), (len(full.prompt_ids), 0)):
+        (episode, _), engine = roll(RIGHT, EpisodeForm(turn_tokens=turn, episode_tokens=limit))
+        assert episode.rubric.ran_out_of_turns
+        assert episode.final_answer is None
         assert len(engine.seen) <= most
 
 
 @given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))
 def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer, room: int, name: str
+    roll: Roll, tokenizer: Qwen2Tokenizer, room: int, name: str
 ) -> None:
     """Observations count too: a long mail used to pass the limit by any length."""
-    prompt = len(tokens.begin(begin().messages).prompt_ids)
-    turn = max(len(tokenizer.encode(each + END)) for each in texts(SCRIPTS[name]))
-    limits = EpisodeForm(turn_tokens=turn, episode_tokens=prompt + room)
-    engine = Script(tokenizer, [[each] for each in SCRIPTS[name]])
-    [rollout] = roll_out([begin()], tokens, engine, limits)
-    transcript = rollout.transcript
+    (_, full), _ = roll(SCRIPTS[name])
+    turn = max(len(tokenizer.encode(each)) for each in texts(SCRIPTS[name]))
+    limits = EpisodeForm(turn_tokens=turn, episode_tokens=len(full.prompt_ids) + room)
+    (episode, transcript), _ = roll(SCRIPTS[name], limits)
     assert len(transcript.ids) <= limits.episode_tokens
     assert transcript.own[-1:] in ([], [True])
-    assert rollout.episode.done
+    assert episode.done
 
 
 def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer) -> None:

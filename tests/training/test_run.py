@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,11 +15,9 @@ from tests.training import tiny
 from tests.training.tiny import validation
 from training.progress import WINDOW, Step, TrainingAlarm, read_steps
 from training.recipe import Setting, load_recipe
-from training.run import STATE, Judges, TrainingRun, line_of, newest_checkpoint, opened
+from training.run import STATE, Judges, TrainingRun, line_of, opened
 
-JUDGES = Judges(
-    OfflineJudge(), F1Judge(), hacks=lambda all_so_far: [TrainingAlarm("hacking", "lists")]
-)
+JUDGES = Judges(OfflineJudge(), F1Judge(), hacks=lambda _: [TrainingAlarm("hacking", "lists")])
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
     "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
@@ -102,7 +99,6 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
         with (out / f"{name}.jsonl").open("a") as lines:
             lines.write(line)
     whole = out / "checkpoints" / "checkpoint-2" if steps == 3 else None
-    assert newest_checkpoint(out) == whole
     with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
         assert checkpoint == whole
         assert [each.step for each in training.steps] == ([1, 2] if whole else [])
@@ -110,21 +106,18 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
         assert stored(out) == ([0, 1, 2, 2] if whole else [])
 
 
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        ({"seed": 4}, "begun with seed=3"),
-        ({"recipe": tiny.recipe("grpo.rate=1e-5")}, r"begun with grpo\.rate=0\.0008"),
-        ({"kind": "sft"}, "begun with kind=grpo"),
-        ({"init": "other"}, "begun with init=start"),
-    ],
-)
-def test_another_run_is_not_resumed(tmp_path: Path, other: dict[str, Any], words: str) -> None:
+def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     killed(out, [0.3], steps=2)
     before = (out / "trajectories.jsonl").read_bytes()
-    with pytest.raises(UserError, match=words):
-        tiny.begun(SETTING._replace(**other), out, resume=True).__enter__()
+    for other, words in (
+        (SETTING._replace(seed=4), "begun with seed=3"),
+        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), r"begun with grpo\.rate=0\.0008"),
+        (SETTING._replace(kind="sft"), "begun with kind=grpo"),
+        (SETTING._replace(init="other"), "begun with init=start"),
+    ):
+        with pytest.raises(UserError, match=words):
+            tiny.begun(other, out, resume=True).__enter__()
     assert (out / "trajectories.jsonl").read_bytes() == before
 
 
@@ -146,14 +139,9 @@ def test_a_run_is_not_resumed_over_other_mail(tmp_path: Path) -> None:
 
 def test_a_run_may_resume_with_another_server_and_limit(tmp_path: Path) -> None:
     """Jobs of a cluster that begin again are on other machines."""
-    here, there, other = (
-        Setting("grpo", load_recipe("talk-multi", each), 0)
-        for each in (
-            ["grpo.vllm.server=http://a:8000"],
-            ["grpo.vllm.server=http://b:8000", "judging.max_cost_usd=90"],
-            ["grpo.vllm.memory=0.3"],
-        )
-    )
+    elsewhere = ["grpo.vllm.server=http://b:8000", "judging.max_cost_usd=90"]
+    changes = (["grpo.vllm.server=http://a:8000"], elsewhere, ["grpo.vllm.memory=0.3"])
+    here, there, other = (Setting("grpo", load_recipe("talk-multi", each), 0) for each in changes)
     out = tmp_path / "run"
     with tiny.begun(here, out) as training:
         make_step(training, 1)
@@ -248,9 +236,7 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
     assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
 
 
-def test_a_step_is_one_line_and_an_alarm_commands_no_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
     judges = JUDGES._replace(hacks=lambda _: [TrainingAlarm("hacking", hostile)])
     steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]

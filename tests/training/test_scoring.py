@@ -19,7 +19,8 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
 from evals.verdict import Verdict
-from tests.builders import CREW, QUESTION, answer, message, read, search
+from tests.builders import CREW, LEASE, QUESTION, QUICK, answer, message, read, search
+from tests.provider import Provider, Reply, refuses, says
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import (
@@ -36,32 +37,32 @@ from tests.training.scripted import (
     rollouts,
     score,
 )
-from training import grpo
+from training import grpo, validation
 from training.material import load_material
 from training.progress import EPISODES, by_second
+from training.ranking import CHARS, RelativeJudge, shown
 from training.recipe import Setting
 from training.roller import Roller, StepBatch
 from training.rollout import Material
 from training.run import Judges
 from training.start import Start, load_start
-from training.validation import (
-    Examiner,
-    by_transformers,
-    figures_of,
-    figures_on_test,
-    validation_of,
-)
 
 # ---- Verdicts and rewards.
 
 
-class Deaf(OfflineJudge):
-    """Fails on every answer."""
+class Fixed(OfflineJudge):
+    """Finds no answer right, or fails on each."""
+
+    def __init__(self, name: str, correct: bool | None) -> None:
+        self.name, self._correct = name, correct
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         if is_abstention(answer):
             return super().decide(question, answer)
-        return Verdict(None, None, self.name, "the judge could not be asked")
+        return Verdict(self._correct, None, self.name, "the judge could not be asked")
+
+
+DEAF, NO = Fixed("deaf/1", None), Fixed("no/1", False)
 
 
 class Counting(OfflineJudge):
@@ -85,7 +86,7 @@ def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin) -> None:
     # A search shows snippets, and a mail that is not there shows nothing.
     looks = [message(search("lease")), message(read("<none@t>"))]
     made = rollouts(begin, [final], [*looks, final], [message(read(CREW)), final], RIGHT)
-    scored = score(OfflineJudge(), made, Deaf(), No())
+    scored = score(OfflineJudge(), made, DEAF, NO)
     verdicts = [each.trajectory.verdict or {} for each in scored]
     others = [each["correct"] for each in scored[0].trajectory.other_verdicts]
     assert others == [None, False]
@@ -97,7 +98,6 @@ def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin) -> None:
 
 Rolled = tuple[dict[str, Any], StepBatch, list[Trajectory]]
 Roll = Callable[..., Rolled]
-DEAF = Judges(Deaf(), F1Judge())
 
 
 @pytest.fixture
@@ -111,8 +111,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         judges: Judges = JUDGES,
     ) -> Rolled:
         recipe = tiny.recipe(*changes)
-        table = recipe.grpo
-        assert table is not None
+        table: Any = recipe.grpo
         engine: Any = Script(start.tokenizer, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
@@ -126,8 +125,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
 
 
 def places(material: Material, answerable: bool) -> list[int]:
-    questions = enumerate(material.questions)
-    return [place for place, each in questions if each.answerable is answerable]
+    return [n for n, each in enumerate(material.questions) if each.answerable is answerable]
 
 
 def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Material) -> None:
@@ -157,9 +155,9 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     numbers = places(material, True)[:2]
     # The last of the second group makes its spread: it goes on until it is lost.
     lost = AssistantMessage("zebra")
-    says = [IDK, SOMETHING, IDK, lost, IDK, IDK, IDK, lost]
-    rounds = [says, *[[lost] * 2] * 2]
-    handed, batch, stored = roll(numbers, rounds, judges=DEAF)
+    first = [IDK, SOMETHING, IDK, lost, IDK, IDK, IDK, lost]
+    rounds = [first, *[[lost] * 2] * 2]
+    handed, batch, stored = roll(numbers, rounds, judges=Judges(DEAF, F1Judge()))
     assert [each.reward is None for each in stored] == [False, True, *[False] * 6]
     assert [each is None for each in handed["rewards"]] == [True] * 4 + [False] * 4
     assert [any(each) for each in handed["env_mask"]] == [False] * 4 + [True] * 4
@@ -168,7 +166,7 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     reason = "the judge could not be asked; no mail was read"
     assert batch.outage == f"1 of 8 episodes could not be judged ({reason})"
     ten = [SOMETHING, *[IDK] * 9]
-    _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
+    _, batch, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=Judges(DEAF, F1Judge()))
     assert (batch.figures["unjudged"], batch.outage) == (1, None)
 
 
@@ -209,6 +207,55 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
     assert (batch.figures["flat_groups"], batch.figures["unranked"]) == (1, 2)
 
 
+# ---- Rollouts compared with each other: what a model is shown, and what its scores are worth.
+
+
+def group(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Scored]:
+    return score(OfflineJudge(), rollouts(begin, *scripts))
+
+
+def scores(*pairs: tuple[int, float]) -> Reply:
+    rows = [{"attempt": place, "reason": "so", "score": value} for place, value in pairs]
+    return says(json.dumps({"scores": rows}))
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [(scores((2, 0.1), (1, 0.9)), [0.9, 0.1]), (scores((1, 0.5)), None),
+     (scores((1, 0.5), (2, 0.5), (3, 0.5)), None), (scores((1, 0.5), (2, 1.5)), None),
+     (says("both are fine"), None), (refuses(401, "Incorrect API key provided."), None)],
+    ids=["both", "one is missing", "one too many", "above 1", "no JSON", "refused"],
+)  # fmt: skip
+def test_a_reply_scores_all_or_none(
+    reply: Reply, expected: Any, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([reply]) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        judge = RelativeJudge("openai/gpt-4.1", retries=QUICK)
+        assert asyncio.run(judge.rank(group(begin, RIGHT, WRONG))) == expected
+
+
+def test_what_all_did_first_is_shown_once(begin: Begin) -> None:
+    looks = message(search("lease"))
+    decline = [looks, message(read(CREW)), *DECLINE]
+    told = shown(group(begin, [looks, *RIGHT], [looks, *WRONG], decline))
+    [first] = told["shared"]
+    assert first["calls"][0]["tool"] == "search_emails"
+    assert json.dumps(told).count('"search_emails"') == 1
+    tools = [[each["calls"][0]["tool"] for each in one["steps"]] for one in told["attempts"]]
+    assert tools == [["read_email", "return_final_answer"]] * 3
+    assert [one["attempt"] for one in told["attempts"]] == [1, 2, 3]
+    assert told["question"]
+    # The gold answer is not needed, so that it is not sent.
+    assert "gold" not in json.dumps(told)
+
+
+def test_long_rollouts_are_cut_to_fit(begin: Begin) -> None:
+    long = [AssistantMessage("word " * 9_000), *RIGHT]
+    told = json.dumps(shown(group(begin, *[long, [message(read(LEASE)), *long]] * 4)))
+    assert CHARS / 4 < len(told) < 1.5 * CHARS
+
+
 # ---- Validations: by the second judge, on the same questions always.
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
@@ -221,19 +268,10 @@ def unanswerable(scored: Scored) -> Scored:
     return Scored(NONE, made)
 
 
-class No(OfflineJudge):
-    """Finds nothing right."""
-
-    name = "no/1"
-
-    def decide(self, question: Question, answer: str | None) -> Verdict:
-        return Verdict(False, None, self.name, "no")
-
-
 def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
     """What the reward's judge finds does not count."""
-    scored = score(No(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), OfflineJudge())
-    found, estimates = validation_of(scored, 0), figures_of(scored)
+    scored = score(NO, rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), OfflineJudge())
+    found, estimates = validation.validation_of(scored, 0), validation.figures_of(scored)
     decided = [by_second(each) for each in scored]
     figures: Any = model_metrics(decided, ["offline", "no"])
     for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
@@ -248,7 +286,7 @@ def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
     # There was no unanswerable question to invent an answer to.
     assert found.hallucination_unanswerable is None
     mixed = [scored[0], *map(unanswerable, scored[1:])]
-    assert validation_of(mixed, 0).hallucination_unanswerable == 0.25
+    assert validation.validation_of(mixed, 0).hallucination_unanswerable == 0.25
 
 
 def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
@@ -256,8 +294,10 @@ def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_pa
     start = load_start(str(warm / metrics["best_checkpoint"]))
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
-        examiner = Examiner(training, JUDGES, start.tokens, partial(load_material, recipe.data))
-        again, episodes = figures_on_test(examiner, by_transformers(training, start))
+        load = partial(load_material, recipe.data)
+        examiner = validation.Examiner(training, JUDGES, start.tokens, load)
+        answers = validation.by_transformers(training, start)
+        again, episodes = validation.figures_on_test(examiner, answers)
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored

@@ -73,9 +73,8 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     recipe = tiny.recipe()
     table = Sft(stages=stages, noise=wordy, early_noise=good)
     material = load_material(recipe.data, "train")
-    stages_of = conversations_of(
-        recipe.model_copy(update={"sft": table}), material, planted_in(recipe.data), 0
-    )
+    early = recipe.model_copy(update={"sft": table})
+    stages_of = conversations_of(early, material, planted_in(recipe.data), 0)
     assert [len(each) for each in stages_of] == [6, 6, 2]
     calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in stages_of]
     assert calls == [[True] * 6, [True] * 6, [False] * 2]
@@ -113,8 +112,6 @@ def test_rates() -> None:
 
 # ---- A model made from nothing. Its tokenizer cuts a conversation the same turn by turn and whole.
 
-NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
-
 
 @pytest.fixture(scope="module")
 def conversations(training_home: Path) -> list[list[ChatMessage]]:
@@ -123,7 +120,8 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         recipe = tiny.recipe()
         material, known = load_material(recipe.data, "train"), planted_in(recipe.data)
         chosen = [(material.file_of[each.id].path, known[each.id]) for each in material.questions]
-        return expert_conversations(chosen, recipe.episode, NOISY, 0)
+        noise = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
+        return expert_conversations(chosen, recipe.episode, noise, 0)
 
 
 @pytest.fixture(scope="module")
@@ -149,15 +147,11 @@ def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
     assert [made.tokenizer.decode([each]) for each in ids] == parts
 
 
-def test_turn_by_turn_is_as_the_whole_for_the_expert(
-    made: Start, conversations: list[list[ChatMessage]]
+def test_turn_by_turn_is_as_the_whole(
+    made: Start, conversations: list[list[ChatMessage]], start: Start, trained: Path
 ) -> None:
-    assert len(conversations) > 50
+    """For the expert, and for all that a model that knows next to nothing wrote in a GRPO run."""
+    stored = [each.messages for each in read_trajectories(trained / "trajectories.jsonl")]
+    assert len(conversations) > 50 and len(stored) > 30
     assert [each for each in conversations if not agrees(each, made)] == []
-
-
-def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
-    """Of all that a model that knows next to nothing wrote in a run of GRPO."""
-    stored = list(read_trajectories(trained / "trajectories.jsonl"))
-    assert len(stored) > 30
-    assert [each.messages for each in stored if not agrees(each.messages, start)] == []
+    assert [each for each in stored if not agrees(each, start)] == []

@@ -60,9 +60,8 @@ def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:
 
 def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Path) -> None:
     """Without a key the run ends at its start."""
-    command = ("train", "grpo", "--init", "start", "--out", tmp_path / "run", *changes(
-        "judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8"
-    ))  # fmt: skip
+    costly = changes("judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8")
+    command = ("train", "grpo", "--init", "start", "--out", tmp_path / "run", *costly)
     lines = art_e(*command, "--max-cost", "5").stderr.splitlines()
     fee = next(each for each in lines if each.startswith("judge openai/gpt-4.1"))
     # Two questions of eight rollouts a step, 51 validations of three questions, the test twice.

@@ -70,12 +70,9 @@ def test_trl_steps_over_it(
     )  # fmt: skip
     with quiet():
         trainer = GRPOTrainer(
-            str(base),
-            args=args,
-            train_dataset=Dataset.from_list(rows(world)[:2]),
-            processing_class=tokenizer,
-            environment_factory=lambda: InboxEpisode(str(world)),
-        )
+            str(base), args=args, train_dataset=Dataset.from_list(rows(world)[:2]),
+            processing_class=tokenizer, environment_factory=lambda: InboxEpisode(str(world)),
+        )  # fmt: skip
         trainer.train()
     shutdown_event_loop_in_daemon(trainer.async_loop_thread, trainer.async_loop)
     # Its tools are ours, and each argument is described as it is to every other model.

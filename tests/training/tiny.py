@@ -18,27 +18,16 @@ from training.run import TrainingRun, opened
 
 # As `--set` takes them.
 CHANGES = (
-    "model.scratch.layers=1",
-    "model.scratch.hidden=32",
-    "model.scratch.vocabulary=1_000",
-    "data.worlds.train=[1_000, 1_001]",
-    "data.worlds.validation=[200, 201]",
+    "model.scratch.layers=1", "model.scratch.hidden=32", "model.scratch.vocabulary=1_000",
+    "data.worlds.train=[1_000, 1_001]", "data.worlds.validation=[200, 201]",
     "data.worlds.test=[900, 901]",
-    "episode.max_turns=4",
-    "episode.turn_tokens=32",
-    "episode.episode_tokens=400",
-    "judging.questions=3",
-    "judging.test_questions=3",
+    "episode.max_turns=4", "episode.turn_tokens=32", "episode.episode_tokens=400",
+    "judging.questions=3", "judging.test_questions=3",
     "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
     "sft.validate_every=15",
-    "grpo.steps=3",
-    "grpo.warmup=0",
-    "grpo.questions=2",
-    "grpo.rollouts=4",
-    "grpo.micro_batch=4",
+    "grpo.steps=3", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=4", "grpo.micro_batch=4",
     "grpo.validate_every=2",
-)
-
+)  # fmt: skip
 
 # Even shorter, for what needs no more than a run's files.
 FEW = (

@@ -7,8 +7,6 @@ skips what has a stamp, and the command that was killed resumes by itself.
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
+from art_e.children import run_art_e
 from art_e.cli.output import note
 from art_e.errors import UserError
 from art_e.models.model import full_name
@@ -32,11 +31,9 @@ _LIMIT = re.compile(r" --max-cost \S+")
 
 
 class Profile(RecipeTable):
-    """What differs between reproductions. The first of `judges` decides.
-
-    `sources` are those of `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what
-    `--set` does to the recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`.
-    """
+    """What differs between reproductions. The first of `judges` decides. `sources` are those of
+    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what `--set` does to the
+    recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`."""
 
     name: str
     recipe: str
@@ -84,9 +81,7 @@ class Step(NamedTuple):
         if not run.complete:
             words = [*self.words, *(["--resume"] if run.begun else [])]
             note(f"{self.name}: {shlex.join(['art-e', *words])}")
-            # Standard output is for the result of the chain alone.
-            command = [sys.executable, "-m", "art_e", *words]
-            if subprocess.run(command, cwd=out, stdout=2, check=False).returncode:
+            if run_art_e(words, out):
                 raise UserError(f"{self.name} failed, see above; run this again to resume")
         # A share of the questions would give another figure.
         if (self.makes_run and not run.complete) or (self.stage == "golden" and _cut(out / GOLDEN)):
@@ -103,11 +98,8 @@ def _cut(golden: Path) -> bool:
 
 
 def steps(profile: Profile, out: Path) -> Iterator[Step]:
-    """The chain, command by command.
-
-    Do each step before you ask for the next one: which seed is tested depends on what training
-    made. In a plan the first seed stands for the best.
-    """
+    """The chain, command by command. Do each step before you ask for the next one: which seed is
+    tested depends on what training made. In a plan the first seed stands for the best."""
     # Absolute, because the commands run elsewhere.
     paths = [(each, expanded(each)) for each in profile.sources]
     mail = [str(path.resolve()) if path.exists() else each for each, path in paths]

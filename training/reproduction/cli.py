@@ -11,6 +11,7 @@ from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import example, print_json, print_line, print_lines
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device, require_train_extra
+from art_e.models.known import ending
 from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
@@ -89,6 +90,7 @@ def _missing(profile: Profile, left: list[Step]) -> list[str]:
         try:
             if model.host is not None:
                 model.policy()
+                found |= {each for each in [ending(model.name)] if each and " ended " in each}
         except UserError as error:
             found.add(str(error))
     try:

@@ -3,9 +3,9 @@
 import datetime as dt
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -19,31 +19,27 @@ from art_e.trajectory import exchanges, read_trajectories
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.art_e.cli.conftest import QUESTION, READ, SEARCH
 from tests.builders import WAIT_S, answer, call, message, read, search
-from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Process, Run, assert_safe, json_of, the_error
 from tests.provider import Provider, rate_limited, says
 
 DONT_KNOW = message(answer("I don't know."))
 WRONG = message(call("send_money", {}))
 LATER_ID = "<lease.2@harbor.example>"
 EARLY = ("--as-of", "2001-02-28")
-KEYS = [
-    "question", "inbox_address", "as_of", "kind", "answer", "abstained", "sources", "passages",
-    "turns", "seconds", "model_seconds", "tools_seconds", "call_seconds", "usage", "retries",
-    "cost_usd", "model", "trajectory",
-]  # fmt: skip
 
 
 def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path) -> None:
     reply = json_of(ask(*EARLY, "--json"))
-    assert list(reply) == KEYS
-    assert reply["question"] == QUESTION
-    assert (reply["inbox_address"], reply["as_of"]) == (ANN, "2001-02-28")
-    assert (reply["answer"], reply["abstained"]) == ("March 31, 2002", False)
-    assert (reply["kind"], reply["passages"]) == ("answer", [])
-    head = {"date": "2001-02-01T09:00Z", "from": "Bob Berg <bob@harbor.example>"}
-    assert reply["sources"] == [{"message_id": LEASE_ID, **head, "subject": "Warehouse lease"}]
-    assert (reply["turns"], reply["model"]) == (3, "scripted")
-    assert reply["cost_usd"] == pytest.approx(0.006)
+    source = {"message_id": LEASE_ID, "date": "2001-02-01T09:00Z", "subject": "Warehouse lease"}
+    measured = ("seconds", "model_seconds", "tools_seconds", "call_seconds", "usage", "retries")
+    expected = {
+        "question": QUESTION, "inbox_address": ANN, "as_of": "2001-02-28", "kind": "answer",
+        "answer": "March 31, 2002", "without_source": None, "abstained": False,
+        "sources": [{**source, "from": "Bob Berg <bob@harbor.example>"}], "passages": [],
+        "turns": 3, **dict.fromkeys(measured, ANY), "cost_usd": pytest.approx(0.006),
+        "model": "scripted", "trajectory": ANY,
+    }  # fmt: skip
+    assert (list(reply), reply) == (list(expected), expected)
     path = Path(reply["trajectory"])
     assert path.parent.parent == home / "runs"
     assert (path.parent / "COMPLETE").exists()
@@ -67,14 +63,10 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
 
 @pytest.mark.parametrize(
     ("script", "options", "words"),
-    [
-        ((SEARCH, READ, READ), ["--max-turns", "2"], "no answer: out of turns (2)"),
-        ((WRONG, WRONG, WRONG), [], "no answer: too many wrong calls"),
-    ],
-)
-def test_a_missing_answer_is_explained_and_is_no_failure(
-    ask: Any, script: Any, options: list[str], words: str
-) -> None:
+    [((SEARCH, READ, READ), ["--max-turns", "2"], "no answer: out of turns (2)"),
+     ((WRONG, WRONG, WRONG), [], "no answer: too many wrong calls")],
+)  # fmt: skip
+def test_no_answer_is_explained(ask: Any, script: Any, options: list[str], words: str) -> None:
     shown = ask(*options, script=script)
     assert shown.exit_code == 0 and shown.stdout.startswith(words)
     reply = json_of(ask(*options, "--json", script=script))
@@ -91,9 +83,7 @@ def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
     assert trajectory.error is not None
 
 
-def test_a_question_comes_from_standard_input(
-    process: Callable[..., "subprocess.Popen[str]"], owned_db: Path
-) -> None:
+def test_a_question_comes_from_standard_input(process: Process, owned_db: Path) -> None:
     started = process("ask", "-", "--db", owned_db, "--json", stdin=subprocess.PIPE)
     stdout, stderr = started.communicate(f"{QUESTION}\n", timeout=WAIT_S)
     assert json.loads(stdout)["question"] == QUESTION, stderr
@@ -111,9 +101,7 @@ NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "
 
 
 @given(NAMES, JSON | st.text(max_size=20), JSON, st.text(max_size=5))
-def test_whatever_a_model_writes_can_be_shown(
-    name: str, arguments: Any, observation: Any, behind: str
-) -> None:
+def test_any_call_can_be_shown(name: str, arguments: Any, observation: Any, behind: str) -> None:
     made = call(name, arguments if isinstance(arguments, str) else json.dumps(arguments), "c1")
     content = json.dumps(observation) + behind
     answered = {"role": "tool", "tool_call_id": "c1", "content": content}
@@ -148,24 +136,23 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     line = art_e("runs", "list").stdout.splitlines()[-1]
     begun = dt.datetime.fromisoformat(listed["started_at"]).astimezone()
     assert folder.name in line and f"{begun:%Y-%m-%d %H:%M}" in line and "$0.00" in line
-    shown = json_of(art_e("runs", "show", folder.name, "--json"))
+    show = ("runs", "show", folder.name)
+    shown = json_of(art_e(*show, "--json"))
     [episode] = shown["episodes"]
     assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
     assert shown["config"]["question"] == QUESTION
     text = art_e("runs", "show", folder).stdout
     assert "model: offline" in text and reply["answer"] in text
-    start = episode["episode_id"][:6]
-    shown = art_e("runs", "show", folder.name, "--episode", start).stdout
-    assert shown.startswith(QUESTION)
-    assert " 1  search" in shown and "read     m1" in shown and LEASE_ID in shown
-    whole = json_of(art_e("runs", "show", folder.name, "--episode", start, "--json"))
+    start = ("--episode", episode["episode_id"][:6])
+    text = art_e(*show, *start).stdout
+    assert text.startswith(QUESTION)
+    assert all(part in text for part in (" 1  search", "read     m1", LEASE_ID))
+    whole = json_of(art_e(*show, *start, "--json"))
     assert whole["episode_id"] == episode["episode_id"]
     assert whole["messages"][1] == {"role": "user", "content": QUESTION}
 
 
-def test_killed_and_broken_runs_are_listed_as_such(
-    art_e: Run, reply: dict[str, Any], home: Path
-) -> None:
+def test_killed_and_broken_runs_are_listed(art_e: Run, reply: dict[str, Any], home: Path) -> None:
     path = Path(reply["trajectory"])
     (path.parent / "COMPLETE").unlink()
     whole = path.read_text()
@@ -196,18 +183,14 @@ def test_killed_and_broken_runs_are_listed_as_such(
 # ---- Going on, with a real client library and a provider on this machine.
 
 
-def test_a_follow_up_knows_what_was_said(
-    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follow_up_knows_the_talk(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """People see where mail goes and what it took."""
     script = [
         says(None, search("warehouse", "lease"), usage=Usage(10_000, 0, 1_000, 600)),
-        rate_limited("0"),
-        says(None, read("m1"), usage=Usage(20_000, 8_000, 500)),
+        rate_limited("0"), says(None, read("m1"), usage=Usage(20_000, 8_000, 500)),
         says(None, answer("March 31, 2002", LEASE_ID), usage=Usage(30_000, 16_000, 250)),
-        says(None, answer("Bob", LEASE_ID)),
-        says(None, answer(None)),
-    ]
+        says(None, answer("Bob", LEASE_ID)), says(None, answer(None)),
+    ]  # fmt: skip
     with Provider(script) as provider:
         provider.stand_in_for_openai(monkeypatch)
         first = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--model", "o3")
@@ -217,7 +200,7 @@ def test_a_follow_up_knows_what_was_said(
         sent = [request.body["messages"][1]["content"] for request in provider.requests]
     assert first.exit_code == 0, first.output
     host = provider.base_url.removeprefix("http://").removesuffix("/v1")
-    assert first.stderr == f"mail text stays on this machine ({host}, openai/o3)\n"
+    assert first.stderr.startswith(f"mail text stays on this machine ({host}, openai/o3)")
     found, source, took = first.stdout.splitlines()
     assert found == "March 31, 2002" and source.endswith(LEASE_ID)
     assert took.startswith("3 turns, ") and " s (model " in took and " s, tools " in took
@@ -241,7 +224,7 @@ def test_a_follow_up_knows_what_was_said(
 
 OPTIONS = {
     "recipe": None, "max_turns": 5, "effort": "low", "temperature": 0.5, "max_cost": 0.5,
-    "tool_calls": "text", "junk": True,
+    "tool_calls": "text", "junk": True, "timeout": 5.0, "retries": 1,
 }  # fmt: skip
 OF_MODEL = {"effort": None, "temperature": None, "tool_calls": "auto"}
 RECIPE = {"recipe": "form.toml", "max_turns": None}
@@ -264,7 +247,7 @@ def test_a_follow_up_keeps_the_options(
     monkeypatch.setattr("art_e.cli.model_options.episode_form", lambda _: None)
     Path("form.toml").write_text("[episode]\nmax_turns = 7\n")
     options = ("--reasoning-effort", "low", "--temperature", "0.5", "--tool-calls", "text")
-    limits = ("--max-turns", "5", "--max-cost", "0.5", "--all")
+    limits = ("--max-turns", "5", "--max-cost", "0.5", "--all", "--timeout", "5", "--retries", "1")
     assert art_e("ask", "When?", "--db", owned_db, *options, *limits).exit_code == 0
     assert ask("-c", *more).exit_code == 0
     config = json_of(art_e("runs", "show", "last", "--json"))["config"]

@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,10 @@ from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import of_training
 from art_e.models.local import LocalPolicy
 from tests.builders import WAIT_S
-from tests.command_line import Run, the_error
+from tests.command_line import Process, Run, the_error
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-Process = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -47,9 +44,7 @@ def run(tmp_path: Path, adapter: Path) -> Path:
     return run
 
 
-def test_vllm_calls_tools_stops_and_samples_as_in_training(
-    process: Process, checkpoint: Path, vllm: Path
-) -> None:
+def test_vllm_serves_as_in_training(process: Process, checkpoint: Path, vllm: Path) -> None:
     after = ("--", "--max-model-len", "2048", "--quantization=fp8")
     where = ("--host", "0.0.0.0", "--port", "8123")
     running = process("serve", checkpoint, "--name", "talk", *where, *after)
@@ -95,18 +90,13 @@ def test_a_runs_adapter_is_served_on_its_model_in_its_form(
 
 @pytest.mark.parametrize(
     ("args", "words"),
-    [
-        (["base", "--adapter", "mine"], "--model local:base+mine"),
-        (["{run}/none"], "there is no folder"),
-        (["{checkpoint}", "--adapter", "{checkpoint}"], "is no adapter"),
-        (["{run}"], "no best checkpoint yet"),
-    ],
-)
+    [("base --adapter mine", "--model local:base+mine"), ("{run}/none", "there is no folder"),
+     ("{checkpoint} --adapter {checkpoint}", "is no adapter"), ("{run}", "no best checkpoint yet")],
+)  # fmt: skip
 def test_user_errors_are_one_line(
-    checkpoint: Path, run: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch,
-    args: list[str], words: str,
-) -> None:  # fmt: skip
+    checkpoint: Path, run: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch, args: str, words: str
+) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None if "base" in args else "vllm")
     (run / "metrics.json").write_text('{"best_checkpoint": null}')
-    made = [each.format(checkpoint=checkpoint, run=run) for each in args]
+    made = [each.format(checkpoint=checkpoint, run=run) for each in args.split()]
     assert words in the_error(art_e("serve", *made))

@@ -64,7 +64,7 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
         with talking(owned_db, home, "--model", "gpt-4.1") as say:
             first = say(QUESTION, "1 retried, $")
             assert 'searched "warehouse lease"' in first and "waiting for openai/gpt-4.1" in first
-            assert "openai/gpt-4.1: trying again, 2 of 8" in first
+            assert "trying again in 0 s, 2 of 3" in first
             # The answer is shown while it arrives.
             assert first.count("It ends") > 3 and "It ends on March 31, 2002." in first
             assert "\x1b]0;" not in first
@@ -112,23 +112,20 @@ def shown_safely(printed: str) -> str:
     return plain
 
 
-@pytest.mark.parametrize(
-    ("command", "argument", "shown"),
-    [
-        ("search", "zebra", "prize "),
-        ("read", HOSTILE_ID, "The prize code is 7781"),
-        ("ask", f"What is the zebra prize code? {HOSTILE}", "7781"),
-    ],
-    ids=["search", "read", "ask"],
-)
-def test_mail_moves_nothing_on_a_terminal(
-    home: Path, db: Path, command: str, argument: str, shown: str
-) -> None:
+SHOWN = {
+    "search": ("zebra", "prize "), "read": (HOSTILE_ID, "The prize code is 7781"),
+    "ask": (f"What is the zebra prize code? {HOSTILE}", "7781"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_mail_moves_nothing(home: Path, db: Path, command: str) -> None:
+    argument, shown = SHOWN[command]
     arguments = [command, argument, "--inbox", ANN, *["--trace"] * (command == "ask"), "--db", db]
     assert shown in shown_safely(on_terminal(arguments, {"ART_E_HOME": str(home)}))
 
 
-def test_a_models_words_move_nothing_on_a_terminal(ask: Any, home: Path) -> None:
+def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
     script = [
         message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
         message(read(HOSTILE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),

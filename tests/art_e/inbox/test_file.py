@@ -17,9 +17,11 @@ from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Hit
 from tests.builders import (
+    BOB,
     make_inbox,
     material,
     message_ids,
+    new_file,
     random_query,
     raw,
     run_query,
@@ -57,9 +59,7 @@ def change(statement: str, path: Path) -> None:
         (partial(change, "UPDATE meta SET value = '0' WHERE key = 'tokenizer'"), "of this version"),
     ],
 )
-def test_what_is_no_whole_inbox_file_is_refused(
-    db: Path, spoil: Callable[[Path], object], why: str
-) -> None:
+def test_a_damaged_file_is_refused(db: Path, spoil: Callable[[Path], object], why: str) -> None:
     spoil(db)
     with pytest.raises(UserError, match=why) as caught:
         InboxFile(db)
@@ -144,17 +144,13 @@ def test_eight_threads_may_share_an_inbox(world: InboxFile) -> None:
 
 def test_a_reader_goes_on_with_the_file_that_it_opened(tmp_path: Path) -> None:
     db = tmp_path / "inbox.duckdb"
-    old_mails = [raw(f"<old{n}@t>", subject=f"Barley {n}") for n in range(50)]
-    make_inbox(db, old_mails)
-    with InboxFile(db) as old:
-        inbox = old.open_inbox("bob@test.example")
+    with new_file(db, [raw(f"<old{n}@t>", subject=f"Barley {n}") for n in range(50)]) as old:
+        inbox = old.open_inbox(BOB)
         before = inbox.search(["barley"])
-        make_inbox(db, [raw(f"<new{n}@t>", subject=f"Oats {n}") for n in range(50)])
-        assert inbox.search(["barley"]) == before
+        # Who opens the path then gets the new file, though the old is open in this process.
+        with new_file(db, [raw(f"<new{n}@t>", subject=f"Oats {n}") for n in range(50)]) as new:
+            later = new.open_inbox(BOB)
+            assert (len(later.search(["oats"])), later.search(["barley"])) == (10, [])
+        assert inbox.search(["barley"]) == old.open_inbox(BOB).search(["barley"]) == before != []
         assert inbox.search(["oats"]) == []
         assert inbox.read("<old7@t>") is not None
-        assert old.open_inbox("bob@test.example").search(["barley"]) == before
-        # Who opens the path now gets the new file, though the old is open in this process.
-        with InboxFile(db) as new:
-            assert len(new.open_inbox("bob@test.example").search(["oats"])) == 10
-            assert new.open_inbox("bob@test.example").search(["barley"]) == []

@@ -1,39 +1,59 @@
 """No leak: mail of another inbox or after `as_of` is found by nothing, on no path."""
 
+import asyncio
 import datetime as dt
 import email
 import email.policy
+import itertools
 import re
-from collections.abc import Iterator
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from art_e.agent import run_episode
+from art_e.cli.mcp import answer_call
+from art_e.cli.model_options import Options
+from art_e.episode import Episode
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.query import OPERATORS as EVERY_OPERATOR
 from art_e.inbox.query import parse_query
-from data_pipeline.ingest.batch import Rules
+from art_e.models.base import OFFLINE
+from art_e.offline import OfflinePolicy
+from art_e.question import Question
+from art_e.web.server import Desk
+from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import (
+    BOB,
     Material,
     Query,
     as_row,
+    date_header,
     make_inbox,
     material,
     message_ids,
+    new_file,
     plain_connection,
     random_query,
     raw,
     run_query,
     run_sql,
     tries,
+    with_files,
 )
 
 MAILS = 300
@@ -52,7 +72,6 @@ class Sent(NamedTuple):
 class Leaky(NamedTuple):
     """An inbox file, opened, and what was put into it."""
 
-    db: Path
     file: InboxFile
     mails: list[Sent]
     made_of: Material
@@ -68,16 +87,20 @@ def changed(message: RawMessage, number: int, **headers: str | None) -> RawMessa
     return RawMessage(f"changed/{number}/{sorted(headers)}", mail.as_bytes())
 
 
-def sent(message: RawMessage, copy: RawMessage | None = None, *owners: str) -> Sent:
-    """The facts of a mail and of its copy."""
-    ids, parties, sent_at = set(), set(owners), None
-    for each in filter(None, (copy, message)):
-        mail = parse_message(each)
-        assert isinstance(mail, ParsedEmail)
-        ids.add(mail.message_id)
-        parties.update(box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
-        sent_at = mail.sent_at
-    return Sent(frozenset(ids), frozenset(parties), sent_at)
+def parsed(message: RawMessage) -> ParsedEmail:
+    mail = parse_message(message)
+    assert isinstance(mail, ParsedEmail)
+    return mail
+
+
+def parties_of(mail: ParsedEmail) -> frozenset[str]:
+    return frozenset(box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
+
+
+def sent(message: RawMessage, *owners: str, ids: Iterable[str] = ()) -> Sent:
+    """The facts of a mail with the ids of its copies."""
+    mail = parsed(message)
+    return Sent(frozenset({mail.message_id, *ids}), parties_of(mail).union(owners), mail.sent_at)
 
 
 @pytest.fixture(scope="module")
@@ -85,32 +108,31 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     """Mails of many people, copies under other ids, and some that only their importer owns."""
     db = tmp_path_factory.mktemp("isolation") / "inbox.duckdb"
     originals = list(islice(messages(WorldConfig(size=1000, seed=5)), MAILS))
-    copies = {
-        number: changed(originals[number], number, message_id=f"<copy{number}@test>")
-        for number in range(0, MAILS, 7)
-    }
+    copies = {n: f"<copy{n}@test>" for n in range(0, MAILS, 7)}
+    copied = [changed(originals[n], n, message_id=name) for n, name in copies.items()]
+    secret = {"bcc": "copied1@test.example"}
     hidden = [
-        changed(each, number, message_id=f"<hidden{number}@t>", bcc="copied1@test.example")
-        for number, each in enumerate(originals)
-        if number % 20 == 0
+        changed(originals[n], n, message_id=f"<hidden{n}@t>", **secret) for n in range(0, MAILS, 20)
     ]
     undated = [raw(f"<undated{n}@t>", date=None, subject=f"Undated {n}") for n in range(3)]
     owned = [raw(f"<list{n}@t>", to="list@test.example", subject=f"List {n}") for n in range(5)]
     rules = Rules(any_id=True)
-    make_inbox(db, [*originals, *copies.values(), *hidden, *undated], rules)
+    make_inbox(db, [*originals, *copied, *hidden, *undated], rules)
     make_inbox(db, owned, rules, owner=OWNER, append=True)
 
-    mails = [sent(each, copies.get(number)) for number, each in enumerate(originals)]
-    mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, None, OWNER) for each in owned)]
+    mails = [sent(each, ids=filter(None, [copies.get(n)])) for n, each in enumerate(originals)]
+    mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, OWNER) for each in owned)]
     with InboxFile(db) as file:
-        assert (file.counts["stored"], file.counts["duplicates"]) == (len(mails), -(-MAILS // 7))
-        yield Leaky(db, file, mails, material(file))
+        assert (file.counts["stored"], file.counts["duplicates"]) == (len(mails), len(copies))
+        yield Leaky(file, mails, material(file))
+
+
+def is_before(sent_at: dt.datetime | None, as_of: dt.date | None) -> bool:
+    return as_of is None or (sent_at is not None and sent_at.date() <= as_of)
 
 
 def is_visible(mail: Sent, address: str, as_of: dt.date | None) -> bool:
-    if address not in mail.parties:
-        return False
-    return as_of is None or (mail.sent_at is not None and mail.sent_at.date() <= as_of)
+    return address in mail.parties and is_before(mail.sent_at, as_of)
 
 
 @settings(max_examples=15)
@@ -126,18 +148,15 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
     assert len(everything) == len(inbox) == len(visible)
     assert all(any(each in ids for ids in visible) for each in everything)
 
-    drawn = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
-    for query in (drawn._replace(max_results=NO_LIMIT), Query([], max_results=NO_LIMIT)):
-        assert set(message_ids(run_query(inbox, query))) <= set(everything)
+    query = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
+    hits = run_query(inbox, query._replace(max_results=NO_LIMIT))
+    assert set(message_ids(hits)) <= set(everything)
 
     for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
         for message_id in mail.ids:
             read, canonical = inbox.read(message_id), inbox.canonical_id(message_id)
-            if mail.ids in visible:
-                assert read is not None
-                assert read.message_id == canonical and canonical in mail.ids
-            else:
-                assert (read, canonical) == (None, None)
+            assert (read and read.message_id) == canonical
+            assert canonical in (mail.ids if mail.ids in visible else {None})
 
 
 def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leaky) -> None:
@@ -145,7 +164,7 @@ def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leak
     ids = sorted(message_id for mail in leaky.mails for message_id in mail.ids)
     wanted = [*ids, ids[0], "", f" {ids[1].strip('<>')} "]
     for address in ("copied1@test.example", leaky.made_of.addresses[0]):
-        with InboxFile(leaky.db) as file:
+        with InboxFile(leaky.file.path) as file:
             inbox = file.open_inbox(address, leaky.made_of.days[12])
             found = inbox.read_many(wanted)
             assert found[:9] == [inbox.read(each) for each in wanted[:9]]
@@ -161,9 +180,7 @@ def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leak
      "COPY (SELECT 1) TO '{other}'", "SET enable_external_access = true", "DELETE FROM emails",
      "CREATE TABLE mine (i INTEGER)"],
 )  # fmt: skip
-def test_an_opened_file_is_read_only_and_reaches_no_other(
-    leaky: Leaky, tmp_path: Path, statement: str
-) -> None:
+def test_a_file_is_read_only_and_alone(leaky: Leaky, tmp_path: Path, statement: str) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("secret\n1\n")
     places = {"secret": secret, "other": tmp_path / "other.db"}
@@ -178,8 +195,7 @@ def test_an_opened_file_is_read_only_and_reaches_no_other(
 class Twins(NamedTuple):
     """The same inbox in two files: beside all other and later mail, and alone."""
 
-    whole: InboxFile
-    alone: InboxFile
+    files: tuple[InboxFile, InboxFile]
     shells: tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]
     address: str
     as_of: dt.date
@@ -187,29 +203,38 @@ class Twins(NamedTuple):
     words: frozenset[str]  # that the smaller file's mail has
 
 
+def words_of(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    return frozenset(word for (word,) in connection.execute("SELECT word FROM terms").fetchall())
+
+
+@contextmanager
+def both(
+    folder: Path, whole: list[Any], alone: list[Any], rules: Rules | None = None
+) -> Iterator[tuple[InboxFile, InboxFile]]:
+    """A file of the whole mail, and one of an inbox alone."""
+    with (
+        new_file(folder / "whole.duckdb", whole, rules=rules) as file,
+        new_file(folder / "alone.duckdb", alone, rules=rules) as other,
+    ):
+        yield file, other
+
+
 @pytest.fixture(scope="module")
 def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    folder = tmp_path_factory.mktemp("twins")
     everything = list(islice(messages(WorldConfig(size=1000, seed=5)), MAILS))
     address = leaky.made_of.addresses[0]
     as_of = leaky.made_of.days[len(leaky.made_of.days) // 2]
-
     own = [each for each in everything if is_visible(sent(each), address, as_of)]
-    rules = Rules(any_id=True)
-    others = [*named_otherwise(own), *lookalikes(own, address)]
-    make_inbox(folder / "whole.duckdb", [*everything, *others], rules)
-    make_inbox(folder / "alone.duckdb", own, rules)
-    paths = folder / "whole.duckdb", folder / "alone.duckdb"
-    shells = plain_connection(paths[0]), plain_connection(paths[1])
-    with InboxFile(paths[0]) as whole, InboxFile(paths[1]) as alone, shells[0], shells[1]:
-        rows = alone.execute("SELECT word FROM terms").fetchall()
-        words = frozenset(word for (word,) in rows)
-        yield Twins(whole, alone, shells, address, as_of, leaky.made_of, words)
+    whole = [*everything, *named_otherwise(own), *lookalikes(own, address)]
+    with both(tmp_path_factory.mktemp("twins"), whole, own, Rules(any_id=True)) as files:
+        shells = plain_connection(files[0].path), plain_connection(files[1].path)
+        with shells[0], shells[1]:
+            yield Twins(files, shells, address, as_of, leaky.made_of, words_of(shells[1]))
 
 
 def opened(twins: Twins) -> list[Inbox]:
     """The inbox in either file."""
-    return [file.open_inbox(twins.address, twins.as_of) for file in (twins.whole, twins.alone)]
+    return [file.open_inbox(twins.address, twins.as_of) for file in twins.files]
 
 
 def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
@@ -228,12 +253,11 @@ def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
 def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
     """Mail outside the inbox, or after its day, that says what a mail of `own` says or has its id;
     the people in it are called otherwise."""
+    first, future = "Mon, 1 Jan 2001 09:00:00 +0000", "Tue, 7 Jan 2031 09:00:00 +0000"
+    stranger, called = "Mallory <mallory@test.example>", f'"Zanzibar Quill" <{address}>'
     made = []
     for number, each in enumerate(own):
-        mail = parse_message(each)
-        assert isinstance(mail, ParsedEmail)
-        first, future = "Mon, 1 Jan 2001 09:00:00 +0000", "Tue, 7 Jan 2031 09:00:00 +0000"
-        stranger, called = "Mallory <mallory@test.example>", f'"Zanzibar Quill" <{address}>'
+        mail = parsed(each)
         # An earlier mail of strangers has its id, another what it says.
         made.append(raw(mail.message_id, sender=stranger, to="eve@test.example", date=first))
         if mail.sender.address != address:
@@ -248,9 +272,7 @@ def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
 @pytest.mark.fire
 @settings(max_examples=tries(25, 3_000), deadline=None)
 @given(data=st.data())
-def test_what_an_id_names_depends_on_the_open_inbox_alone(
-    twins: Twins, data: st.DataObject
-) -> None:
+def test_what_an_id_names_depends_on_the_inbox_alone(twins: Twins, data: st.DataObject) -> None:
     inboxes = opened(twins)
     own = message_ids(inboxes[1].search([], max_results=NO_LIMIT))
     made_up = ["<like0@t>", "<later0@t>", "<later1@t>", f"<{'0' * 12}+{own[0][1:]}"]
@@ -267,30 +289,31 @@ def test_what_an_id_names_depends_on_the_open_inbox_alone(
 def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
     """The first keeps it; the other is named by what it says, in this inbox alone."""
     mails = [
-        raw("<same@t>", subject="First", to="bob@test.example"),
-        raw("<same@t>", subject="Second", date=None, to="bob@test.example, cy@test.example"),
+        raw("<same@t>", subject="First", to=BOB),
+        raw("<same@t>", subject="Second", date=None, to=f"{BOB}, cy@test.example"),
     ]
-    make_inbox(tmp_path / "inbox.duckdb", mails)
-    with InboxFile(tmp_path / "inbox.duckdb") as file:
-        bob, cy = file.open_inbox("bob@test.example"), file.open_inbox("cy@test.example")
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
+        bob, cy = file.open_inbox(BOB), file.open_inbox("cy@test.example")
         for _ in range(3):  # from the file, then from memory
             named = {hit.subject: hit.message_id for hit in bob.search(["first", "second"])}
             assert named["First"] == "<same@t>"
             assert re.fullmatch(r"<[0-9a-f]{12}\+same@t>", named["Second"])
             for inbox, ids in ((bob, named), (cy, {"Second": "<same@t>"})):
-                for subject, name in ids.items():
-                    read = inbox.read(name)
-                    assert read is not None
-                    assert (read.subject, read.message_id) == (subject, name)
-            assert [hit.message_id for hit in cy.search(["second"])] == ["<same@t>"]
+                assert {hit.subject: hit.message_id for hit in inbox.search([])} == ids
+                read = inbox.read_many([*ids.values()])
+                assert [each and (each.subject, each.message_id) for each in read] == [*ids.items()]
+
+
+QUERIES = (
+    "{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}",
+    "from:{w} OR {w}", "{w} -unicorn", "in:anywhere {w}", "newer_than:2y {w}",
+)  # fmt: skip
 
 
 @pytest.mark.fire
 @settings(max_examples=tries(25, 3_000), deadline=None)
 @given(data=st.data())
-def test_what_a_search_says_depends_on_the_open_inbox_alone(
-    twins: Twins, data: st.DataObject
-) -> None:
+def test_what_a_search_says_depends_on_the_inbox_alone(twins: Twins, data: st.DataObject) -> None:
     drawn = random_query(data.draw(st.randoms(use_true_random=False)), twins.made_of)
     words = data.draw(st.lists(st.sampled_from(["unicorn", "unicorns", "zeppelins", "zeppelin"])))
     query = drawn._replace(
@@ -305,37 +328,321 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
     in_sql = [run_sql(shell, twins.address, twins.as_of, query) for shell in twins.shells]
     assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in run_query(whole, query)]
 
-
-QUERIES = (
-    "{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}",
-    "from:{w} OR {w}", "{w} -unicorn", "in:anywhere {w}", "newer_than:2y {w}",
-)  # fmt: skip
-
-
-@pytest.mark.fire
-@settings(max_examples=tries(25, 1_500), deadline=None)
-@given(data=st.data())
-def test_what_a_typed_query_finds_depends_on_the_open_inbox_alone(
-    twins: Twins, data: st.DataObject
-) -> None:
-    word = st.sampled_from([*twins.made_of.words, "unicorn", "zeppelins", "zanzibar"])
+    word = st.sampled_from([*filter(None, twins.made_of.words), "unicorn", "zeppelins", "zanzibar"])
     text = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
-    query = parse_query(text, twins.as_of)
-    whole, alone = (each.search(query.words, query=query) for each in opened(twins))
-    assert whole == alone
-
-
-def test_singular_and_plural_are_one_missing_word_wherever_they_occur(twins: Twins) -> None:
-    for inbox in opened(twins):
-        [newest] = inbox.search([], max_results=1)
-        [hit] = inbox.search(["unicorn", "unicorns", newest.subject], max_results=1)
-        assert hit.missing == ("unicorn",)
+    typed = parse_query(text, twins.as_of)
+    found = [inbox.search(typed.words, query=typed) for inbox in (whole, alone)]
+    assert found[0] == found[1]
 
 
 def test_a_name_is_found_where_the_inbox_itself_gives_it(twins: Twins) -> None:
     """Mail of 2031 calls all people of the inbox Zanzibar, its owner in a mail to himself."""
-    own = twins.whole.open_inbox(twins.address)
+    own = twins.files[0].open_inbox(twins.address)
     assert len(own.search([], to_addr="zanzibar", max_results=NO_LIMIT)) > 1
     before, _ = opened(twins)
     for part in ("zanzibar", "Zanzibar Quill", "zan"):
         assert before.search([], to_addr=part) == before.search([], from_addr=part) == []
+
+
+# Every character: a word outside an inbox is the same word inside it or none
+
+# All that Unicode has or may soon have, without surrogates and private use.
+CHARACTERS = list(map(chr, (*range(32, 0xD800), *range(0xF900, 0x34000), *range(0xE0000, 0xE1000))))
+MAILS_OF_SET = 50
+OPERATORS = ("subject:", "-subject:", "", "-", "from:", "filename:")
+
+
+def fields(message_id: str, to: str, number: int, texts: list[str]) -> MailFields:
+    """A mail with the texts in its subject, its body, and a sender's name of them."""
+    sender = f"{' '.join(texts)} <s@test.example>"
+    date = dt.datetime(2020, 1, 1, 0, number, tzinfo=dt.UTC)
+    body = " | ".join(texts)
+    return MailFields(message_id, message_id, body, sender, [to], [], [], date, texts[0])
+
+
+@pytest.mark.fire
+def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -> None:
+    """The words of mail outside are those inside without a character, in its place, and alone."""
+    size = tries(4, 40) * MAILS_OF_SET
+    # Those that Unicode got after Python's, and Python and DuckDB split or fold differently.
+    differing = "\xad\u0cf3\u0ece\u1c89\ua7cb\U00011240\U00011f02\U00031350\U000323af"
+    rng = Random(0)
+    drawn = [*differing, *rng.sample(CHARACTERS, tries(size, len(CHARACTERS)) - len(differing))]
+    for first in range(0, len(drawn), size):
+        placed = dict(enumerate(drawn[first : first + size]))
+        inside = {n: f"Q{n}{char}z{n}" for n, char in placed.items()}
+        own, others = [], []
+        for number in range(MAILS_OF_SET):
+            mine = list(inside)[number::MAILS_OF_SET]
+            own.append(fields(f"<in{number}@t>", BOB, number, [inside[n] for n in mine]))
+            around = [f"q{n}z{n} q{n} z{n} {placed[n]} {inside[n]}" for n in mine]
+            others.append(fields(f"<out{number}@t>", "zoe@test.example", number, around))
+        # One text of each mail, all in one query.
+        numbers = [*placed]
+        sets = [numbers[at : at + MAILS_OF_SET] for at in range(0, len(placed), MAILS_OF_SET)]
+        operators = OPERATORS if first == 0 else OPERATORS[:1]
+        with both(tmp_path, [*own, *others], own) as files:
+            inboxes = [file.open_inbox(BOB) for file in files]
+            for ours, operator in itertools.product(sets, operators):
+                some = [n for n in ours if placed[n] != '"']
+                for form in ([f"q{n}z{n}" for n in some], [inside[n] for n in some]):
+                    joint = " OR " if operator[:1] != "-" else " "
+                    text = joint.join(f'{operator}"{each}"' for each in form)
+                    query = parse_query(text, dt.date(2020, 1, 1))
+                    found = [
+                        message_ids(inbox.search([], query=query, max_results=NO_LIMIT))
+                        for inbox in inboxes
+                    ]
+                    assert found[0] == found[1], ascii(text)
+                    if operator == "subject:" and form[0] == inside[some[0]]:
+                        assert len(found[0]) == len(some)
+
+
+# ---- Owners: copies of one mail differ, and what an inbox shows comes from its owner's
+
+ANN, HOME, CY, DEE = (f"{name}@test.example" for name in ("ann", "home", "cy", "dee"))
+# Who imported a copy; Cy and Dee have no import.
+OWNERS = (ANN, HOME, BOB, "")
+VIEWERS = ((ANN,), (HOME,), (BOB,), (CY,), (DEE,), (ANN, HOME))
+# In which two copies may differ. With other wording or people they are not merged.
+FIELDS = "name date spacing wording reference attachment labels junk people".split()
+WORDS = ("lease", "crane", "budget", "harbor", "permit", "invoice")
+LABELS = ("inbox", "sent", "unread", "starred", "answered", "Work", "Work/tax")
+DAYS = (None, dt.date(2020, 1, 12), dt.date(2020, 1, 20))
+
+
+class Copy(NamedTuple):
+    """A copy of a mail that `owner` imported, and in what it differs from the others'."""
+
+    raw: RawMessage
+    mail: ParsedEmail
+    owner: str
+    mark: str
+    fields: frozenset[str]
+
+    @property
+    def digest(self) -> bytes:
+        """What copies of one wording and of the same people have in common."""
+        return copy_digest(self.mail, content_digest(self.mail))
+
+
+def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
+    """Copies of each mail for some of the owners, sometimes two for one."""
+    copies: list[Copy] = []
+    for number in range(mails):
+        people = rng.sample((ANN, HOME, BOB, CY, DEE), rng.randint(2, 4))
+        words = rng.choices(WORDS, k=4)
+        for owner in rng.choices(OWNERS, k=rng.randint(1, 4)):
+            fields = frozenset(each for each in FIELDS if rng.random() < 0.3)
+            mark = f"{owner.partition('@')[0] or 'nobody'}{number}"
+            called = f"Quill {mark} " if "name" in fields else "Person "
+            day = rng.randint(6, 24) if "date" in fields else 6 + number % 18
+            text = [*words, f"zebra{mark}"] if "wording" in fields else words
+            spaces = "  " if "spacing" in fields else " "
+            message = raw(
+                f"<{number}{'.' + mark if any_id else ''}@t>",
+                sender=f"{called}<{people[0]}>",
+                to=", ".join(f"{called}<{each}>" for each in people[1:]),
+                cc=CY if "people" in fields and CY not in people else None,
+                subject=f"Re:{spaces}{text[-1]} {number % 5}",
+                body=" ".join([*text, f"number {number} of the 3 May."]),
+                date=f"{day} Jan 2020 09:{number:02}:00 +0000",
+            )
+            if "attachment" in fields or number % 3 == 0:
+                text = [f"annex{mark}"] if "attachment" in fields else ["annex"]
+                message = with_files(message, {"note.txt": " ".join(text).encode()})
+            if "reference" in fields:
+                message = changed(message, number, references=f"<{rng.randrange(mails)}@t>")
+            labels = (*rng.sample(LABELS, 2), mark) if "labels" in fields else ("inbox",)
+            message = message._replace(
+                source=f"{number}/{len(copies)}", labels=labels + ("spam",) * ("junk" in fields)
+            )
+            copies.append(Copy(message, parsed(message), owner, mark, fields))
+    return copies
+
+
+def write_owned(path: Path, copies: Collection[Copy], any_id: bool, rng: Random) -> None:
+    """Import the copies for each owner, in any order of owners and mails."""
+    for owner in rng.sample(OWNERS, len(OWNERS)):
+        messages = [each.raw for each in copies if each.owner == owner]
+        if messages:
+            rng.shuffle(messages)
+            make_inbox(path, messages, Rules(any_id=any_id), owner or None, append=True)
+
+
+def is_in_inbox(copy: Copy, person: Collection[str], copies: Collection[Copy]) -> bool:
+    """Whether one of the person's addresses imported it, or sent or got it and imported no other
+    copy nor a mail of its id."""
+    return copy.owner in person or (
+        not parties_of(copy.mail).isdisjoint(person)
+        and not any(
+            each.mail.message_id == copy.mail.message_id or each.digest == copy.digest
+            for each in copies
+            if each.owner in person
+        )
+    )
+
+
+def write_people(path: Path, person: Sequence[str]) -> None:
+    """Merge the person's addresses, also those that the file lacks."""
+    with duckdb.connect(str(path)) as connection:
+        for each in person:
+            connection.execute("INSERT INTO people VALUES (?, ?)", [each, person[0]])
+
+
+def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    people = {"to": f"{BOB}, {HOME}, {CY}", "cc": ANN}
+    for owner, day, name, label in (
+        (ANN, 6, "Dee", "Work"), (BOB, 3, "Mallory the Long", "spam"), (HOME, 6, "D.", "sent"),
+    ):  # fmt: skip
+        mail = raw(f"<{name[0]}@t>", sender=f"{name} <{DEE}>", date=date_header(day), **people)
+        mail = with_files(mail, {"note.txt": f"annex of {name}".encode()})
+        mails = [mail._replace(labels=(label,)), raw(f"<{day}{name[0]}@t>", to=owner)]
+        make_inbox(db, mails, Rules(any_id=True), owner, append=True)
+    write_people(db, (ANN, HOME))
+
+    def shown(address: str, junk: bool, day: int = 31) -> list[Any]:
+        with InboxFile(db, junk=junk) as file:
+            inbox = file.open_inbox(address, dt.date(2020, 1, day))
+            hits = inbox.search(["annex"])
+            mails = [inbox.read(hit.message_id) for hit in hits]
+            # Nobody's own copy has another's id; to the others all copies' ids name the mail.
+            ids = [each for each in "DM" if inbox.canonical_id(f"<{each}@t>")]
+            assert len(ids) == (2 if address == CY and junk else len(hits))
+            listed = {each.address: each.emails for each in file.inboxes()}
+            assert junk or day < 31 or listed[address] == len(inbox)
+            return [(each.sender.name, each.labels) for each in mails if each]
+
+    person = [("Dee", ("Work", "sent"))]
+    assert shown(ANN, junk=False) == shown(ANN, junk=True) == person
+    assert shown(ANN, junk=True, day=6) == person and shown(ANN, junk=True, day=5) == []
+    assert shown(BOB, junk=False) == []
+    assert shown(BOB, junk=True, day=3) == [("Mallory the Long", ("spam",))]
+    # Cy, who imported nothing, has the earliest that is no spam.
+    assert shown(CY, junk=False) == [("Dee", ())]
+    assert shown(CY, junk=True) == [("Mallory the Long", ())]
+
+
+class Side(NamedTuple):
+    """One inbox of a file, with and without junk, and on every surface."""
+
+    files: dict[bool, InboxFile]
+    shell: duckdb.DuckDBPyConnection
+    desk: Desk
+    address: str
+    as_of: dt.date | None
+
+
+SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
+
+
+def shown_on(surface: str, side: Side, text: str, ids: list[str], words: list[str]) -> Any:
+    """What a surface shows of a query, of mails and of words."""
+    query = parse_query(text, dt.date(2020, 1, 20))
+    file, address, as_of = side.files[query.junk], side.address, side.as_of
+    inbox = file.open_inbox(address, as_of)
+    if surface == "search":
+        hits = inbox.search(query.words, query=query, max_results=NO_LIMIT)
+        return hits, inbox.thread_sizes(message_ids(hits))
+    if surface == "read":
+        names = [inbox.canonical_id(each) for each in ids]
+        return inbox.read_many(ids), names, [inbox.files(each) for each in ids]
+    if surface == "thread":
+        return [inbox.thread(each) for each in ids], inbox.thread_sizes(ids)
+    if surface == "mcp":
+        one = {"message_id": ids[0]}
+        calls = ("search_emails", {"keywords": words}), ("read_email", one), ("read_thread", one)
+        return [answer_call(inbox, name, arguments) for name, arguments in calls]
+    if surface == "page":
+        has = inbox.read(ids[0]) is not None
+        mail = has and side.desk.mail(address, ids[0], whole=True, words=words, junk=query.junk)
+        return side.desk.search(address, text), mail, side.desk.inbox(address)
+    if surface == "ask":
+        episode = Episode(inbox, Question("q", f"What is {' '.join(words)}?", address))
+        trajectory = asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
+        return trajectory.messages, trajectory.final_answer, trajectory.sources
+    if surface == "sql":
+        return run_sql(side.shell, address, as_of, Query(words, max_results=NO_LIMIT))
+    listed = [each for each in side.files[False].inboxes() if each.address == address]
+    return len(inbox), None if as_of else listed
+
+
+def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str]]:
+    """A query of one or two operators, and their names."""
+    days = [f"2020-01-{day:02}" for day in range(5, 26)]
+    parties = ["quill", f'"quill {mark}"', mark, "person", "ann", BOB, CY]
+    values: dict[str, Sequence[str]] = {
+        **dict.fromkeys(("from", "to", "cc"), parties),
+        **dict.fromkeys(("after", "before", "on"), days),
+        **dict.fromkeys(("older_than", "newer_than"), ("3d", "1w", "2w")),
+        "subject": [*words, "re"],
+        "label": [*LABELS, mark],
+        "in": ("inbox", "sent", "drafts", "spam", "anywhere"),
+        "is": ("unread", "read", "starred", "answered"),
+        "has": ["attachment"],
+        "filename": ["note", "annex"],
+    }
+    assert values.keys() == EVERY_OPERATOR.keys()
+    names = rng.sample(list(values), rng.randint(1, 2))
+    terms = [f"{rng.choice(['', '-'])}{name}:{rng.choice(values[name])}" for name in names]
+    return " ".join([*terms, *rng.sample(words, rng.randint(0, 1))]), names
+
+
+@pytest.mark.fire
+@pytest.mark.parametrize("seed", range(tries(2, 24)))
+def test_an_inbox_shows_its_owners_copies_alone(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the mail of all owners, and after its day, each inbox is what it is alone."""
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+    rng = Random(seed)
+    any_id = seed % 2 == 1
+    copies = owned_copies(rng, any_id)
+    ids = sorted({each.mail.message_id for each in copies})
+    counts: Counter[str] = Counter()
+    write_owned(tmp_path / "whole.duckdb", copies, any_id, rng)
+    for number, person in enumerate(rng.sample(VIEWERS, tries(2, len(VIEWERS)))):
+        as_of = rng.choice(DAYS)
+        own = [
+            each
+            for each in copies
+            if is_in_inbox(each, person, copies) and is_before(each.mail.sent_at, as_of)
+        ]
+        others = [each for each in copies if each not in own or each.owner not in person]
+        if not own or not others:
+            continue
+        sides = []
+        paths = [tmp_path / f"{number}.{name}.duckdb" for name in ("whole", "alone")]
+        shutil.copyfile(tmp_path / "whole.duckdb", paths[0])
+        write_owned(paths[1], own, any_id, rng)
+        for path in paths:
+            write_people(path, person)
+            files = {junk: InboxFile(path, junk=junk) for junk in (False, True)}
+            inbox = files[True].open_inbox(person[-1], as_of)
+            desk = Desk(files[False], inbox, OFFLINE, Options())
+            sides.append(Side(files, plain_connection(path), desk, person[0], as_of))
+        known = words_of(sides[1].shell)
+        for _ in range(tries(30, 60)):
+            other, surface = rng.choice(others), rng.choice(SURFACES)
+            mail = other.mail
+            named = re.findall(r"\w+", f"{mail.subject} {mail.body} {mail.attached}")
+            words = rng.sample(named, min(3, len(named)))
+            text, operators = drawn_query(rng, words, other.mark)
+            if surface == "sql":
+                words = [each for each in words if each.lower() in known]
+            names = [mail.message_id, *rng.sample(ids, 2)]
+            results = []
+            for side in sides:
+                try:
+                    results.append(shown_on(surface, side, text, names, words))
+                except UserError as error:
+                    results.append(str(error).partition(" in /")[0])
+            case = seed, person, as_of, surface, text, names, words
+            assert results[0] == results[1], case
+            counts.update({surface, *operators, *other.fields, f"for {len(person)}"})
+        for side in sides:
+            for file in side.files.values():
+                file.close()
+            side.shell.close()
+    print(dict(sorted(counts.items())))  # shown by `pytest -rP`

@@ -80,9 +80,6 @@ def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
     assert threads(tmp_path / "i.duckdb", as_of=before) == set()
     assert threads(tmp_path / "i.duckdb") == {frozenset({1, 3, 4})}
     assert threads(tmp_path / "i.duckdb", "ann@x.example", before) == {frozenset({1, 2, 3})}
-    # With the same mail alone the threads are the same.
-    make_inbox(tmp_path / "alone.duckdb", [mails[0], mails[2]])
-    assert threads(tmp_path / "alone.duckdb") == set()
 
 
 def test_the_commands_show_them(art_e: Run, tmp_path: Path) -> None:

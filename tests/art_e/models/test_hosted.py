@@ -15,9 +15,13 @@ import pytest
 from art_e.agent import run_episode
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall, compact_json
+from art_e.models import calls as module
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
-from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
-from art_e.models.providers import capabilities_of, load_litellm
+from art_e.models.calls import Calls, Retries
+from art_e.models.clients import load_litellm
+from art_e.models.failures import retry_after_s
+from art_e.models.hosted import LitellmPolicy
+from art_e.models.providers import accepts
 from art_e.models.structured import Response, Responses, request_key
 from art_e.tools import schemas
 from tests.builders import HELLO, LEASE, QUICK, WAIT_S, Make, Start, act, answer, call, read, search
@@ -47,7 +51,9 @@ from tests.provider import (
         ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", True, "auto"),
         # A request with a choice of tools hangs.
         ("ollama_chat/qwen2.5:14b", True, None),
-        ("ollama/qwen2.5:14b", False, None),
+        ("ollama/qwen2.5:14b", True, None),
+        # Refuses a forced call, because it always thinks.
+        ("anthropic/claude-sonnet-5-5", True, "auto"),
         ("deepseek/deepseek-reasoner", False, None),
     ],
 )
@@ -56,8 +62,8 @@ def test_capabilities(
 ) -> None:
     for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
         monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
-    takes = capabilities_of(model)
-    assert (takes.native_tools, takes.tool_choice) == (native_tools, tool_choice)
+    takes = accepts(model)
+    assert (takes.tools, takes.tool_choice) == (native_tools, tool_choice)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_capabilities(
         ("openai/gpt-4.1", {"reasoning_effort": "high"}, "--reasoning-effort"),
         ("deepseek/deepseek-reasoner", {"tool_calls": "native"}, "--tool-calls"),
         ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
-        ("gemini/gemini-2.5-pro", {}, "export GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("gemini/gemini-2.5-pro", {}, "export GEMINI_API_KEY or GOOGLE_API_KEY"),
         ("hosted_vllm/qwen", {}, "HOSTED_VLLM_API_BASE"),
         ("openai/", {}, "openai/o3"),
     ],
@@ -229,23 +235,55 @@ def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
     replies = [refuses(401, "no such key"), cut(), stalls(), says("Hi")]
 
     def calls_of(limit: float) -> Calls:
-        return Calls("openai/gpt-4.1", limit, max_output_tokens=1_000, timeout_s=WAIT_S)
+        options = ModelOptions(max_cost_usd=limit, max_output_tokens=1_000, timeout_s=WAIT_S)
+        return Calls("openai/gpt-4.1", options, Retries(tries=1))
 
     with Provider(replies) as provider:
         provider.stand_in_for_openai(monkeypatch)
         with pytest.raises(PolicyError, match="--max-cost"):
-            asyncio.run(calls_of(least).make(request))
+            asyncio.run(calls_of(least).make(lambda _: request))
         assert provider.requests == []
         calls, kinds, spent = calls_of(1.0), [], []
         for timeout_s in (WAIT_S, WAIT_S, 0.5):
             monkeypatch.setattr(calls, "_timeout_s", timeout_s)
-            with pytest.raises(ProviderError) as error:
-                asyncio.run(calls.make(request))
+            with pytest.raises(PolicyError) as error:
+                asyncio.run(calls.make(lambda _: request))
             kinds.append(error.value.kind)
             spent.append(calls.spent_usd or 0.0)
     assert kinds == ["auth", "connection", "timeout"]
     assert spent[0] == 0 and spent[1] > least
     assert spent[2] == pytest.approx(2 * spent[1])
+
+
+IMPOSSIBLE = (-1, -(10**10), float("nan"), float("inf"), "many", None, [1], 3.5, 10**9, 10**30)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_numbers_of_tokens_that_can_not_be_are_not_believed(
+    make: Make, capsys: pytest.CaptureFixture[str], follows: bool
+) -> None:
+    """They are counted here, which is said once, and no limit grows by them."""
+    module._say_impossible.cache_clear()
+    pairs = [(100, each) for each in IMPOSSIBLE] + [(each, 10) for each in IMPOSSIBLE if each]
+    script = []
+    for prompt, completion in pairs:
+        sent = json.loads(says("On May 3, or " + "so " * 100).body)
+        sent["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
+        script.append(Reply(json.dumps(sent).encode()))
+    options: dict[str, Any] = {"on_answer": lambda _: None} if follows else {}
+    with Provider(script) as provider:
+        policy = make(provider, "openai/gpt-4.1", max_cost_usd=1.0, **options)
+        usages, spent = set(), 0.0
+        for _ in script:
+            step = act(policy)
+            usages.add(step.usage)
+            assert step.cost_usd is not None and 0 < step.cost_usd < 0.01
+            spent += step.cost_usd
+    [usage] = usages
+    assert 20 < usage.prompt_tokens < 2_000 and 100 < usage.completion_tokens < 300
+    assert policy._calls.spent_usd == pytest.approx(spent)
+    notes = capsys.readouterr().err
+    assert notes.count("openai/gpt-4.1 reports impossible numbers of tokens") == 1
 
 
 # Failures and retries
@@ -311,7 +349,7 @@ def refuse(*_):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
-from art_e.models.providers import load_litellm, warm_up
+from art_e.models.clients import load_litellm, warm_up
 
 warm_up("openai/o3")
 assert "litellm" not in sys.modules

@@ -14,7 +14,7 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.models.offline import NOTHING, OfflinePolicy
+from art_e.offline import NOTHING, OfflinePolicy
 from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.models.base import PolicyError, Usage
+from art_e.models.clients import load_litellm
 from art_e.models.prices import Budget, Price, price_of
-from art_e.models.providers import load_litellm
 from tests.builders import the_error
 
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
@@ -24,7 +24,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     listed = load_litellm().model_cost.items()
-    prices = {each: price_of(each) for each, entry in listed if entry.get("mode") == "chat"}
+    prices = {
+        each: price_of(each)
+        for each, entry in listed
+        if entry.get("mode") == "chat" and not each.startswith("ollama")
+    }
     found = {name: price for name, price in prices.items() if price is not None}
     assert len(found) > 1_000
     for model, price in found.items():
@@ -83,12 +87,16 @@ def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
     assert words in line and str(own) in line
 
 
-@pytest.mark.parametrize(
-    "model", ["offline", VLLM, "ollama_chat/llama3", "openrouter/o3", "nobody/o3"]
-)
+@pytest.mark.parametrize("model", ["offline", VLLM, "openrouter/o3", "nobody/o3"])
 def test_an_unknown_price_is_not_zero(model: str) -> None:
-    """Ollama's models are listed at 0, which is nobody's price."""
     assert price_of(model) is None
+
+
+def test_ollama_costs_nothing_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = price_of("ollama_chat/llama3")
+    assert free is not None and free.cost(Usage(1_000, 0, 1_000)) == 0
+    monkeypatch.setenv("OLLAMA_API_BASE", "http://gpu.lan:11434")
+    assert price_of("ollama_chat/llama3") is None
 
 
 def test_a_gpus_price_is_that_of_its_time(own: Path) -> None:

@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.models.structured import unwrapped
 from art_e.models.tool_formats import (
     answer_so_far,
     as_written,
@@ -21,7 +24,7 @@ from art_e.models.tool_formats import (
     written_call,
 )
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
-from tests.builders import LEASE, Make, Start
+from tests.builders import LEASE, Make, Start, tries
 from tests.provider import Provider, says
 
 SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}
@@ -158,6 +161,26 @@ def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str
     text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
     assert back(text) == text
+
+
+class Usual(BaseModel):
+    """A form of reply."""
+
+    answer: str
+
+
+@pytest.mark.parametrize(
+    "before", ["", "<tool_call>", '<tool_call>{"name": "x", "arguments": ', "```"]
+)
+@pytest.mark.parametrize("run", ["\n", " ", "\n \t", "}\n", "```\n"])
+def test_runs_of_white_space_take_linear_time(before: str, run: str) -> None:
+    call = '{"name": "x", "arguments": {}}'
+    text = f"{before}{run * (tries(60_000, 600_000) // len(run))}x {call}"
+    begun = time.process_time()
+    parse_reply(text, 0)
+    parse_text(text, 0)
+    unwrapped(f"x{text}", Usual)
+    assert time.process_time() - begun < tries(3, 30)
 
 
 @given(st.text(alphabet='<>/tool_ca{}":,\nnmearguts '))

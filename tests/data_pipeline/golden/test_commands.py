@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from art_e.question import load_questions
+from art_e.text import visible
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import files_of, make_inbox, raw
@@ -36,9 +37,7 @@ def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_world_keeps_its_questions_through_all_steps(
-    art_e: Run, world_db: Path, tmp_path: Path
-) -> None:
+def test_all_steps_keep_a_worlds_questions(art_e: Run, world_db: Path, tmp_path: Path) -> None:
     rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
     source = write(tmp_path / "rows.jsonl", *rows)
@@ -47,15 +46,12 @@ def test_a_world_keeps_its_questions_through_all_steps(
         assert done["sums"]["kept"] == len(rows), done
         recorded = GoldenSet.load(folder).manifest["steps"][step[0]]
         assert done == {"set": str(folder), "step": step[0], **recorded}
-    figures = json_of(art_e("golden", "stats", folder, "--json"))
-    assert figures["rows"] == len(rows)
+    assert json_of(art_e("golden", "stats", folder, "--json"))["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
 
 
-def test_steps_print_counts_and_what_comes_next(
-    art_e: Run, db: Path, golden: Path, tmp_path: Path
-) -> None:
+def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_path: Path) -> None:
     at = ("--db", db, "--out", golden)
     again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
     assert "import: 3 rows, 3 kept" in again.stdout
@@ -124,7 +120,7 @@ def test_a_user_error_is_one_line_and_changes_nothing(
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:
-    hostile = {**ROW, "id": HOSTILE, "question": f"{HOSTILE} When?", "kind": "lookup"}
+    hostile = {**ROW, "id": HOSTILE, "question": f"{visible(HOSTILE)} When?", "kind": "lookup"}
     dull = {**hostile, "id": f"{HOSTILE}2", "how_realistic": 0.1}
     nowhere = {**hostile, "id": f"{HOSTILE}3", "inbox_address": HOSTILE}
     lost = {**ROW, "id": "4", "message_ids": [f"<{HOSTILE}>"], "query_date": None}

@@ -38,9 +38,7 @@ def golden() -> GoldenSet:
     return golden
 
 
-def test_loads_with_datasets_and_as_questions_from_every_form(
-    golden: GoldenSet, tmp_path: Path
-) -> None:
+def test_every_form_loads_with_datasets_and_as_questions(golden: GoldenSet, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
     files = files_of(out)
@@ -100,6 +98,5 @@ def test_what_is_in_the_set(golden: GoldenSet) -> None:
     one = {"train": 0, "test": 1}
     assert figures["kinds"] == {"lookup": {"train": 2, "test": 1}, "unlabelled": one}
     assert figures["difficulties"]["hard"] == one
-    splits = [tuple(each.values()) for each in figures["splits"]]
-    assert splits == [("train", 2, 1), ("test", 2, 2)]
+    assert [tuple(each.values()) for each in figures["splits"]] == [("train", 2, 1), ("test", 2, 2)]
     assert figures["steps"][0]["dropped"] == {"leak": 1}

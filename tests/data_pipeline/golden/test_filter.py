@@ -44,9 +44,7 @@ ENGLISH = "Please remember that we meet the bank on Monday and that we have to b
         ("Wann treffen wir die Bank?", ("4711",), True),
     ],
 )
-def test_a_question_in_another_language_than_its_mail(
-    question: str, bodies: tuple[str, ...], passed: bool
-) -> None:
+def test_the_language_of_the_mail(question: str, bodies: tuple[str, ...], passed: bool) -> None:
     seen = dataclasses.replace(FACTS, bodies=bodies)
     assert (rules.language(row(question), seen) is None) is passed
 
@@ -54,8 +52,7 @@ def test_a_question_in_another_language_than_its_mail(
 @given(st.text(), st.text())
 def test_rules_take_any_text(question: str, answer: str) -> None:
     seen = dataclasses.replace(FACTS, bodies=(question, ENGLISH))
-    checks = rules.checked(row(question, answer), seen)
-    assert [each.name for each in checks] == list(rules.RULES)
+    assert [each.name for each in rules.checked(row(question, answer), seen)] == list(rules.RULES)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -92,10 +89,6 @@ def test_fields_that_disagree_are_agreeing() -> None:
 # ---- Duplicates.
 
 
-def make(name: str, *texts: str, **fields: Any) -> Question:
-    return row(*texts, id=name, **fields)
-
-
 def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
     """Which questions are duplicates of which."""
     twins = duplicates(questions, gold or {})
@@ -126,27 +119,27 @@ PAIRS: tuple[tuple[str, str, str, str, bool, bool], ...] = (
 @pytest.mark.parametrize("pair", PAIRS)
 def test_one_fact_asked_twice_is_found_and_near_texts_are_kept(pair: tuple[Any, ...]) -> None:
     *texts, share_gold, is_same = pair
-    one, other = make("q-1", *texts[:2]), make("q-2", *texts[2:])
+    one, other = row(*texts[:2], id="q-1"), row(*texts[2:], id="q-2")
     gold = {"q-1": {"mail"}, "q-2": {"mail"}} if share_gold else None
     assert found(one, other, gold=gold) == ({"q-2": "q-1"} if is_same else {})
 
 
 def test_duplicates_in_two_inboxes_and_without_an_answer() -> None:
-    here = make("q-1", "When is the all-hands meeting?")
+    here = row("When is the all-hands meeting?")
     there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
     assert found(here, there) == {}
     assert found(here, there, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
     text = "What is Richard's new phone extension in Oslo?"
     texts = (text, "In Oslo, what is Richard's new phone extension?", text.replace("new", "old"))
-    absent = [make(f"q-{n}", each, "", answerable=False) for n, each in enumerate(texts)]
+    absent = [row(each, "", id=f"q-{n}", answerable=False) for n, each in enumerate(texts)]
     assert found(*absent) == {"q-1": "q-0"}
-    assert found(absent[0], make("q-4", text, "x4711")) == {}
+    assert found(absent[0], row(text, "x4711", id="q-4")) == {}
 
 
 def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
     text = "When is the seminar?"
-    unrated, low = make("q-0", text), make("q-1", text, how_realistic=0.7)
-    same = [make(name, text, how_realistic=0.8) for name in ("q-10", "q-9")]
+    unrated, low = row(text, id="q-0"), row(text, id="q-1", how_realistic=0.7)
+    same = [row(text, id=name, how_realistic=0.8) for name in ("q-10", "q-9")]
     assert found(low, *same) == {"q-1": "q-9", "q-10": "q-9"}
     assert found(unrated, low) == {"q-0": "q-1"}
 
@@ -159,18 +152,15 @@ ASKED = st.tuples(
 
 
 @given(st.lists(ASKED, max_size=12), st.randoms(use_true_random=False))
-def test_order_does_not_matter_and_what_is_kept_has_no_duplicates(
-    rows: list[tuple[list[str], str, set[str]]], rng: random.Random
-) -> None:
+def test_kept_in_any_order(rows: list[tuple[list[str], str, set[str]]], rng: random.Random) -> None:
     named = {f"q-{place}": row for place, row in enumerate(rows)}
     questions = [
-        make(name, f"When is the {' '.join(words)}?", answer)
+        row(f"When is the {' '.join(words)}?", answer, id=name)
         for name, (words, answer, _) in named.items()
     ]
     gold = {name: mails for name, (_, _, mails) in named.items()}
     first = found(*questions, gold=gold)
-    shuffled = rng.sample(questions, len(questions))
-    assert found(*shuffled, gold=gold) == first
+    assert found(*rng.sample(questions, len(questions)), gold=gold) == first
     kept = [each for each in questions if each.id not in first]
     assert set(first.values()) <= {each.id for each in kept}
     assert found(*kept, gold=gold) == {}

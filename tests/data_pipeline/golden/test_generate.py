@@ -15,14 +15,7 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
 from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
-from data_pipeline.golden.generate import (
-    GeneratedItem,
-    NoQuestion,
-    Options,
-    Plan,
-    make_plan,
-    read_items,
-)
+from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, mails_of
 from tests.command_line import Run, json_of, the_error
@@ -37,21 +30,17 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def plan(world: InboxFile) -> Plan:
+def plan(world: InboxFile) -> generate.Plan:
     """What the command's options plan."""
-    return make_plan(world, Options(counts=Counts(1, 0, 1), min_mails=50, batches=3))
+    options = generate.Options(counts=Counts(1, 0, 1), min_mails=50, batches=3)
+    return generate.make_plan(world, options)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "set"
-
-
-@pytest.fixture
-def command(art_e: Run, world_db: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs the command with these options; without a provider there is no key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    where = ("--db", world_db, "--out", folder)
+    where = ("--db", world_db, "--out", tmp_path / "set")
     return lambda *options: art_e("golden", "generate", "-m", WRITER, *where, *FEW, *options)
 
 
@@ -68,13 +57,14 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def writer(request: Request) -> Reply:
-    items = items_for(data_of(request))
-    return says(json.dumps({"items": items}), usage=Usage(8_000, 0, 1_000, 0))
+    text = json.dumps({"items": items_for(data_of(request))})
+    return says(text, usage=Usage(8_000, 0, 1_000, 0))
 
 
 def test_a_set_that_other_commands_read(
-    command: Command, plan: Plan, world: InboxFile, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command: Command, plan: generate.Plan, world: InboxFile, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     assert "export OPENAI_API_KEY" in the_error(command())
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
@@ -84,13 +74,13 @@ def test_a_set_that_other_commands_read(
         assert len(provider.requests) == BATCHES
     assert result.stdout == "generate: 30 rows, 30 kept\n"
     assert "cost so far: $0.144" in result.stderr
-    assert not [each for each in folder.rglob("*.*") if KEY.encode() in each.read_bytes()]
+    assert not [each for each in tmp_path.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 30, "kept": 30, "dropped": {}, "changed": {}, "unsure": {}}
     assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}}
     assert step["cost_usd"] == pytest.approx(BATCHES * COST)
     assert step["splits"] == plan.splits
-    questions = GoldenSet.load(folder).questions
-    assert load_questions(str(folder)) == questions
+    questions = GoldenSet.load(tmp_path / "set").questions
+    assert load_questions(str(tmp_path / "set")) == questions
     ids = plan.batches[0].message_ids
     cited = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in questions[:5]] == cited
@@ -112,35 +102,29 @@ ITEM = {
     "kind": "lookup", "question": 'What is "```" for?', "answer": "] } \n```\n",
     "mails": ["m1", "m2"], "difficulty": "easy",
 }  # fmt: skip
-
-
 FRAMES = st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone.", "\n{} "])
 
 
 @given(st.integers(1, 12), st.integers(1, 10), FRAMES, st.booleans(), st.floats(0, 1))
-def test_whatever_the_frame_and_the_cut_whole_items_are_read(
-    count: int, most: int, frame: str, is_bare: bool, share: float
-) -> None:
+def test_whole_items_are_read(count: int, most: int, frame: str, bare: bool, share: float) -> None:
     items = [{**ITEM, "question": f"{ITEM['question']} {number}"} for number in range(count)]
-    whole = frame.replace("{}", json.dumps(items if is_bare else {"items": items}))
-    read = read_items(whole, most)
-    expected = [GeneratedItem.model_validate(each) for each in items]
+    whole = frame.replace("{}", json.dumps(items if bare else {"items": items}))
+    read = generate.read_items(whole, most)
+    expected = [generate.GeneratedItem.model_validate(each) for each in items]
     assert read[:most] == expected[:most]
-    checks = [each.check for each in read[most:] if isinstance(each, NoQuestion)]
+    checks = [each.check for each in read[most:] if isinstance(each, generate.NoQuestion)]
     assert checks == ["too-many"] * (count > most)
     try:
-        torn = read_items(whole[: int(share * len(whole))], most)
+        torn = generate.read_items(whole[: int(share * len(whole))], most)
     except UnparseableError:
         return
-    usable = [each for each in torn if isinstance(each, GeneratedItem)]
+    usable = [each for each in torn if isinstance(each, generate.GeneratedItem)]
     # Never half an item: one that lost a mail would be wrong.
     assert usable == expected[: len(usable)]
     assert len(torn) - len(usable) <= 1
 
 
-def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
-    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cost_limit(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 2.5 * COST + 0.1
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
@@ -153,9 +137,10 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
         assert json_of(command("--max-cost", 10, "--json"))["batches"]["lost"] == {}
         assert len(provider.requests) == BATCHES
         # Other settings make another set, and going back costs nothing.
-        first = load_questions(str(folder))
+        folder = str(tmp_path / "set")
+        first = load_questions(folder)
         assert command("--seed", 7).exit_code == 0
         requests = len(provider.requests)
-        assert load_questions(str(folder)) != first
+        assert load_questions(folder) != first
         assert command().exit_code == 0
-        assert (load_questions(str(folder)), len(provider.requests)) == (first, requests)
+        assert (load_questions(folder), len(provider.requests)) == (first, requests)

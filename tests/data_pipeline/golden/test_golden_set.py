@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -96,9 +97,7 @@ CHECK = {"step": "filter", "passed": "no", "reason": "", "by": "rule"}
         ("manifest.json", {"schema": "art-e/golden/1"}, "art-e golden import"),
     ],
 )
-def test_values_that_no_step_writes_are_refused(
-    tmp_path: Path, name: str, fields: dict[str, Any], words: str
-) -> None:
+def test_damage_is_refused(tmp_path: Path, name: str, fields: dict[str, Any], words: str) -> None:
     some_rows(8).save(tmp_path)
     run(tmp_path, "filter", 0b01010100)
     text = (tmp_path / name).read_text("utf-8")
@@ -108,13 +107,7 @@ def test_values_that_no_step_writes_are_refused(
     assert words in the_error(lambda: GoldenSet.load(tmp_path))
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
-def test_killed_at_any_write_the_step_runs_again_to_the_same_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_any_write_it_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, whole = tmp_path / "before", tmp_path / "whole"
     for folder in (before, whole):
         some_rows(8).save(folder)
@@ -125,15 +118,10 @@ def test_killed_at_any_write_the_step_runs_again_to_the_same_end(
     seen = []
     for number in itertools.count():
         folder = shutil.copytree(before, tmp_path / str(number))
-        writes = itertools.count()
-
-        def write(path: Path, text: str, last: int = number, writes: Any = writes) -> None:
-            if next(writes) == last:
-                raise Killed
-            write_whole(path, text)
-
+        effects = [mock.DEFAULT] * number + [KeyboardInterrupt]
+        write = mock.Mock(wraps=write_whole, side_effect=effects)
         monkeypatch.setattr(golden_set, "write_whole", write)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(KeyboardInterrupt):
             run(folder, "filter", 4711)
         monkeypatch.undo()
         # The set is as it was, as it is without the step, or after it.

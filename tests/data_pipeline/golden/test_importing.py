@@ -52,7 +52,7 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
 
 
 @pytest.mark.parametrize(
-    ("row", "check", "named"),
+    ("row", "check", "why"),
     [
         ({"question": " \n"}, "row", "empty"),
         ({"question": "why? " * 101}, "row", "question: it has 505 characters"),
@@ -71,16 +71,14 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
         ({"provenance": f'{{"a": {DEEP}}}'}, "row", "nested deeper than 50 levels"),
     ],
 )
-def test_a_bad_row_is_kept_with_what_is_wrong(
-    file: InboxFile, tmp_path: Path, row: Any, check: str, named: str
-) -> None:
+def test_a_bad_row_stays(file: InboxFile, tmp_path: Path, row: Any, check: str, why: str) -> None:
     bad = {**PUBLIC, "id": 18, **row} if isinstance(row, dict) else row
     golden = imported(file, tmp_path, PUBLIC, bad, PUBLIC)
     ids = [(each.id, each.provenance["import"].get("id")) for each in golden.questions]
     assert ids == [("17", None), ("17-2", "17")]
     [rejected] = golden.rejected
     assert (rejected.step, rejected.check) == ("import", check)
-    assert named in rejected.reason and "\n" not in rejected.reason
+    assert why in rejected.reason and "\n" not in rejected.reason
     sums = golden.manifest["steps"]["import"]["sums"]
     assert (sums["in"], sums["kept"], sums["dropped"]) == (3, 2, {check: 1})
 

@@ -13,16 +13,9 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.question import Question
+from data_pipeline.golden import review
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
-from data_pipeline.golden.review import (
-    KEYS,
-    Review,
-    ReviewSample,
-    drawn,
-    read_reviews,
-    review,
-    row_digest,
-)
+from data_pipeline.golden.review import KEYS, ReviewSample, drawn, read_reviews
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
@@ -40,14 +33,15 @@ def row(number: int, **fields: Any) -> Question:
 
 def test_a_row_that_changed_since_is_stale_and_one_checked_again_is_not() -> None:
     rows = [row(number) for number in range(4)]
-    reviews = [Review(id=each.id, digest=row_digest(each), said="drop") for each in rows]
+    said = [(each.id, review.row_digest(each)) for each in rows]
+    reviews = [review.Review(id=name, digest=digest, said="drop") for name, digest in said]
     rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
     golden = set_of(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
         row(1, answer="July"),
         row(2, message_ids=("<2@test>",), query_date=dt.date(2020, 1, 31)),
     )
-    review(golden, reviews, ReviewSample())
+    review.review(golden, reviews, ReviewSample())
     assert [each.id for each in golden.questions] == ["q-1", "q-2"]
     [rejected] = golden.rejected
     assert (rejected.row["id"], rejected.check, rejected.reason) == ("q-0", "person", "dropped")
@@ -116,8 +110,7 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
 def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview) -> None:
     texts = {"question": f"When? {HOSTILE}\nand where?", "answer": HOSTILE}
     hostile = row(0, **texts, message_ids=(HOSTILE_ID,), query_date=None)
-    check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
-    set_of(with_checks(hostile, [check])).save(folder)
+    set_of(with_checks(hostile, [Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)])).save(folder)
     result = run_review("wd")
     assert result.exit_code == 0, result.output
     assert "The prize code is 7781." in result.stdout

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
-from data_pipeline.golden.generate import draw as draw_batches
+from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import MIN_SENT, Counts, Mail, choose_inboxes, draw, threads_of
 from data_pipeline.golden.split import split
@@ -29,9 +28,7 @@ WEIGHTS = st.builds(Counts, *[st.integers(0, 20)] * 3).filter(any)
 
 
 @given(st.integers(0, 60), st.integers(0, 99), WEIGHTS, st.randoms())
-def test_a_draw_keeps_to_the_proportions(
-    inboxes: int, seed: int, counts: Counts, order: Random
-) -> None:
+def test_a_draw_keeps_proportions(inboxes: int, seed: int, counts: Counts, order: Random) -> None:
     names = [f"{n}@test.example" for n in range(inboxes)]
     drawn = draw(names, seed, counts)
     assert sorted(drawn) == sorted(names)
@@ -39,8 +36,7 @@ def test_a_draw_keeps_to_the_proportions(
     for name, weight in used.items():
         share = inboxes * weight / sum(counts)
         # Each has one at least, which the others go without.
-        count = sum(each == name for each in drawn.values())
-        assert share - 2 < count < max(share, 1) + 1
+        assert share - 2 < sum(each == name for each in drawn.values()) < max(share, 1) + 1
     assert len({*drawn.values()}) == min(len(used), inboxes)
     order.shuffle(names)
     assert draw(names, seed, counts) == drawn
@@ -98,16 +94,17 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
 
 @given(mails_of_threads(), st.integers(1, 12), st.integers())
 def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
-    batches = draw_batches(drawn_of, count, Random(seed))
-    assert batches == draw_batches(drawn_of, count, Random(seed))
+    batches = generate.draw(drawn_of, count, Random(seed))
+    assert batches == generate.draw(drawn_of, count, Random(seed))
     assert len(batches) <= count
-    everything = list(itertools.chain.from_iterable(batches))
-    contents = [mail.content for mail in everything]
+    contents = [mail.content for batch in batches for mail in batch]
     assert len(contents) == len(set(contents))
     once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
-    threads = {mail: thread[-BATCH_MAILS:] for thread in threads_of(once) for mail in thread}
+    threads = {
+        mail: thread[-generate.BATCH_MAILS :] for thread in threads_of(once) for mail in thread
+    }
     for batch in batches:
-        assert LEAST_MAILS <= len(batch) <= BATCH_MAILS
+        assert generate.LEAST_MAILS <= len(batch) <= generate.BATCH_MAILS
         assert batch == sorted(batch)
         for mail in batch:
             assert set(threads[mail]) <= set(batch)

@@ -12,17 +12,7 @@ from art_e.trajectory import Trajectory
 from evals.report.build import build_report
 from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import answer, call, message, read, search
-from tests.evals.runs import (
-    OUTCOMES,
-    episode,
-    episodes,
-    question,
-    step,
-    trained,
-    training,
-    validation,
-    write_run,
-)
+from tests.evals import runs
 
 # Each would run, fetch or break out of its place if anything took it for markup.
 HOSTILE = (
@@ -64,7 +54,7 @@ def visit(browser: Browser) -> Iterator[Visitor]:
 
 def write_page(folder: Path, trajectories: list[Trajectory]) -> Path:
     # Without names of models in its configuration, which can't hold a lone surrogate.
-    run = write_run(folder / "run", trajectories, models=["m"], concurrency={})
+    run = runs.write_run(folder / "run", trajectories, models=["m"], concurrency={})
     return build_report([run], folder)[0]
 
 
@@ -72,26 +62,28 @@ def write_page(folder: Path, trajectories: list[Trajectory]) -> Path:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models and a hostile one on the same questions, and a training run."""
     folder = tmp_path_factory.mktemp("report")
-    strong = episodes("openai/o3", {"right": 24, "wrong": 2, "abstained": 4}, cost=0.03)
-    weak = episodes("gemini/gemini-2.5-flash", {"right": 12, "not found": 12, "lost": 6})
+    strong = runs.episodes("openai/o3", {"right": 24, "wrong": 2, "abstained": 4}, cost=0.03)
+    weak = runs.episodes("gemini/gemini-2.5-flash", {"right": 12, "not found": 12, "lost": 6})
     hostile = [
-        episode(question(number), "wrong", model=NAME, final_answer=f"{NAME} {number}")
+        runs.episode(runs.question(number), "wrong", model=NAME, final_answer=f"{NAME} {number}")
         for number in range(30)
     ]
-    baselines = write_run(folder / "baselines", [*strong, *weak, *hostile])
-    steps, validations = [step(1), step(2)], [validation(0), validation(2)]
-    curves = trained(folder / "training", steps, validations)
+    baselines = runs.write_run(folder / "baselines", [*strong, *weak, *hostile])
+    steps, validations = [runs.step(1), runs.step(2)], [runs.validation(0), runs.validation(2)]
+    curves = runs.trained(folder / "training", steps, validations)
     return build_report([baselines, curves], folder / "out")[0]
 
 
 # One of all outcomes, one always right, and a training run.
 MIXED = [
-    *episodes("openai/weak", dict.fromkeys(OUTCOMES, 1), second=False, run_id="one", cost=None),
-    *(
-        episode(question(n), "right", model="local:a,b+c", run_id="one", seconds=n + 3)
-        for n in range(len(OUTCOMES))
+    *runs.episodes(
+        "openai/weak", dict.fromkeys(runs.OUTCOMES, 1), second=False, run_id="one", cost=None
     ),
-    *training([0, 20], model="trained", n=4),
+    *(
+        runs.episode(runs.question(n), "right", model="local:a,b+c", run_id="one", seconds=n + 3)
+        for n in range(len(runs.OUTCOMES))
+    ),
+    *runs.training([0, 20], model="trained", n=4),
 ]
 
 
@@ -196,7 +188,7 @@ def test_filters_narrow_the_list_and_columns_sort_it(visit: Visitor, viewer: Pat
 
     expect(rows(page)).to_have_count(len(MIXED))
     page.get_by_label("Model").select_option("openai/weak")
-    expect(rows(page)).to_have_count(len(OUTCOMES))
+    expect(rows(page)).to_have_count(len(runs.OUTCOMES))
     page.get_by_label("Verdict").select_option("wrong")
     expect(page.locator("#viewer-count")).to_have_text(f"3 of {len(MIXED)} episodes: 3 wrong")
     page.get_by_label("Ended at").select_option("not found")
@@ -235,13 +227,13 @@ def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: 
     address = page.url
     page.go_back()
     expect(opened(page)).to_have_count(0)
-    expect(rows(page)).to_have_count(len(OUTCOMES))
+    expect(rows(page)).to_have_count(len(runs.OUTCOMES))
     page.go_forward()
     expect(opened(page)).to_have_count(1)
     again = visit().page
     again.goto(address)
     expect(opened(again)).to_have_attribute("data-episode", "local:a,b+c-q1-0")
-    expect(again.locator("#viewer-detail-title")).to_have_text(f"Episode 2 of {len(OUTCOMES)}")
+    expect(again.locator("#viewer-detail-title")).to_have_text(f"Episode 2 of {len(runs.OUTCOMES)}")
     again.keyboard.press("Escape")
     expect(again.get_by_label("Search")).to_have_value("lease")
     expect(again.get_by_label("Model")).to_have_value("local:a,b+c")
@@ -277,8 +269,8 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
 
     # A question with a lone surrogate is refused; whatever a model or a mail says is not.
     asked = HOSTILE.replace("\ud800", "")
-    item = question(0, question=asked, answer=asked, id=asked, inbox_address=asked)
-    made = episode(item, "wrong", model=HOSTILE)
+    item = runs.question(0, question=asked, answer=asked, id=asked, inbox_address=asked)
+    made = runs.episode(item, "wrong", model=HOSTILE)
     head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
     messages = [
         {"role": "system", "content": HOSTILE},
@@ -295,7 +287,7 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         "reward": {HOSTILE: 1.0},
         "policy": {HOSTILE: HOSTILE},
     }
-    hostile = episode(item, "wrong", messages=messages, **fields)
+    hostile = runs.episode(item, "wrong", messages=messages, **fields)
     page = visit().open(write_page(tmp_path, [hostile, made]))
     page.get_by_label("Search").fill("window.pwned <script>")
     expect(rows(page)).to_have_count(2)

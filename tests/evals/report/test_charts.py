@@ -15,13 +15,10 @@ REPORT = Path(__file__).parents[3] / "evals" / "report"
 
 
 def texts(drawn: str) -> list[str]:
-    """The texts of a picture."""
     return [each.text or "" for each in ElementTree.fromstring(drawn).iter() if "text" in each.tag]
 
 
-def test_the_first_screen_has_a_sentence_and_the_picture_of_accuracy_and_cost(
-    tmp_path: Path,
-) -> None:
+def test_the_first_screen_has_a_sentence_and_a_picture_of_accuracy_and_cost(tmp_path: Path) -> None:
     models = [
         *episodes("free", {"right": 3, "wrong": 2}, cost=0.0),
         *episodes("paid", {"right": 5}, cost=0.02),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import OFFLINE, PolicyStep, Usage
-from art_e.models.fit import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
+from art_e.sentences import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
 from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"

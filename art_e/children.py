@@ -1,0 +1,50 @@
+"""Starts child processes so that no file of the working directory runs as their code.
+
+Python puts the working directory first on the import path of `python -m`, of `python -c` and of
+workers that are spawned, so a `pickle.py` in a folder of mail would run.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, run
+
+# What a child that reads mail gets of the environment: where programs, libraries and temporary
+# files are, and the language. No key, no address, no proxy.
+_PLAIN = frozenset({
+    "PATH", "HOME", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV",
+    "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", "PYTHONUTF8", "LD_LIBRARY_PATH",
+    "OMP_NUM_THREADS",
+})  # fmt: skip
+
+
+def import_nothing_here() -> None:
+    """Keep the working directory off the import path of this process and of its children, unless
+    ART-E itself lies there."""
+    os.environ["PYTHONSAFEPATH"] = "1"
+    here = Path.cwd()
+    if here != Path(__file__).parent.parent:
+        sys.path[:] = [each for each in sys.path if each and Path(each) != here]
+
+
+def plain_environment() -> dict[str, str]:
+    """The part of the environment that a child needs which reads mail and calls no model."""
+    plain = {name: value for name, value in os.environ.items() if name in _PLAIN}
+    if paths := plain.get("PYTHONPATH"):
+        absolute = (str(Path(each).absolute()) for each in paths.split(os.pathsep) if each)
+        plain["PYTHONPATH"] = os.pathsep.join(absolute)
+    return plain
+
+
+def start_reader(module: str) -> Popen[bytes]:
+    """Start `module` as a program that answers on pipes, and neither logs nor inherits keys."""
+    command, plain = [sys.executable, "-P", "-m", module], plain_environment()
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd="/", env=plain)
+
+
+def run_art_e(words: Sequence[str], folder: Path) -> int:
+    """Run the command line `art-e WORDS` in `folder`, its output on stderr, and return its exit
+    code. It is a command of the user's as this one is, so it gets the whole environment."""
+    command = [sys.executable, "-P", "-m", "art_e", *words]
+    return run(command, cwd=folder, stdout=2, check=False).returncode

@@ -1,0 +1,282 @@
+"""Calls of one model: corrected, paced, tried again, counted and kept within a budget."""
+
+import asyncio
+import random
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from art_e.message import compact_json
+from art_e.models.base import ModelOptions, PolicyError, Usage
+from art_e.models.clients import complete, load_litellm
+from art_e.models.failures import LONGEST_ASKED_S, ProviderError, failure_of, finish_failure
+from art_e.models.prices import Budget, price_of
+from art_e.models.providers import Accepts, accepts, corrected, on_this_machine, receiving_host
+from art_e.privacy import without_keys
+
+# Fields of a message with reasoning that goes back to its provider.
+THOUGHTS = ("thinking_blocks", "reasoning_items")
+# The longest silence of a provider, and of a model on this machine, which may load first.
+_ELSEWHERE_S, _HERE_S = 120.0, 600.0
+_MOST_USD = 1_000.0  # of one call
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The most tries of a call, and the waits between them in seconds."""
+
+    tries: int = 8
+    base_s: float = 0.5
+    longest_s: float = 30.0
+    # Longest wait that a provider may ask for.
+    longest_asked_s: float = LONGEST_ASKED_S
+
+    def wait_s(self, failed: int, asked: float | None) -> float:
+        """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
+        if asked is not None:
+            # Never earlier; calls that failed together spread out.
+            return min(asked, self.longest_asked_s) + random.uniform(0, self.base_s)
+        return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
+
+
+class Pace:
+    """Limits the calls at a time in each event loop. A call that the provider finds too much
+    withholds its place; calls that pass give such places back, one for each round of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._withheld = self._passed = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """A place for one call."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._places:
+            for ended in [each for each in list(self._places) if each.is_closed()]:
+                self._places.pop(ended, None)
+            self._places[loop] = asyncio.Semaphore(self._most)
+            self._withheld = 0
+        places = self._places[loop]
+        await places.acquire()
+        try:
+            yield
+        except ProviderError as error:
+            if error.kind == "rate-limit" and self._withheld < self._most - 1:
+                self._withheld += 1
+            else:
+                places.release()
+            raise
+        except BaseException:
+            places.release()
+            raise
+        places.release()
+        self._passed += 1
+        if self._withheld and self._passed >= self._most - self._withheld:
+            self._withheld, self._passed = self._withheld - 1, 0
+            places.release()
+
+
+# Several times what any model takes or writes in one call.
+_MOST_TOKENS = 10_000_000
+
+
+def usage_of(response: Any) -> Usage | None:
+    """The tokens of litellm's response; None if the provider did not report them. litellm writes
+    zeros then. Raises `ValueError` for numbers that no call has."""
+    usage = getattr(response, "usage", None)
+    if usage is None or not usage.prompt_tokens:
+        return None
+
+    def detail(of: str, *names: str) -> int:
+        details = getattr(usage, f"{of}_tokens_details", None)
+        return next(filter(None, (getattr(details, name, 0) for name in names)), 0)
+
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    cached, reasoning = detail("prompt", "cached_tokens"), detail("completion", "reasoning_tokens")
+    written = detail("prompt", "cache_creation_tokens", "cache_write_tokens")
+    for count in (prompt, cached, completion, reasoning, written):
+        if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
+            raise ValueError("impossible usage")
+    # Costs follow from these: a part must not exceed the whole, even if a provider says so.
+    cached = min(cached, prompt)
+    parts = min(reasoning, completion), min(written, prompt - cached)
+    return Usage(prompt, cached, completion, *parts)
+
+
+@cache
+def _say_corrected(model: str, parameter: str, value: str) -> None:
+    sys.stderr.write(f"{model} refused a request: from now on with {parameter} = {value}\n")
+
+
+@cache
+def _say_impossible(model: str) -> None:
+    sys.stderr.write(f"{model} reports impossible numbers of tokens; costs follow our own count\n")
+
+
+# A prompt is counted before the call with a tokenizer that may not be the model's own. The true
+# count is assumed to be at most this many times that, plus the frame.
+_COUNT_MARGIN = 1.5
+_FRAME_TOKENS = 600  # of a prompt besides its messages and tools: the schema of a reply
+
+
+class Called(NamedTuple):
+    """A call's result: litellm's message; usage and cost are None if unknown. `served` is the model
+    that answered, as the provider names it, and `finish` why it ended its message."""
+
+    message: Any
+    usage: Usage | None
+    cost_usd: float | None
+    seconds: float
+    served: str | None
+    finish: str | None
+    retries: int = 0
+
+
+# A request as a model takes it.
+Build = Callable[[Accepts], Mapping[str, Any]]
+
+
+# As vLLM refuses a prompt and an output that together are too long.
+_ROOM = re.compile(r"context length is (\d+) tokens and your request has (\d+) input tokens")
+_LEAST_ROOM = 256
+
+
+def room_left(refusal: str) -> int | None:
+    """The tokens that a prompt leaves for the output, if a refusal says so and they are enough for
+    a call."""
+    found = _ROOM.search(refusal)
+    room = 0 if found is None else int(found[1]) - int(found[2])
+    return room if room >= _LEAST_ROOM else None
+
+
+class Calls:
+    """Makes calls to `model`, a full name, which together cost at most `options.max_cost_usd`.
+    Requests must ask for at most `max_output_tokens`. Raises `UserError` for an unknown model, a
+    missing key or address, and a limit without a price."""
+
+    def __init__(self, model: str, options: ModelOptions, retries: Retries | None = None) -> None:
+        self._model, self._options, self._retries = (
+            model,
+            options,
+            retries or Retries(options.tries),
+        )
+        # Raises if the host is unknown: litellm sends some such requests to OpenAI.
+        self.host = receiving_host(model)
+        self.takes = accepts(model)
+        self.max_output_tokens = options.max_output_tokens or self.takes.most_tokens
+        self._price = price_of(model)
+        self.budget = Budget(options.max_cost_usd, self._price, model)
+        self._pace = Pace(options.concurrency)
+        patience = _HERE_S if on_this_machine(self.host) else _ELSEWHERE_S
+        self._timeout_s = options.timeout_s or patience
+
+    @property
+    def spent_usd(self) -> float | None:
+        """USD so far; None if the model's price is unknown."""
+        return None if self._price is None else self.budget.spent
+
+    async def make(self, build: Build, on_text: Callable[[str], None] | None = None) -> Called:
+        """Call with the request that `build` makes, in the form of OpenAI's chat completions, until
+        it passes or no retry helps; `on_text` as in `complete`. Raises `PolicyError`."""
+        failed = 0
+        while True:
+            try:
+                async with self._pace.place():
+                    called = await self._corrected(build, on_text)
+                return called._replace(retries=failed)
+            except PolicyError as error:
+                raise PolicyError(error.kind, str(error), failed) from None
+            except ProviderError as error:
+                failed += 1
+                if not error.again or failed >= self._retries.tries:
+                    raise PolicyError(error.kind, str(error), failed - 1) from None
+                wait = self._retries.wait_s(failed, error.retry_after)
+                self._options.on_retry(failed + 1, self._retries.tries, str(error), wait)
+            await asyncio.sleep(wait)
+
+    async def _corrected(self, build: Build, on_text: Callable[[str], None] | None) -> Called:
+        """Call, again without a parameter that the provider refuses, and never with it again."""
+        room: int | None = None
+        while True:
+            request = build(self.takes)
+            if room is not None:
+                request = {**request, self.takes.max_tokens: room}
+            try:
+                return await self._once(request, on_text)
+            except ProviderError as error:
+                if room is None and (room := room_left(str(error))):
+                    continue
+                better = corrected(self.takes, str(error))
+                if better is None or error.kind not in ("request", "no-model"):
+                    raise
+                self.takes, changed = better
+                _say_corrected(self._model, changed, str(getattr(self.takes, changed)))
+
+    async def _once(
+        self, request: Mapping[str, Any], on_text: Callable[[str], None] | None
+    ) -> Called:
+        reserved = self.budget.reserve(*self._most_tokens(request))
+        # Unknown until the end, also for a cancelled call: the provider may bill it.
+        cost: float | None = None
+        # A stream is timed by its silences.
+        limit = self._timeout_s if on_text is None else None
+        try:
+            started = time.perf_counter()
+            async with asyncio.timeout(limit):
+                answer = await complete(request, self._timeout_s, on_text)
+            seconds = time.perf_counter() - started
+            choice = answer.choices[0]
+            message = choice.message
+            # A server may send the key back, and what a model says is kept and shown.
+            message.content = message.content and without_keys(message.content)
+            for each in message.tool_calls or ():
+                each.function.arguments = without_keys(each.function.arguments or "")
+            usage = self._usage(answer, request, message)
+            cost = self._cost(answer, usage)
+            empty = not (message.content or message.tool_calls)
+            failed = finish_failure(choice.finish_reason, self._model, empty=empty)
+            if failed is not None:
+                raise failed
+        except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
+            failure = failure_of(error, self._model)
+            cost = cost if failure.may_be_billed else 0.0
+            raise failure from None
+        finally:
+            self.budget.settle(reserved, cost)
+        served = getattr(answer, "model", None) or None
+        return Called(message, usage, cost, seconds, served, choice.finish_reason)
+
+    def _usage(self, answer: Any, request: Mapping[str, Any], message: Any) -> Usage | None:
+        """The tokens of a call; our own count in place of a server's that can't be true."""
+        try:
+            return usage_of(answer)
+        except ValueError:
+            _say_impossible(self._model)
+        count = partial(load_litellm().token_counter, model=self._model)
+        prompt = count(messages=request["messages"], tools=request.get("tools"))
+        return Usage(prompt, completion_tokens=count(text=str(message)))
+
+    def _cost(self, answer: Any, usage: Usage | None) -> float | None:
+        """What a call cost: what the provider says it charged (OpenRouter), or by our prices."""
+        charged = getattr(getattr(answer, "usage", None), "cost", None)
+        if isinstance(charged, float | int) and 0 <= charged < _MOST_USD:
+            return float(charged)
+        return None if usage is None or self._price is None else self._price.cost(usage)
+
+    def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
+        """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""
+        if self._options.max_cost_usd is None:
+            return 0, 0
+        counted = load_litellm().token_counter(
+            model=self._model, messages=request["messages"], tools=request.get("tools")
+        )
+        # litellm does not count thoughts. A token has two characters at least, nearly always.
+        thoughts = [each.get(name, "") for each in request["messages"] for name in THOUGHTS]
+        counted = int(counted * _COUNT_MARGIN) + len(compact_json(thoughts)) // 2
+        return counted + _FRAME_TOKENS, self.max_output_tokens

@@ -1,0 +1,214 @@
+"""One call of a hosted model, by the client that its provider needs.
+
+Servers that speak OpenAI's protocol as it is get their calls from the openai client, Ollama gets
+them by its own API, and litellm makes all others. Only this module imports litellm: it takes three
+seconds of CPU time. By default it fetches its price list over HTTP, reads `.env`, prints hints and
+logs requests; here it does none of that.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+import sys
+import warnings
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from art_e.models import ollama
+from art_e.models.base import PolicyError
+from art_e.models.providers import PROVIDERS, Accepts, Provider, address_of
+from art_e.privacy import loopback_directly
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+# litellm reads these at import: prices and headers come from the installed package, and it leaves
+# `.env` to us.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+
+_clients: dict[
+    asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
+] = {}
+_closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
+
+
+@cache
+def load_litellm() -> Any:
+    """The module litellm, silent, and offline except for the calls that we make."""
+    os.environ.update(_ENVIRONMENT)
+    loopback_directly()
+    _refuse_redirects()
+    import litellm
+
+    # pydantic warns about litellm's types.
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    litellm.disable_hf_tokenizer_download = True
+    # We retry ourselves, and count it.
+    litellm.num_retries = 0
+    # Its logs may hold mail text; failures come as exceptions.
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+@cache
+def _refuse_redirects() -> None:
+    """Have no client follow a redirect of a POST: it would take mail, and keys in headers, to a
+    host that the user was not told of. All clients send through httpx; litellm makes its own in
+    many places and has each follow. Downloads are GET, and go on as before."""
+    from httpx._client import BaseClient
+
+    build = BaseClient._build_redirect_request
+
+    def refuse(self: Any, request: Any, response: Any) -> Any:
+        there = build(self, request, response)
+        if request.method != "POST":
+            return there
+        hosts = [each.url.netloc.decode("ascii", "replace") for each in (request, there)]
+        raise PolicyError(
+            "redirect",
+            f"{hosts[0]} sends the call on to {hosts[1]}, and no redirect is followed;"
+            " set the address of the server that answers",
+        )
+
+    BaseClient._build_redirect_request = refuse  # type: ignore[method-assign]
+
+
+async def complete(
+    request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
+) -> Any:
+    """The answer to a request in the form of OpenAI's chat completions.
+
+    `on_text` gets the text of each call, or of a message without calls, each time it grows, where
+    the client can follow it; `timeout_s` is the longest silence. Raises what the clients raise, and
+    anything over an answer in another form.
+    """
+    await close_clients_with_loop()
+    model = str(request["model"])
+    provider, _, name = model.partition("/")
+    known = PROVIDERS.get(provider, Provider())
+    if known.door == "ollama":
+        address = address_of(provider) or ""
+        return await ollama.complete(request, address, timeout_s, on_text or (lambda _: None))
+    # litellm writes OpenAI's Responses, and a pydantic model as the schema that a provider takes.
+    if known.door == "litellm" or "response_format" in request or name.startswith("responses/"):
+        return await load_litellm().acompletion(
+            **request, timeout=timeout_s, num_retries=0, max_retries=0
+        )
+    # As litellm does: some servers reject null.
+    messages = [
+        {key: value for key, value in each.items() if value is not None}
+        for each in request["messages"]
+    ]
+    sent: Any = {**request, "model": name, "messages": messages, "timeout": timeout_s}
+    if on_text is None:
+        answer = await _client(provider).chat.completions.create(**sent)
+    else:
+        answer = await _followed(_client(provider), sent, on_text)
+    # The client does not look.
+    message = answer.choices[0].message
+    texts = [message.content, *(each.function.arguments for each in message.tool_calls or ())]
+    if not all(isinstance(each, str | None) for each in texts):
+        raise TypeError("content and arguments must be text")
+    return answer
+
+
+def follows(model: str, takes: Accepts) -> bool:
+    """Whether an answer can be read while it is written. OpenAI streams models that reason to
+    verified organisations alone."""
+    door = PROVIDERS.get(model.partition("/")[0], Provider()).door
+    return door == "ollama" or (door == "openai" and not takes.reasons)
+
+
+async def _followed(
+    client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
+) -> Any:
+    """The answer to a request, put together from what arrives."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state = ChatCompletionStreamState()
+    asked = {**request, "stream": True, "stream_options": {"include_usage": True}}
+    async for chunk in await client.chat.completions.create(**asked):
+        state.handle_chunk(chunk)
+        for choice in state.current_completion_snapshot.choices:
+            calls = choice.message.tool_calls or ()
+            # vLLM begins a call with its name alone.
+            texts = [each.function.arguments or "" for each in calls]
+            for text in texts or [choice.message.content or ""]:
+                on_text(text)
+    # Its `get_final_completion` refuses a message that reached its limit; ours may.
+    answer = state.current_completion_snapshot
+    if answer.choices[0].finish_reason is None:
+        raise EOFError("the answer ended in the middle")
+    return answer
+
+
+def _client(provider: str) -> "AsyncOpenAI":
+    """The client of the running loop for a provider at its address and with its key of now."""
+    import openai
+
+    address, key = address_of(provider), os.environ.get(f"{provider.upper()}_API_KEY")
+    if address == PROVIDERS[provider].default:
+        address = f"{address}/v1"
+    _refuse_redirects()
+    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    if (provider, address, key) not in clients:
+        clients[provider, address, key] = openai.AsyncOpenAI(
+            base_url=address, api_key=key or "none", max_retries=0
+        )
+    return clients[provider, address, key]
+
+
+@cache
+def warm_up(model: str) -> None:
+    """Load what a first call of `model` loads, so that this does not count as latency. litellm's
+    answer is a mock: no request is sent."""
+    import openai.resources.chat  # noqa: F401 - its import takes half a second
+
+    if PROVIDERS.get(model.partition("/")[0], Provider()).door != "litellm":
+        return
+    load_litellm().completion(
+        model="openai/gpt-4.1",
+        messages=[{"role": "user", "content": ""}],
+        # A request with tools loads an MCP server.
+        tools=[{"type": "function", "function": {"name": "none", "parameters": {}}}],
+        # With "" it would call the provider.
+        mock_response="none",
+    )
+
+
+async def close_clients_with_loop() -> None:
+    """Close the HTTP clients of the running loop when the loop ends, litellm's too. litellm keeps a
+    client for each loop and never closes one. asyncio closes a loop's asynchronous generators at
+    its end, so one of them closes the clients."""
+    loop = asyncio.get_running_loop()
+    if loop not in _closers:
+        _closers[loop] = _close_at_end(loop)
+        await anext(_closers[loop])
+
+
+async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        _closers.pop(loop, None)
+        for own in _clients.pop(loop, {}).values():
+            await own.close()
+        if "litellm" in sys.modules:
+            clients = load_litellm().in_memory_llm_clients_cache
+            # A later loop may get the same id, so a closed client must not stay.
+            for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
+                client = clients.cache_dict.pop(key)
+                clients.ttl_dict.pop(key, None)
+                closing = client.close()
+                if inspect.isawaitable(closing):
+                    await closing

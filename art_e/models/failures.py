@@ -1,0 +1,178 @@
+"""How a call to a provider fails: what kind it is, whether and when a retry may help."""
+
+import contextlib
+import datetime as dt
+import email.utils
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from art_e.models.base import PolicyError
+from art_e.models.providers import SELF_HOSTED
+from art_e.privacy import redact
+from art_e.text import encodable
+
+_MAX_CHARS = 300
+# A provider that asks for a longer wait has no more for today.
+LONGEST_ASKED_S = 300.0
+
+
+@dataclass(eq=False)
+class ProviderError(Exception):
+    """One call failed; kind and message become those of a `PolicyError` if no retry helps. `again`:
+    a retry may succeed, but not before `retry_after` seconds if the provider said so.
+    `may_be_billed`: the provider may have done the work."""
+
+    kind: str
+    message: str
+    again: bool
+    retry_after: float | None = None
+    may_be_billed: bool = False
+
+    def __str__(self) -> str:
+        return self.message
+
+
+# How litellm introduces a provider's message.
+_FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
+# Kinds by the provider's words, whatever the status: some say 400 or 429 for all of these.
+_WORDS = {
+    "context": r"context_length_exceeded|context (length|window|size)|maximum (model|context) len"
+    r"|prompt is too long",
+    "no-credit": r"insufficient_quota|credit balance|insufficient credits|billing hard limit"
+    r"|PerDay",
+    "auth": r"API_KEY_INVALID|API key not valid|invalid x-api-key|incorrect api key",
+    "region": r"unsupported_country|location is not supported|not available in your (country|reg)",
+    "no-model": r"has been deprecated|model_not_found|is no longer available",
+    "content": r"content management policy|content_policy_violation|content_filter",
+}  # fmt: skip
+_KINDS = {
+    **dict.fromkeys((401, 403), "auth"),
+    402: "no-credit",
+    404: "no-model",
+    429: "rate-limit",
+    **dict.fromkeys((408, 504), "timeout"),
+    529: "overload",
+}
+# With these the same request may pass later.
+_PASSING = frozenset({408, 409, 425, 429})
+_LASTING = frozenset({"context", "no-credit", "auth", "region", "no-model", "content"})
+
+
+def failure_of(error: Exception, model: str) -> ProviderError:
+    """The failure that `error`, raised by a call to `model`, stands for."""
+    if isinstance(error, ProviderError):
+        return error
+    headers = _headers(error)
+    status: int = getattr(error, "status_code", None) or 500
+    body = getattr(error, "body", None)
+    code, told = (body.get("code"), body.get("message")) if isinstance(body, dict) else ("", None)
+    said = f"{error} {code}"
+    what = _one_line(told if isinstance(told, str) else str(error)) or type(error).__name__
+    for refused in (each for each in _chain(error) if isinstance(each, PolicyError)):
+        return ProviderError(refused.kind, f"{model}: {_one_line(str(refused))}", again=False)
+    if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
+        # A retry would not help: no server is running.
+        message = f"{model}: no server answers at its address"
+        return ProviderError("connection", message, again=False)
+    if headers is None and (broken := _broken(error)) is not None:
+        kind, how = broken
+        return ProviderError(kind, f"{model}: {how}", again=True, may_be_billed=True)
+    said_so = (kind for kind, words in _WORDS.items() if re.search(words, said, re.IGNORECASE))
+    by_words = next(said_so, None) if 400 <= status < 500 else None
+    if type(error).__name__ == "ContextWindowExceededError":
+        by_words = "context"
+    if status < 400 or (headers is None and status >= 500 and by_words is None):
+        message = f"{model}: no readable answer: {what}"
+        return ProviderError("provider", message, again=True, may_be_billed=True)
+    kind = by_words or _KINDS.get(status, "provider" if status >= 500 else "request")
+    asked = retry_after_s(headers or {}, said)
+    if kind == "rate-limit" and asked is not None and asked > LONGEST_ASKED_S:
+        kind = "no-credit"
+    return ProviderError(
+        kind,
+        f"{model}: {status}: {what}",
+        again=(status in _PASSING or status >= 500) and kind not in _LASTING,
+        retry_after=asked,
+    )
+
+
+def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderError | None:
+    """The failure that the `finish_reason` of a message stands for; None if it can be used.
+    `empty`: it has neither text nor calls."""
+    if reason in ("content_filter", "refusal"):
+        message = f"{model}: the provider withheld the answer ({reason})"
+        return ProviderError("content", message, again=False, may_be_billed=True)
+    if reason == "length" and empty:
+        message = f"{model}: the whole output went into thinking; ask for less effort"
+        return ProviderError("length", message, again=False, may_be_billed=True)
+    # litellm says "stop" where Gemini says that a call was malformed. A model on one's own hardware
+    # may be too weak for more.
+    if reason == "error" or (empty and model.partition("/")[0] not in SELF_HOSTED):
+        message = f"{model}: an answer without text or call ({reason})"
+        return ProviderError("provider", message, again=True, may_be_billed=True)
+    return None
+
+
+_DELAY = re.compile(r'"?retryDelay"?:\s*"([\d.]+)s"|retry in ([\d.]+)s\b', re.IGNORECASE)
+
+
+def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
+    """The seconds to wait that a provider asks for; None if it does not.
+
+    They stand in a Retry-After header (a number or a date; names in `headers` are lower case), or
+    as Google says it in the body: RetryInfo's `retryDelay`.
+    """
+    value = headers.get("retry-after", "").strip()
+    with contextlib.suppress(ValueError):
+        if math.isfinite(float(value)):
+            return max(0.0, float(value))
+    with contextlib.suppress(ValueError):
+        date = email.utils.parsedate_to_datetime(value)
+        date = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
+        return max(0.0, (date - dt.datetime.now(dt.UTC)).total_seconds())
+    asked = [float(first or second) for first, second in _DELAY.findall(body)]
+    return max(asked, default=None)
+
+
+def _broken(error: Exception) -> tuple[str, str] | None:
+    """Kind and words of how a call ended without an answer; None if the provider answered."""
+    import httpx
+    import openai
+
+    chain = list(_chain(error))
+    timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
+    if any(isinstance(each, timeouts) for each in chain):
+        return "timeout", "no answer in time (--timeout)"
+    # litellm's own subclass stands for anything that it did not expect.
+    lost = (openai.APIConnectionError, httpx.TransportError)
+    if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
+        return "connection", "can't be reached, or the connection was cut"
+    return None
+
+
+def _headers(error: Exception) -> dict[str, str] | None:
+    """The headers of the provider's answer; None without an answer."""
+    response = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None)
+    return {str(name).lower(): str(value) for name, value in headers.items()} if headers else None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    behind: BaseException | None = error
+    while behind is not None:
+        yield behind
+        behind = behind.__cause__ or behind.__context__
+
+
+def _one_line(text: str) -> str:
+    """The provider's message in one short line, without keys."""
+    text = _FRAMES.sub("", text).partition("Traceback (most recent call last)")[0]
+    # An error in OpenAI's form holds the message as JSON.
+    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+        message = json.loads(text)["error"]
+        text = str(message["message"] if isinstance(message, dict) else message)
+    line = redact(encodable(" ".join(text.split())))
+    return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} [cut]"

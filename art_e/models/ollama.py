@@ -1,0 +1,145 @@
+"""Ollama by its own API: the other one, OpenAI's, can't say how much of a conversation fits.
+
+Without `num_ctx` Ollama keeps 4,096 tokens and drops the oldest messages of a longer conversation
+without a word: the question first. Here the context is as long as the conversation needs, in steps,
+because each change loads the model again; one that doesn't fit the model is an error.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from art_e.message import ChatMessage, ToolCall, compact_json
+from art_e.models.base import MAX_OUTPUT_TOKENS, PolicyError
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletion
+
+# Tokens of the smallest context; a longer one doubles it.
+_CONTEXT = 16_384
+# Characters of a token: English has about four, code and other languages down to 2.5; 6 are more
+# than any text has.
+_FEWEST_CHARS, _MOST_CHARS = 2.5, 6
+
+
+async def complete(
+    request: Mapping[str, Any], address: str, timeout_s: float, on_text: Callable[[str], None]
+) -> "ChatCompletion":
+    """The answer to a request in the form of OpenAI's chat completions; `on_text` gets the text as
+    it grows. `timeout_s` is the longest silence. Raises errors of httpx and openai, and
+    `PolicyError` if the conversation doesn't fit."""
+    import httpx
+    from openai.types.chat import ChatCompletion
+
+    schema = request.get("response_format")
+    sent: dict[str, Any] = {
+        "model": request["model"].partition("/")[2],
+        "messages": [_message(each) for each in request["messages"]],
+        "tools": request.get("tools"),
+        "format": None if schema is None else schema.model_json_schema(),
+        "stream": True,
+    }
+    chars, most = (
+        len(compact_json([sent["messages"], sent["tools"]])),
+        request.get("max_tokens", MAX_OUTPUT_TOKENS),
+    )
+    async with httpx.AsyncClient(base_url=address, timeout=timeout_s) as client:
+        limit = await context_length(client, sent["model"])
+        context = fitting(int(chars / _FEWEST_CHARS) + most, limit)
+        options = {"num_ctx": context, "num_predict": most}
+        if "temperature" in request:
+            options["temperature"] = request["temperature"]
+        body = {name: value for name, value in sent.items() if value is not None}
+        message, last = await _followed(client, {**body, "options": options}, on_text)
+    prompt, completion = last.get("prompt_eval_count", 0), last.get("eval_count", 0)
+    if prompt >= context or 0 < prompt < chars // _MOST_CHARS:
+        raise PolicyError(
+            "context",
+            f"Ollama cut the conversation: {prompt:,} tokens of about {chars // 4:,} reached the"
+            f" model, whose context is {limit:,}; ask with fewer turns, or another model",
+        )
+    calls = message.pop("tool_calls")
+    said = {
+        "role": "assistant",
+        "content": message["content"] or None,
+        "tool_calls": list(map(_call, calls)) or None,
+    }
+    cut = last.get("done_reason") == "length"
+    reason = "tool_calls" if calls else "length" if cut else "stop"
+    return ChatCompletion.model_validate({
+        "id": "", "object": "chat.completion", "created": 0, "model": last.get("model", ""),
+        "choices": [{"index": 0, "message": said, "finish_reason": reason}],
+        "usage": {
+            "prompt_tokens": prompt, "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        },
+    })  # fmt: skip
+
+
+def fitting(tokens: int, limit: int) -> int:
+    """The context for so many tokens of prompt and answer: 16,384 doubled as often as they need,
+    and at most what the model takes."""
+    context = _CONTEXT
+    while context < tokens:
+        context *= 2
+    return min(context, limit)
+
+
+async def context_length(client: Any, model: str) -> int:
+    """The longest context of a model, as Ollama reads it from its file. Raises httpx's errors."""
+    response = await client.post("/api/show", json={"model": model})
+    await _checked(response)
+    facts = response.json().get("model_info") or {}
+    lengths = [value for name, value in facts.items() if name.endswith(".context_length")]
+    return int(lengths[0]) if lengths else _CONTEXT
+
+
+async def _followed(
+    client: Any, body: Mapping[str, Any], on_text: Callable[[str], None]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The message put together from what arrives, and the last line with its counts."""
+    content = ""
+    calls: list[dict[str, Any]] = []
+    last: dict[str, Any] = {}
+    async with client.stream("POST", "/api/chat", json=body) as response:
+        await _checked(response)
+        async for line in response.aiter_lines():
+            last = json.loads(line)
+            if "error" in last:
+                raise ValueError(last["error"])
+            part = last.get("message") or {}
+            content += part.get("content") or ""
+            calls += part.get("tool_calls") or []
+            on_text(compact_json(calls[-1]["function"]["arguments"]) if calls else content)
+    if not last.get("done"):
+        raise EOFError("the answer ended in the middle")
+    return {"content": content, "tool_calls": calls}, last
+
+
+async def _checked(response: Any) -> None:
+    """Raise the openai client's error for a refusal, which holds the status and the words."""
+    if response.is_error:
+        from openai import APIStatusError
+
+        text = (await response.aread()).decode("utf-8", "replace")
+        raise APIStatusError(text, response=response, body=None)
+
+
+def _message(message: ChatMessage) -> ChatMessage:
+    """A message as Ollama takes it: the arguments of calls are objects."""
+    sent = {"role": message["role"], "content": message.get("content") or ""}
+    functions = [each["function"] for each in message.get("tool_calls") or ()]
+    parsed = [ToolCall("", each["name"], each["arguments"]).parsed for each in functions]
+    calls = [
+        {"function": {"name": function["name"], "arguments": arguments}}
+        for function, arguments in zip(functions, parsed, strict=True)
+    ]
+    return {**sent, "tool_calls": calls} if calls else sent
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of Ollama's in OpenAI's form."""
+    function = call["function"]
+    arguments = compact_json(function.get("arguments") or {})
+    named = {"name": function["name"], "arguments": arguments}
+    return {"id": call.get("id") or "", "type": "function", "function": named}

@@ -1,0 +1,278 @@
+"""What providers refuse, say and send in odd places: each refusal mended, each failure named."""
+
+import asyncio
+import datetime as dt
+import json
+from typing import Any
+
+import pytest
+
+from art_e.agent import run_episode
+from art_e.message import AssistantMessage
+from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.calls import Pace, room_left
+from art_e.models.failures import ProviderError, finish_failure, retry_after_s
+from art_e.models.hosted import LitellmPolicy, written_calls
+from art_e.models.known import KNOWN, ending
+from art_e.models.model import full_name
+from art_e.models.providers import Accepts, corrected
+from tests.builders import HELLO, QUICK, Make, Start, act, answer, search
+from tests.provider import Provider, Reply, Request, json_server, refuses, says
+
+TEMPERATURE = "Unsupported parameter: 'temperature' is not supported with this model."
+MAX_TOKENS = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+FORCED = "tool_choice forces tool use, which this model does not support"
+
+
+def test_a_refused_parameter_is_left_out_from_then_on(
+    make: Make, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rule(request: Request) -> Reply:
+        body = request.body
+        for name, words in (("temperature", TEMPERATURE), ("max_tokens", MAX_TOKENS)):
+            if name in body:
+                return refuses(400, words)
+        if body.get("tool_choice") == "required":
+            return refuses(400, FORCED)
+        return says(None, search("lease") if len(body["messages"]) < 3 else answer("May 3"))
+
+    with Provider(rule) as provider:
+        policy = make(provider, "openai/gpt-4.1")
+        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        assert len(provider.requests) == 3 + 2
+    assert (trajectory.final_answer, trajectory.retries) == ("May 3", 0)
+    assert trajectory.policy["temperature"] is None
+    assert trajectory.policy["tool_choice"] == "auto"
+    assert capsys.readouterr().err.count("openai/gpt-4.1 refused a request") == 3
+
+
+@pytest.mark.parametrize(
+    ("refusal", "changed"),
+    [
+        (TEMPERATURE, {"temperature": False}),
+        (MAX_TOKENS, {"max_tokens": "max_completion_tokens"}),
+        (FORCED, {"tool_choice": "auto"}),
+        ("To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+         {"responses": True}),
+        ('"auto" tool choice requires --enable-auto-tool-choice', {"tools": False}),
+        ("registry.ollama.ai/library/gemma:2b does not support tools", {"tools": False}),
+        ("Unrecognized request argument supplied: reasoning_effort", {"reasoning_effort": False}),
+        ("the sky is too low", None),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_changes(refusal: str, changed: dict[str, Any] | None) -> None:
+    now = Accepts(tool_choice="required", reasoning_effort=True)
+    found = corrected(now, refusal)
+    assert (found and {found[1]: getattr(found[0], found[1])}) == changed
+    # The same refusal again changes nothing more, or something weaker, but never goes on for ever.
+    for _ in range(3):
+        found = found and corrected(found[0], refusal)
+    assert found is None
+
+
+def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
+    refusal = (
+        "'max_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and"
+        " your request has 5000 input tokens (4096 > 8192 - 5000)."
+    )
+    assert room_left(refusal) == 3192 and room_left(refusal.replace("5000", "8100")) is None
+    with Provider([refuses(400, refusal), says("Hi")]) as provider:
+        assert act(make(provider, "openai/gpt-4.1")).message.content == "Hi"
+        assert [each.body["max_tokens"] for each in provider.requests] == [4096, 3192]
+
+
+GOOGLE = "Please retry in 46.4s. {}"
+DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "%ss"}]'
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind", "tries"),
+    [
+        (400, "Your credit balance is too low to access the Anthropic API.", "no-credit", 1),
+        (429, "Quota: GenerateRequestsPerDayPerProjectPerModel-FreeTier", "no-credit", 1),
+        (429, f"Slow down. {DELAY % 33791}", "no-credit", 1),
+        (429, f"Slow down. {DELAY % 0}", "rate-limit", 3),
+        (400, "API key not valid. Please pass a valid API key.", "auth", 1),
+        (400, "User location is not supported for the API use.", "region", 1),
+        (404, "The model `o4-mini` has been deprecated", "no-model", 1),
+        (400, "blocked by our content management policy", "content", 1),
+        (529, "Overloaded", "overload", 3),
+    ],
+)
+def test_a_failure_is_named_by_the_providers_words(
+    make: Make, status: int, words: str, kind: str, tries: int
+) -> None:
+    with Provider([refuses(status, words)] * 3) as provider:
+        with pytest.raises(PolicyError) as error:
+            act(make(provider, "openai/gpt-4.1"))
+        assert len(provider.requests) == tries
+    assert error.value.kind == kind and words.partition(".")[0] in str(error.value)
+
+
+def test_the_wait_that_a_provider_asks_for_in_its_body() -> None:
+    assert retry_after_s({}, DELAY % "46") == 46
+    assert retry_after_s({}, "Please retry in 46.4s.") == 46.4
+    assert retry_after_s({"retry-after": "2"}, DELAY % "46") == 2
+    assert retry_after_s({}, "Try later") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "empty", "kind"),
+    [
+        ("content_filter", True, "content"),
+        ("refusal", False, "content"),
+        ("length", True, "length"),
+        ("length", False, None),
+        ("malformed_function_call", True, "provider"),
+        ("error", False, "provider"),
+        ("stop", True, "provider"),
+        (None, False, None),
+    ],
+)
+def test_why_a_message_ended(reason: str | None, empty: bool, kind: str | None) -> None:
+    failure = finish_failure(reason, "gemini/m", empty=empty)
+    assert (failure and failure.kind) == kind
+    own = finish_failure("stop", "hosted_vllm/m", empty=True)
+    assert own is None  # too weak, perhaps
+
+
+def test_the_pace_falls_where_a_provider_asks_for_it_and_rises_again() -> None:
+    pace, most = Pace(4), 0
+    running = 0
+
+    async def call(refused: bool) -> None:
+        nonlocal running, most
+        try:
+            async with pace.place():
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0)
+                if refused:
+                    raise ProviderError("rate-limit", "too much", again=True)
+        except ProviderError:
+            pass
+        finally:
+            running -= 1
+
+    async def widest(*refused: bool) -> int:
+        nonlocal most
+        most = 0
+        await asyncio.gather(*map(call, refused))
+        return most
+
+    async def whole() -> list[int]:
+        return [
+            await widest(*[False] * 8),
+            await widest(*[True] * 4),
+            await widest(False),
+            await widest(*[False] * 9),
+            await widest(*[False] * 8),
+        ]
+
+    first, _, least, _, last = asyncio.run(whole())
+    assert (first, least, last) == (4, 1, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "search_emails", "arguments": {"keywords": ["lease"]}}</tool_call>',
+        'I search: {"name": "search_emails", "arguments": {"keywords": ["lease"]}}',
+    ],
+)
+def test_calls_that_a_server_leaves_in_the_text_are_read(make: Make, text: str) -> None:
+    with Provider([says(text)]) as provider:
+        said = act(make(provider, "openai/gpt-4.1")).message
+    [call] = said.tool_calls
+    assert (call.name, call.parsed) == ("search_emails", {"keywords": ["lease"]})
+    other = AssistantMessage(text.replace("search_emails", "send_money"))
+    assert written_calls(other, 0, {"search_emails"}) == other
+
+
+def test_what_answered_and_why_it_ended_is_kept(make: Make, start: Start) -> None:
+    with Provider([says(None, search("lease")), says(None, answer("May 3"))]) as provider:
+        trajectory = asyncio.run(run_episode(start(), make(provider, "openai/gpt-4.1"), "r"))
+    assert (trajectory.served, trajectory.finished) == (["scripted"], ["tool_calls"] * 2)
+    assert trajectory.policy["host"] == provider.base_url.removeprefix("http://")[:-3]
+
+
+# ---- Ollama's own API.
+
+
+def ollama(context: int, sent: list[dict[str, Any]], *lines: dict[str, Any]) -> Any:
+    """A rule of `json_server` that answers as Ollama does; `sent` gets the requests."""
+
+    def rule(_: str, path: str, __: Any, body: bytes) -> Any:
+        if path == "/api/show":
+            return 200, {"model_info": {"qwen2.context_length": context}}
+        sent.append(json.loads(body))
+        return Reply("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+    return rule
+
+
+def said_by_ollama(text: str = "", *calls: tuple[str, dict[str, Any]], tokens: int = 900) -> Any:
+    functions = [{"function": {"name": name, "arguments": given}} for name, given in calls]
+    parts = [{"message": {"content": part}} for part in text.split(" ")]
+    last = {"message": {"content": "", "tool_calls": functions}, "model": "qwen", "done": True}
+    return *parts, {**last, "done_reason": "stop", "prompt_eval_count": tokens, "eval_count": 7}
+
+
+def test_ollama_gets_room_for_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+    heard: list[str] = []
+    said = said_by_ollama("", ("return_final_answer", {"answer": "May 3", "sources": ["m1"]}))
+    with json_server(ollama(40_000, sent, *said)) as url:
+        monkeypatch.setenv("OLLAMA_API_BASE", url)
+        options = ModelOptions(on_answer=heard.append)
+        policy = LitellmPolicy("ollama_chat/qwen2.5:14b", options, QUICK)
+        step = act(policy)
+        long = [*HELLO, {"role": "user", "content": "word " * 10_000}]
+        with pytest.raises(PolicyError, match="cut the conversation") as error:
+            act(policy, long)
+    [call] = step.message.tool_calls
+    assert (call.name, call.parsed) == (
+        "return_final_answer",
+        {"answer": "May 3", "sources": ["m1"]},
+    )
+    assert (step.cost_usd, step.served, heard) == (0.0, "qwen", ["May 3"] * len(heard))
+    assert (step.usage.prompt_tokens, step.usage.completion_tokens) == (900, 7)
+    # A step of 16,384, then twice that; at most what the model takes.
+    assert [each["options"]["num_ctx"] for each in sent] == [16_384, 32_768]
+    assert sent[0]["options"]["num_predict"] == 4_096 and sent[0]["stream"] is True
+    assert error.value.kind == "context"
+
+
+# ---- Names.
+
+
+def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {
+        "o3": "openai/o3",
+        "claude-sonnet-5-5": "anthropic/claude-sonnet-5-5",
+        "gemini-3.8-flash": "gemini/gemini-3.8-flash",
+        "gpt-5.4": "openai/gpt-5.4",
+        "local:x": "local:x",
+        "groq/x": "groq/x",
+    }
+    assert {each: full_name(each) for each in names} == names
+    tags = {"models": [{"name": "qwen3:14b"}]}
+    with json_server(lambda *_: (200, tags)) as url:
+        monkeypatch.setenv("OLLAMA_API_BASE", url)
+        assert full_name("qwen3:14b") == "ollama_chat/qwen3:14b"
+    assert full_name("nobody-has-this") == "nobody-has-this"
+
+
+def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
+    day = dt.date(2026, 11, 27)
+    assert ending("openai/o4-mini", day) == (
+        "openai/o4-mini ended on 2026-10-23; run openai/gpt-5.4-mini instead"
+    )
+    assert str(ending("openai/o3", day)).startswith("openai/o3 ends on 2026-12-11; run ")
+    assert ending("openai/o3", dt.date(2026, 9, 1)) is None
+    # From litellm's list.
+    assert str(ending("azure/o3", day)).startswith("azure/o3 ended on 2026-11-19")
+    assert ending("hosted_vllm/mine", day) is None
+    # What is proposed lives, and what follows a model is no row that ends itself.
+    lives = {each.followed_by for each in KNOWN if each.ends} | {each.model for each in KNOWN[:3]}
+    assert not [each for each in lives if ending(each, day)]
