@@ -141,7 +141,7 @@ def judge(
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})
-    for name, of_judge in () if json_output else figures.items():
+    for name, of_judge in () if as_json else figures.items():
         _print_judge(name, on, of_judge)
         for each in [one.verdict for one in measured[name] if one.verdict.correct is None][:1]:
             print_lines(f"unjudged, in no figure: {of_judge['unjudged']:,} ({each.reason})")
