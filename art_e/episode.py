@@ -7,8 +7,6 @@ wrong calls, and writes the rubric.
 
 import datetime as dt
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from string import Template
 from typing import Annotated, Any
 
@@ -18,7 +16,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
-from art_e.text import cut_line, digest, encodable
+from art_e.text import cut_line, digest, encodable, prompt_text
 from art_e.tools import (
     MAX_RESULTS,
     WHOLE_VIEW,
@@ -303,8 +301,6 @@ def _day_in_words(day: dt.date | None) -> str:
     return "not given: all mail counts" if day is None else f"{day.isoformat()}, a {day:%A}"
 
 
-@cache
 def default_prompt(closed_book: bool = False) -> str:
     """The system prompt's template; with `closed_book` that of an episode without mail."""
-    name = "closed_book" if closed_book else "system"
-    return resources.files("art_e").joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8")
+    return prompt_text(__package__, "closed_book" if closed_book else "system")

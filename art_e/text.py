@@ -3,6 +3,8 @@
 import hashlib
 import re
 from collections.abc import Callable
+from functools import cache
+from importlib import resources
 
 # The inside of a class of what shows as nothing: Unicode's Default_Ignorable_Code_Point, further
 # format characters (Cf) without a shape, and blank Braille.
@@ -68,3 +70,9 @@ def printable(text: str) -> str:
 def digest(text: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of `text`."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def prompt_text(package: str, name: str) -> str:
+    """Return the prompt of that name of a package."""
+    return resources.files(package).joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8")

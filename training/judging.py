@@ -4,23 +4,98 @@ offline, f1     no model (`evals.judges`)
 anything else   a litellm name: a model, which costs fees
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from art_e.errors import UserError
-from art_e.models.base import Usage
+from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
-from art_e.models.structured import StructuredModel
+from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.storage import home
+from art_e.text import cut_line, prompt_text
+from art_e.trajectory import Exchange, exchanges
 from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
 from evals.scored import Scored
 from training.progress import TrainingAlarm
-from training.ranking import CHARS, PROMPT, RelativeJudge
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
+
+# ---- The relative judge.
+
+# This is RULER (OpenPipe, 2025): it is easier to say which of several rollouts is better than how
+# good one is. Its score is a component of the reward, `relative`, and counts within the bands of
+# outcomes: no score lifts a wrong answer above an honest "I don't know".
+
+# Characters of all rollouts of a call, and the fewest that an observation keeps.
+CHARS, FEWEST_CHARS = 24_000, 160
+PROMPT = prompt_text(__package__, "ranking")
+
+
+class Score(BaseModel):
+    """What one rollout is worth beside the others."""
+
+    attempt: int
+    reason: str
+    score: Annotated[float, Field(ge=0, le=1)]
+
+
+class Scores(BaseModel):
+    """A score for each rollout."""
+
+    scores: list[Score]
+
+
+class RelativeJudge(StructuredModel):
+    """Compares the rollouts of a question with a model, in one call for a group."""
+
+    async def rank(self, group: Sequence[Scored]) -> list[float] | None:
+        """Return a score from 0 to 1 for each, in their order; None if the call failed."""
+        try:
+            reply = await self.ask(PROMPT, shown(group), Scores)
+        except (PolicyError, UnparseableError):
+            return None
+        scores = {each.attempt: each.score for each in reply.scores}
+        numbers = range(1, len(group) + 1)
+        return [scores[each] for each in numbers] if scores.keys() == set(numbers) else None
+
+
+def shown(group: Sequence[Scored]) -> dict[str, Any]:
+    """Return what the model is shown of a group: the steps that all share once, and the texts cut
+    so that all have about `CHARS` characters."""
+    attempts = [exchanges(each.trajectory.messages) for each in group]
+    columns = zip(*attempts, strict=False)
+    same = itertools.takewhile(lambda each: each.count(each[0]) == len(each), columns)
+    shared = sum(1 for _ in same)
+    parts = [attempts[0][:shared], *(each[shared:] for each in attempts)]
+    texts = sum(1 + len(exchange.calls) for part in parts for exchange in part)
+    room = max(FEWEST_CHARS, CHARS // max(1, texts))
+    first, *others = ([_step(each, room) for each in part] for part in parts)
+    return {
+        "question": group[0].question.question,
+        "shared": first,
+        "attempts": [{"attempt": place, "steps": steps} for place, steps in enumerate(others, 1)],
+    }
+
+
+def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
+    def cut(value: Any) -> str:
+        return cut_line(str(value), room)
+
+    calls = [
+        {"tool": each.tool, "arguments": cut(each.arguments), "result": cut(each.results)}
+        for each in exchange.calls
+    ]
+    step = {"says": cut(exchange.says), "calls": calls, "reply": cut(exchange.replies)}
+    return {name: value for name, value in step.items() if value or name == "calls"}
+
+
+# ---- The judges of a recipe, and what they cost.
 
 # Tokens of a judge's two calls about an answer: whether it is right, and whether it is grounded in
 # the mails read. Assumed: both replies, and the share of episodes that give an answer (abstentions
@@ -51,7 +126,6 @@ def judges_of(
         cache = home() / "cache" / "rankings"
         relative = RelativeJudge(table.relative, max_cost_usd=share, cache=cache)
     models = [each for each in (reward, validation, relative) if isinstance(each, StructuredModel)]
-
     return Judges(
         reward,
         validation,
@@ -100,7 +174,7 @@ def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
     the end, in SFT at the end of each stage) and of the test, which is asked twice."""
     steps = {*range(stage.validate_every, stage.steps, stage.validate_every), stage.steps}
     if isinstance(stage, Sft):
-        steps.update(accumulate(each.steps for each in stage.stages))
+        steps.update(itertools.accumulate(each.steps for each in stage.stages))
     return (1 + len(steps)) * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 

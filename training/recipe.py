@@ -264,7 +264,7 @@ class Preference(RecipeTable):
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
     that a hole in the first shows. `relative` compares the rollouts of a question
-    (`training.ranking`). A validation asks `questions`, the test `test_questions`."""
+    (`training.judging`). A validation asks `questions`, the test `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"

@@ -5,8 +5,6 @@ So a killed step asks only for what is missing. Replies of earlier runs count to
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,13 +23,6 @@ from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
 ATTEMPTS = 3  # for a reply that can't be read
 
 Result = TypeVar("Result")
-
-
-@cache
-def prompt_text(name: str) -> str:
-    """The prompt of that name."""
-    path = resources.files("data_pipeline.golden").joinpath(f"prompts/{name}.txt")
-    return path.read_text(encoding="utf-8")
 
 
 def shown_mails(mails: Sequence[Email]) -> list[dict[str, Any]]:

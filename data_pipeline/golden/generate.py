@@ -23,9 +23,9 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import PolicyError
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
-from art_e.text import cut_line, digest, encodable
+from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
-from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
+from data_pipeline.golden.asking import Asker, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
 
@@ -257,7 +257,8 @@ def generate(
 ) -> list[Lost]:
     """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
     nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
-    prompt, turn, lost = prompt_text("generate"), asyncio.Semaphore(concurrency), dict[str, Lost]()
+    prompt = prompt_text(__package__, "generate")
+    turn, lost = asyncio.Semaphore(concurrency), dict[str, Lost]()
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Items:
         read = partial(read_items, most=data["questions"])

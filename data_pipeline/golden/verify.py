@@ -31,8 +31,8 @@ from art_e.models.base import PolicyError
 from art_e.models.structured import UnparseableError, parsed
 from art_e.question import Question
 from art_e.sentences import informative_words, name_stems, split_sentences
-from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
+from art_e.text import cut_line, digest, encodable, prompt_text
+from data_pipeline.golden.asking import Asker, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
@@ -224,7 +224,7 @@ class ModelChecks:
 
     def settings(self) -> dict[str, Any]:
         """Model, judge and prompts, for the manifest."""
-        prompts = {name: digest(prompt_text(name)) for name in PROMPTS}
+        prompts = {name: digest(prompt_text(__package__, name)) for name in PROMPTS}
         models = {"model": self.reader.name, "judge": self.judge.name}
         return {**models, "min_realism": self.min_realism, "prompts": prompts}
 
@@ -404,7 +404,7 @@ class ModelChecks:
         return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        text = prompt_text(prompt)
+        text = prompt_text(__package__, prompt)
         return await self.reader.read(text, data, form, lambda reply: parsed(reply, form))
 
 

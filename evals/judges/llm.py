@@ -9,8 +9,6 @@ with the reason.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
@@ -19,7 +17,7 @@ from art_e.inbox.mail import Email
 from art_e.models.base import PolicyError
 from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.question import Question
-from art_e.text import cut_line, digest
+from art_e.text import cut_line, digest, prompt_text
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.claims import MAX_CHARS
 from evals.judges.offline import UNREAD, is_unanswerable
@@ -62,7 +60,7 @@ class LlmJudge(StructuredModel):
     @property
     def name(self) -> str:
         """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
-        prompts = prompt_text(self.criterion) + prompt_text("grounded")
+        prompts = prompt_text(__package__, self.criterion) + prompt_text(__package__, "grounded")
         return f"{self.model}@{digest(prompts)[:8]}"
 
     async def judge(
@@ -106,18 +104,12 @@ class LlmJudge(StructuredModel):
         self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
         try:
-            reply = await self.ask(prompt_text(prompt), data, form)
+            reply = await self.ask(prompt_text(__package__, prompt), data, form)
         except UnparseableError as error:
             return _Finding(None, f"unparseable: {error}")
         except PolicyError as error:
             return _Finding(None, f"failed: {error.kind}: {error}")
         return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
-
-
-@cache
-def prompt_text(name: str) -> str:
-    """The prompt of that name."""
-    return resources.files("evals.judges").joinpath(f"prompts/{name}.txt").read_text("utf-8")
 
 
 def _cut(answer: str) -> str:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from art_e.inbox.mail import Email, Mailbox
 from art_e.models.structured import StructuredModel
 from art_e.question import Question
-from evals.judges.llm import LlmJudge, prompt_text
+from art_e.text import prompt_text
+from evals.judges.llm import LlmJudge
 from evals.verdict import Verdict
 from tests.builders import QUICK
 from tests.provider import KEY, Provider, Reply, Request, rate_limited, refuses, says
@@ -57,7 +58,7 @@ def test_a_verdict(make: Make) -> None:
         [request] = provider.requests
     assert verdict == Verdict(True, None, judge.name, "Both say May 31.", attempted=True)
     prompt, sent = request.messages
-    assert prompt["content"] == prompt_text("judge")
+    assert prompt["content"] == prompt_text("evals.judges", "judge")
     assert json.loads(sent["content"]) == {
         "question": QUESTION.question,
         "asked_on": "2001-05-10",
@@ -140,9 +141,9 @@ def test_an_answer_that_argues_stays_in_its_quotes(make: Make) -> None:
 def by_prompt(correct: str, grounded: str) -> Callable[[Request], Reply]:
     def rule(request: Request) -> Reply:
         prompt = request.messages[0]["content"]
-        if prompt == prompt_text("judge"):
+        if prompt == prompt_text("evals.judges", "judge"):
             return finds(correct, "The dates differ.")
-        assert prompt == prompt_text("grounded")
+        assert prompt == prompt_text("evals.judges", "grounded")
         return finds(grounded, "No mail names June.")
 
     return rule

@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from art_e.models.prices import price_of
-from evals.judges.llm import prompt_text
+from art_e.text import prompt_text
 from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
@@ -107,8 +107,12 @@ def test_judges_are_paid_by_the_call() -> None:
     assert other[1].episodes == 24 * 100 + 2 * 400
     assert judge_fees(load_recipe("nano"), 1.5) == []
     # Whoever changes a prompt measures again: 4.3 and 4.4 characters a token.
-    assert len(prompt_text("judge")) / 4.34 == pytest.approx(CORRECT_TOKENS - 82 - 85, rel=0.1)
-    assert len(prompt_text("grounded")) / 4.43 == pytest.approx(GROUNDED_TOKENS - 82 - 62, rel=0.1)
+    assert len(prompt_text("evals.judges", "judge")) / 4.34 == pytest.approx(
+        CORRECT_TOKENS - 82 - 85, rel=0.1
+    )
+    assert len(prompt_text("evals.judges", "grounded")) / 4.43 == pytest.approx(
+        GROUNDED_TOKENS - 82 - 62, rel=0.1
+    )
 
 
 @pytest.mark.parametrize("recipe", toml_names("recipe"))

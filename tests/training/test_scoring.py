@@ -38,9 +38,9 @@ from tests.training.scripted import (
     score,
 )
 from training import grpo, validation
+from training.judging import CHARS, RelativeJudge, shown
 from training.material import load_material
 from training.progress import EPISODES, by_second
-from training.ranking import CHARS, RelativeJudge, shown
 from training.recipe import Setting
 from training.roller import Roller, StepBatch
 from training.rollout import Material
