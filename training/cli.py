@@ -1,9 +1,14 @@
 """`art-e train`: plan a recipe, write its questions, train by it, merge an adapter."""
 
 import dataclasses
+import functools
+import json
 import shutil
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any, Literal, cast
 
 import typer
@@ -12,19 +17,24 @@ from typer import Argument, Option
 from art_e.cli.options import JsonOption, OutOption, integer
 from art_e.cli.output import example, note, plural, print_json, print_lines
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
 from art_e.models.checkpoint import EPISODE, require_train_extra
-from art_e.question import Split
-from art_e.storage import runs_folder, write_whole
+from art_e.question import Question, Split, load_questions
+from art_e.storage import default_golden, runs_folder, write_whole
+from data_pipeline.ingest.build import made_up_file
+from data_pipeline.synthetic.stage import Planted
+from data_pipeline.synthetic.world import WorldConfig, ledger, messages
+from evals.scored import check_questions
 from training.expert import best_conversations, conversations_of
 from training.export import card
 from training.export import merge as merge_adapter
 from training.judging import JudgeFee, judge_fees, judges_of
-from training.material import load_material, planted_in
 from training.planning import GPUS, NOTES, expected_episode
 from training.planning import plan as make_plan
 from training.processes import LostError, joined, launched
-from training.recipe import Setting, load_recipe
+from training.recipe import Data, Setting, Worlds, load_recipe
+from training.rollout import Material
 from training.run import TrainingRun, opened
 
 app = typer.Typer(
@@ -128,6 +138,81 @@ def questions(
         print_json({"questions": str(file), "db": str(db), "n": len(kept)})
     else:
         print_lines(f"{plural(len(kept), 'question')}: --questions {file} --db {db} --recipe {out}")
+
+
+# ---- The questions, and the inbox files that they are about.
+
+# The seed of the names that all worlds share.
+NAMES = 0
+
+
+def load_material(data: Data, split: Split) -> Material:
+    """The questions of `split`, each marked with it. Raises `UserError` without questions, or if
+    the inbox file does not fit them."""
+    if data.worlds is not None and data.has_worlds(split):
+        file = InboxFile(_world_file(data.worlds, split))
+        questions = [each.question for each in _planted(data.worlds, split)]
+    else:
+        file = InboxFile(data.inbox_file)
+        golden = data.questions or str(default_golden())
+        if data.questions is None and not default_golden().is_dir():
+            raise UserError(
+                f"there is no golden set at {golden}: art-e golden import FILE|HUB-ID and art-e"
+                " golden split make one; or name one with --set data.questions=..."
+            )
+        questions = load_questions(golden, split)
+        check_questions(questions, file)
+    file_of = {each.id: file for each in questions}
+    chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
+    if not chosen:
+        raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
+    if data.unanswerable is not None:
+        chosen = _fewer_unanswerable(chosen, data.unanswerable)
+    if split == "train" and data.train_questions is not None:
+        ids = sorted(each.id for each in chosen)
+        Random("some").shuffle(ids)
+        kept = set(ids[: data.train_questions])
+        chosen = [each for each in chosen if each.id in kept]
+    return Material(file_of, [dataclasses.replace(each, split=split) for each in chosen])
+
+
+def planted_in(data: Data) -> dict[str, Planted]:
+    """The questions of training in worlds, with what the expert has to know of them, by id."""
+    planted = [] if data.worlds is None else _planted(data.worlds, "train")
+    return {each.question.id: each for each in planted}
+
+
+def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
+    """The questions in order, with at most that share of unanswerable ones, if any is answerable;
+    the same for all seeds."""
+    answerable = sum(1 for each in questions if each.answerable)
+    unanswerable = [each.id for each in questions if not each.answerable]
+    limit = int(answerable * share / (1 - share))
+    if not answerable or len(unanswerable) <= limit:
+        return list(questions)
+    kept = set(Random("unanswerable").sample(unanswerable, limit))
+    return [each for each in questions if each.answerable or each.id in kept]
+
+
+def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
+    return [
+        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, NAMES)
+        for seed in range(*getattr(worlds, split))
+    ]
+
+
+@functools.cache
+def _planted(worlds: Worlds, split: Split) -> list[Planted]:
+    """The worlds' questions; they take some tenths of a second a world, and are needed twice."""
+    return [each for config in _configs(worlds, split) for each in ledger(config)]
+
+
+def _world_file(worlds: Worlds, split: Split) -> Path:
+    """The inbox file of the split's worlds, made when first needed and kept in `ART_E_HOME` under a
+    name that depends on all that decides its content."""
+    configs = _configs(worlds, split)
+    key = json.dumps([dataclasses.astuple(each) for each in configs])
+    return made_up_file(key, lambda: chain.from_iterable(map(messages, configs)))
 
 
 # ---- Training runs.
@@ -236,21 +321,21 @@ def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str
         spent, count = training.cost_before, training.processes.count
         judges = judges_of(judging, judging.max_cost_usd, spent=spent, processes=count)
         metrics = train_grpo(training, checkpoint, load, judges)
-    elif setting.kind == "sft":
-        from training.sft import train_sft
-
-        assert recipe.sft is not None
-        if setting.runs:
-            best = best_conversations(setting.runs, setting.seed)
-            conversations = [best] * len(recipe.sft.stages)
-        else:
-            planted = planted_in(recipe.data)
-            conversations = conversations_of(recipe, load("train"), planted, setting.seed)
-        metrics = train_sft(training, checkpoint, conversations, load, judges_of(judging))
     else:
-        from training.preference import train_preference
+        from training.supervised import train_preference, train_sft
 
-        metrics = train_preference(training, checkpoint, load, judges_of(judging))
+        judges = judges_of(judging)
+        if setting.kind != "sft":
+            metrics = train_preference(training, checkpoint, load, judges)
+        else:
+            assert recipe.sft is not None
+            if setting.runs:
+                best = best_conversations(setting.runs, setting.seed)
+                conversations = [best] * len(recipe.sft.stages)
+            else:
+                planted = planted_in(recipe.data)
+                conversations = conversations_of(recipe, load("train"), planted, setting.seed)
+            metrics = train_sft(training, checkpoint, conversations, load, judges)
     if training.paused is None and training.processes.leads:
         write_whole(training.run.folder / "README.md", card(setting, metrics))
         training.run.finish()

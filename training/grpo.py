@@ -21,14 +21,7 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from evals.scored import Scored
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
-from training.optimizer import (
-    BETAS,
-    LogitScaleAdamW,
-    last_gain,
-    own_tokens_scored,
-    packed,
-    scored_packed,
-)
+from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
@@ -131,14 +124,11 @@ class AgentTrainer(GRPOTrainer):
                     learning_rate=table.rate,
                     lr_scheduler_type=_SCHEDULES[table.schedule],
                     warmup_steps=table.warmup,
-                    weight_decay=0.0,
-                    adam_beta2=BETAS[1],
                     loss_type="dapo",
                     # By the spread of the whole step: a group's own magnifies trifles.
                     scale_rewards="batch",
                     beta=0.0,
                     logging_steps=1,
-                    report_to="none",
                     ddp_find_unused_parameters=False,
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,

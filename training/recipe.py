@@ -322,7 +322,7 @@ class Setting(NamedTuple):
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # Where the files lie that come with the project.
-FOLDERS = {"recipe": "recipes", "profile": "reproduction/profiles"}
+FOLDERS = {"recipe": "recipes", "profile": "profiles"}
 
 
 def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:

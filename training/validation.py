@@ -23,6 +23,7 @@ from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
 from training.engine import GenerateAt, Sampler
+from training.optimizer import BETAS
 from training.processes import keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
@@ -182,28 +183,6 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     )
 
 
-def carry_out_supervised(
-    trainer: Any,
-    examiner: Examiner,
-    start: Start,
-    checkpoint: Path | None,
-    lengths: Sequence[int],
-    validate_every: int,
-    also_at: Sequence[int] = (),
-) -> dict[str, Any]:
-    """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
-    training = examiner.training
-
-    def to_step(step: int, logs: Mapping[str, float]) -> Step:
-        names = ("loss", "learning_rate", "grad_norm")
-        logged: dict[str, Any] = {name: logs[name] for name in names}
-        return Step(step, training.seconds, sum(lengths[:step]), **logged)
-
-    generate_at = by_transformers(training, start)
-    callback = RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
-    return carry_out(trainer, callback, checkpoint, generate_at)
-
-
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     """Return the settings of all trainers; `RunCallback` decides when they save."""
     on_cpu = best_device()[0] == "cpu"
@@ -213,11 +192,14 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
         "output_dir": str(training.run.folder / CHECKPOINTS),
         "max_steps": steps,
         "max_grad_norm": 1.0,
+        "weight_decay": 0.0,
+        "adam_beta2": BETAS[1],
         "save_strategy": "steps",
         "save_steps": steps + 1,
         "use_cpu": on_cpu,
         "bf16": not on_cpu,
         "gradient_checkpointing": training.setting.recipe.model.checkpointing,
+        "report_to": "none",
         "disable_tqdm": True,
         "seed": training.setting.seed,
     }

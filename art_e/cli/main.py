@@ -75,7 +75,7 @@ COMMANDS = {
     "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
     "mcp": ("art_e.cli.mcp", "Let an MCP client (Claude, Cursor, VS Code) read one inbox."),
     "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client with vLLM."),
-    "reproduce": ("training.reproduction.cli", "Reproduce the talk, from mail to report."),
+    "reproduce": ("training.reproduction", "Reproduce the talk, from mail to report."),
     "doctor": ("art_e.cli.doctor", "Check this machine; exit code 1 if something is broken."),
     "golden": ("data_pipeline.golden.cli", "Make questions with known answers, and check them."),
     "eval": ("evals.cli", "Measure models on a set of questions."),

@@ -17,8 +17,7 @@ from art_e.tools import schemas
 from tests.builders import BOB, QUESTION, once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
-from training.cli import carry_out
-from training.material import load_material
+from training.cli import carry_out, load_material
 from training.recipe import Setting
 from training.rollout import ChatTokens, Material
 from training.start import Start, load_start, template

@@ -12,7 +12,7 @@ from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
 from tests.builders import answer, message
 from tests.tiny_qwen import example, make_model, make_tokenizer, overfit, rendered, save
-from training.material import load_material
+from training.cli import load_material
 from training.recipe import Recipe, load_recipe
 
 # As `--set` takes them. A turn of an untrained model is nonsense, and ends an episode soon.

@@ -20,8 +20,8 @@ from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from training import expert
+from training.cli import planted_in
 from training.expert import NO_LOSS, Expert, marked_tokens, part_of
-from training.material import planted_in
 from training.recipe import Noise, Part
 from training.rollout import ChatTokens, Material
 

@@ -11,7 +11,7 @@ from data_pipeline.cli import read_sources
 from data_pipeline.ingest import build
 from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
-from training.material import load_material, planted_in
+from training.cli import load_material, planted_in
 from training.recipe import Data
 from training.rollout import Material
 

@@ -18,13 +18,13 @@ from tests.command_line import Run, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
-from training import preference
+from training import supervised
 from training.cli import carry_out
 from training.expert import best_conversations, marked_tokens
-from training.preference import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
 from training.recipe import Preference, Setting
 from training.run import newest_checkpoint
 from training.start import Start, load_start
+from training.supervised import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
 
 # What they learn from
 
@@ -77,12 +77,12 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
         return str(decode([each for each in marked.labels if each >= 0]))
 
     rows = dpo_rows([(better, worse)], start.tokens, table, 0)
-    paired = preference.OwnPairs(start.pad_id)(rows)
+    paired = supervised.OwnPairs(start.pad_id)(rows)
     assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
     assert "tool_response" not in "".join(counted(paired))
     labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
     expected = [own(better if each["label"] else worse) for each in labelled]
-    batch = preference.OwnLabelled(start.pad_id)(labelled)
+    batch = supervised.OwnLabelled(start.pad_id)(labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
 

@@ -21,17 +21,24 @@ from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.ingest.sources import described
 from tests.builders import QUESTION, trajectory, tries
-from tests.command_line import Run as Command
+from tests.command_line import Run as Cli
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
 from tests.golden import Player, form_of
 from tests.processes import start, wait_until
 from tests.provider import KEY, Provider, Reply, Request, says
 from tests.training import tiny
+from training import reproduction
 from training.recipe import load_toml, toml_names
-from training.reproduction import chain, cli
-from training.reproduction.chain import STAMPS, Profile, Step, chosen_seed, steps
-from training.reproduction.report import episodes_of_test, over_seeds
+from training.reproduction import (
+    STAMPS,
+    Command,
+    Profile,
+    chosen_seed,
+    episodes_of_test,
+    over_seeds,
+    steps,
+)
 
 WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
@@ -77,9 +84,9 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     ],
 )
 def test_what_can_not_be_is_one_line(
-    art_e: Command, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Cli, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "best_device", lambda: ("cpu", None))
+    monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
     assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -87,7 +94,7 @@ def test_what_can_not_be_is_one_line(
 def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
     stamp = tmp_path / STAMPS / "baseline-o3"
     stamp.parent.mkdir()
-    step = Step("baselines", stamp.name, ["eval", "run", "--max-cost", "4"], makes_run=True)
+    step = Command("baselines", stamp.name, ["eval", "run", "--max-cost", "4"], makes_run=True)
     assert not step.is_done(tmp_path)
     stamp.write_text(step.line.replace("4", "2"))
     assert step.is_done(tmp_path)
@@ -100,11 +107,11 @@ def test_what_was_cut_short_has_no_stamp(tmp_path: Path, monkeypatch: pytest.Mon
     record = {"generate": {"batches": {"lost": {"budget": 1}}}}
     (tmp_path / "golden" / "manifest.json").write_text(json.dumps({"steps": record}))
     for code, step, words in (
-        (0, Step("golden", "golden-x", ["golden"]), "higher --max-cost"),
-        (0, Step("baselines", "baseline-o3", ["eval"], makes_run=True), "cut short"),
-        (2, Step("sft", "sft-0", ["train"], makes_run=True), "run this again to resume"),
+        (0, Command("golden", "golden-x", ["golden"]), "higher --max-cost"),
+        (0, Command("baselines", "baseline-o3", ["eval"], makes_run=True), "cut short"),
+        (2, Command("sft", "sft-0", ["train"], makes_run=True), "run this again to resume"),
     ):
-        monkeypatch.setattr(chain, "run_art_e", lambda *_, code=code: code)
+        monkeypatch.setattr(reproduction, "run_art_e", lambda *_, code=code: code)
         with pytest.raises(UserError, match=words):
             step.do(tmp_path)
     assert not (tmp_path / STAMPS).exists()
@@ -122,7 +129,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_chain_to_its_report(
-    art_e: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command in this process, which has imported torch."""
 
@@ -139,7 +146,7 @@ def test_the_chain_to_its_report(
     changes = (word for each in TINY for word in ("--set", each))
     words = ("reproduce", "--profile", "nano", "--out", out, *changes)
     with monkeypatch.context() as patch:
-        patch.setattr(chain, "run_art_e", in_process)
+        patch.setattr(reproduction, "run_art_e", in_process)
         made = art_e(*words)
     assert made.exit_code == 0, made.output
     page, figures = ((out / name).read_text("utf-8") for name in ("report.html", "figures.json"))

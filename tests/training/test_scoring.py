@@ -38,8 +38,8 @@ from tests.training.scripted import (
     score,
 )
 from training import grpo, validation
+from training.cli import load_material
 from training.judging import CHARS, RelativeJudge, shown
-from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.recipe import Setting
 from training.roller import Roller, StepBatch

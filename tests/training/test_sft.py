@@ -13,13 +13,13 @@ from art_e.trajectory import read_trajectories
 from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, whole
+from training.cli import load_material, planted_in
 from training.expert import NO_LOSS, conversations_of, expert_conversations, marked_tokens
-from training.material import load_material, planted_in
 from training.progress import Validation, read_steps
 from training.recipe import Noise, Sft, SftStage
 from training.run import STATE
-from training.sft import _batches, rate_at
 from training.start import Start, make_start
+from training.supervised import _batches, rate_at
 
 
 def test_the_run_writes_what_the_contract_names(warm: Path) -> None:

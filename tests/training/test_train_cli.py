@@ -14,7 +14,7 @@ from art_e.tools import schemas
 from evals.scored import check_questions
 from tests.command_line import Run, json_of
 from tests.training import tiny
-from training.material import load_material
+from training.cli import load_material
 
 
 def changes(*more: str) -> list[str]:

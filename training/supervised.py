@@ -1,43 +1,201 @@
-"""Learning from preferences: TRL's DPOTrainer and KTOTrainer on episodes that were stored.
+"""Learning from conversations that are there: the warm start (SFT), and preferences (DPO, KTO).
 
-DPO takes pairs of a better and a worse episode of a question, KTO single episodes that are good or
-bad; ratings of `art-e rate` are such labels. TRL takes everything after the prompt, mail included,
-for the completion; the collators here leave only what the model wrote.
+TRL trains: its SFTTrainer on conversations to imitate, its DPOTrainer and KTOTrainer on stored
+episodes. Only tokens that the model wrote carry loss.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, cycle, islice
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from datasets import Dataset
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
 from trl.trainer.kto_config import KTOConfig
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference, KTOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from art_e.errors import UserError
+from art_e.message import ChatMessage
 from art_e.ratings import read_ratings
 from art_e.runs import runs_of
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.scored import Scored
-from training.expert import NO_LOSS, MarkedTokens, marked_tokens, stored_episodes, worth_of
-from training.optimizer import BETAS, FLAT, own_tokens_scored, padded
+from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, stored_episodes, worth_of
+from training.optimizer import FLAT, optimizer_of, own_tokens_scored, padded
 from training.processes import quiet
-from training.recipe import Preference
+from training.progress import Step
+from training.recipe import Preference, Sft, SftStage
 from training.rollout import ChatTokens, in_passes
 from training.run import Judges, TrainingRun
-from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import Examiner, Load, carry_out_supervised, trainer_arguments
+from training.start import Start, adapter_config, keep_exact, load_start, make_start
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
+
+# ---- The warm start.
+
+# A recipe's stages are stretches of one run, each with its batch size and learning rate: short
+# conversations first, whole ones later. A small new model has to learn first to copy a name from
+# the question into its search, and first turns alone teach that in a tenth of the time.
+
+# A new tokenizer learns its words from so many conversations.
+TOKENIZER_CONVERSATIONS = 4_000
+# Conversations are sorted by length within so many batches, to save padding.
+SORTED_BATCHES = 50
+LOG_EVERY = 10
+# Of a new model, Muon's multiple of a stage's rate: it learns to copy in far fewer steps.
+MUON = 1.4
+
+
+def train_sft(
+    training: TrainingRun,
+    checkpoint: Path | None,
+    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    load: Load,
+    judges: Judges,
+) -> dict[str, Any]:
+    """Train on the `conversations` of each stage, from `checkpoint` if given, and return the run's
+    metrics. Raises `UserError` if the recipe can't be carried out."""
+    setting = training.setting
+    table, model = setting.recipe.sft, setting.recipe.model
+    assert table is not None
+    with quiet(), own_tokens_scored():
+        if name := setting.init or model.base:
+            start = load_start(name, model)
+        else:
+            assert model.scratch is not None
+            texts = conversations[0][:TOKENIZER_CONVERSATIONS]
+            start = make_start(setting.recipe, model.scratch, texts, setting.seed)
+        examples, batches = _batches(table, conversations, start.tokens, setting.seed)
+        trainer = StagedTrainer(training, table.stages, start, examples, batches)
+        lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
+        ends = list(accumulate(stage.steps for stage in table.stages))
+        examiner = Examiner(training, judges, start.tokens, load)
+        return _carry_out(trainer, examiner, start, checkpoint, lengths, table.validate_every, ends)
+
+
+def rate_at(stages: Sequence[SftStage], step: int) -> float:
+    """Return the learning rate of `step` (from 0): a warm-up, then constant or a cosine."""
+    for stage in stages:
+        if step < stage.steps:
+            rising = min(1.0, (step + 1) / max(1, stage.warmup))
+            if stage.schedule == "cosine":
+                # Down to a twentieth: at 0 the last steps would be lost.
+                rising *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
+            return stage.rate * rising
+        step -= stage.steps
+    return 0.0
+
+
+def _batches(
+    table: Sft,
+    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    tokens: ChatTokens,
+    seed: int,
+) -> tuple[list[MarkedTokens], list[list[int]]]:
+    """Return the examples of all stages, and for each step the numbers of those in its batch."""
+    examples: list[MarkedTokens] = []
+    batches: list[list[int]] = []
+    for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
+        rng, first = Random(f"{seed}/stage/{number}"), len(examples)
+        parts = (part for each in of_stage if (part := part_of(each, stage.part)) is not None)
+        used = list(islice(parts, stage.steps * stage.batch))
+        if not used:
+            raise UserError(
+                "no conversation reads a mail that has a turn after it; leave the stage of the"
+                f' part "{stage.part}" out of sft.stages'
+            )
+        last_alone = stage.part in ("read", "answer")
+        examples += [marked_tokens(each, tokens, last_alone=last_alone) for each in used]
+        order = list(range(first, len(examples)))
+        rng.shuffle(order)
+        endless = cycle(order)
+        for done in range(0, stage.steps, SORTED_BATCHES):
+            drawn = list(islice(endless, min(SORTED_BATCHES, stage.steps - done) * stage.batch))
+            drawn.sort(key=lambda place: len(examples[place].input_ids))
+            cut = [drawn[at : at + stage.batch] for at in range(0, len(drawn), stage.batch)]
+            rng.shuffle(cut)
+            batches += cut
+    return examples, batches
+
+
+class StagedTrainer(SFTTrainer):
+    """TRL's trainer, which takes its `batches` and its learning rate from the stages."""
+
+    optimizer: Optimizer | None
+
+    def __init__(
+        self,
+        training: TrainingRun,
+        stages: Sequence[SftStage],
+        start: Start,
+        examples: Sequence[MarkedTokens],
+        batches: list[list[int]],
+    ) -> None:
+        model = training.setting.recipe.model
+        self.stages, self.batches = stages, batches
+        self.muon = 0.0 if model.scratch is None else MUON
+        super().__init__(
+            model=start.model,
+            args=SFTConfig(
+                logging_steps=LOG_EVERY,
+                max_length=None,
+                **trainer_arguments(training, len(batches)),
+            ),
+            train_dataset=Dataset.from_list([each._asdict() for each in examples]),
+            processing_class=start.tokenizer,
+            peft_config=adapter_config(model, start),
+        )
+        keep_exact(self.model)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The batches of all stages."""
+        rows: Any = self.train_dataset
+        loader: DataLoader[Any] = DataLoader(
+            rows, batch_sampler=self.batches, collate_fn=self.data_collator
+        )
+        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
+        return prepared
+
+    def create_optimizer(self, model: Any = None) -> Optimizer:
+        """An optimizer at the rate 1."""
+        if self.optimizer is None:
+            trained: Any = model or self.model
+            self.optimizer = optimizer_of(trained, ratio=self.muon)
+        return self.optimizer
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: Optimizer | None = None
+    ) -> LambdaLR:
+        """A scheduler that multiplies it by the stages' rates."""
+        chosen: Any = optimizer or self.optimizer
+        self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(self.stages, step))
+        return self.lr_scheduler
+
+
+# ---- Preferences: DPO takes pairs of a better and a worse episode of a question, KTO single
+# episodes that are good or bad; ratings of `art-e rate` are such labels.
 
 # In place of a run: the answers of `art-e ask` that the user rated.
 RATINGS = "ratings"
 # Steps before the full rate, and validations of a run after its start.
 WARMUP, VALIDATIONS = 5, 4
-
-# ---- From episodes to preferences.
 
 
 class Labelled(NamedTuple):
@@ -88,6 +246,10 @@ def rated_episodes() -> list[Labelled]:
         except ValueError as error:
             raise UserError(f"{run.trajectories} can't be read ({error}); delete it") from None
     return labelled
+
+
+# TRL takes everything after the prompt, mail included, for the completion; these collators leave
+# only what the model wrote.
 
 
 @dataclass
@@ -174,7 +336,7 @@ def train_preference(
         of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
         examiner = Examiner(training, judges, start.tokens, load)
         every = max(1, table.steps // VALIDATIONS)
-        return carry_out_supervised(trainer, examiner, start, checkpoint, of_steps, every)
+        return _carry_out(trainer, examiner, start, checkpoint, of_steps, every)
 
 
 def _require(there: object, lack: str) -> None:
@@ -190,8 +352,6 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         "learning_rate": table.rate,
         "lr_scheduler_type": "constant_with_warmup",
         "warmup_steps": WARMUP,
-        "weight_decay": 0.0,
-        "adam_beta2": BETAS[1],
         "beta": table.beta,
         "max_length": None,
         # No second model is held, and a resumed run still compares with the start.
@@ -201,7 +361,6 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         # Our masks are among the columns.
         "remove_unused_columns": False,
         "logging_steps": 1,
-        "report_to": "none",
         **trainer_arguments(training, table.steps),
     }
     given = {
@@ -237,3 +396,28 @@ class _Pairs(_Prepared, DPOTrainer): ...
 
 
 class _Labels(_Prepared, KTOTrainer): ...
+
+
+# ---- A whole run of either.
+
+
+def _carry_out(
+    trainer: Any,
+    examiner: Examiner,
+    start: Start,
+    checkpoint: Path | None,
+    lengths: Sequence[int],
+    validate_every: int,
+    also_at: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
+    training = examiner.training
+
+    def to_step(step: int, logs: Mapping[str, float]) -> Step:
+        names = ("loss", "learning_rate", "grad_norm")
+        logged: dict[str, Any] = {name: logs[name] for name in names}
+        return Step(step, training.seconds, sum(lengths[:step]), **logged)
+
+    generate_at = by_transformers(training, start)
+    callback = RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
+    return carry_out(trainer, callback, checkpoint, generate_at)

@@ -1,0 +1,412 @@
+"""`art-e reproduce`: the chain of the talk, from mail to report, in commands that are run once.
+
+Each command runs in the reproduction's folder and leaves a stamp when it is done. After a kill the
+chain skips what has a stamp, and the command that was killed resumes by itself.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import typer
+from pydantic import Field
+from typer import Option
+
+from art_e.children import run_art_e
+from art_e.cli.options import JsonOption, OutOption
+from art_e.cli.output import example, note, plural, print_json, print_line, print_lines
+from art_e.errors import UserError
+from art_e.models.checkpoint import best_device, require_train_extra
+from art_e.models.known import ending
+from art_e.models.model import Model, full_name
+from art_e.privacy import load_env
+from art_e.question import Question
+from art_e.runs import Run
+from art_e.storage import expanded, home, locked, write_whole
+from art_e.trajectory import read_trajectories
+from evals.judges import needs_model
+from evals.metrics import HEADLINE, model_metrics
+from evals.paired import compare
+from evals.report import tables
+from evals.report.build import Section, build_report
+from evals.report.charts import CurveChart, write_picture
+from evals.report.tables import COLUMNS, NONE, PUBLISHED, Cell, Entry, Row, Table, measure, percent
+from evals.report.training import read_training, validation_charts
+from evals.scored import Scored
+from evals.statistics import UNKNOWN
+from training.cli import SetOption, rough, shown_fee
+from training.planning import plan
+from training.progress import EPISODES, Validation, by_second
+from training.recipe import NotNegative, Recipe, RecipeTable, load_recipe, load_toml
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+# ---- The chain: `art-e` commands that are run one after the other.
+
+Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "report"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+# In the folder of a reproduction; a file of STAMPS holds the command that is done.
+STAMPS, INBOX, GOLDEN, TEST = "done", "inbox.duckdb", "golden", "test"
+_LIMIT = re.compile(r" --max-cost \S+")
+
+
+class Profile(RecipeTable):
+    """What differs between reproductions. The first of `judges` decides. `sources` are those of
+    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what `--set` does to the
+    recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`."""
+
+    name: str
+    recipe: str
+    changes: tuple[str, ...] = ()
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    judges: Annotated[tuple[str, ...], Field(min_length=1)]
+    sources: Annotated[tuple[str, ...], Field(min_length=1)]
+    golden: Annotated[tuple[str, ...], Field(min_length=1)]
+    baselines: Annotated[tuple[str, ...], Field(min_length=1)]
+    max_cost_usd: NotNegative | None = None
+    gpu: str | None = None
+    usd_per_hour: NotNegative | None = None
+
+    @cached_property
+    def training(self) -> Recipe:
+        """The recipe with its changes."""
+        return load_recipe(self.recipe, self.changes)
+
+
+class Command(NamedTuple):
+    """A command of the chain; if it `makes_run`, that has its name, and may be resumed."""
+
+    stage: Stage
+    name: str
+    words: list[str]
+    makes_run: bool = False
+
+    @property
+    def line(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(["art-e", *self.words])
+
+    def is_done(self, out: Path) -> bool:
+        """Whether its stamp is there. Raises `UserError` if another command left it."""
+        stamp = out / STAMPS / self.name
+        done = stamp.read_text("utf-8") if stamp.exists() else None
+        # A limit decides whether a step gets done, not what it makes.
+        if done is not None and _LIMIT.sub("", done) != _LIMIT.sub("", self.line):
+            raise UserError(f"{self.name} was done by another command ({done}): give another --out")
+        return done is not None
+
+    def do(self, out: Path) -> None:
+        """Run the command, or resume it. Raises `UserError` if it fails or is cut short."""
+        run = Run(out / self.name)
+        if not run.complete:
+            words = [*self.words, *(["--resume"] if run.begun else [])]
+            note(f"{self.name}: {shlex.join(['art-e', *words])}")
+            if run_art_e(words, out):
+                raise UserError(f"{self.name} failed, see above; run this again to resume")
+        # A share of the questions would give another figure.
+        if (self.makes_run and not run.complete) or (self.stage == "golden" and _cut(out / GOLDEN)):
+            raise UserError(f"{self.name} was cut short: run this again, with a higher --max-cost")
+        write_whole(out / STAMPS / self.name, self.line)
+
+
+def _cut(golden: Path) -> bool:
+    """Whether a limit of cost left questions unwritten or unverified."""
+    done = json.loads((golden / "manifest.json").read_text("utf-8"))["steps"]
+    lost = done.get("generate", {}).get("batches", {}).get("lost", {})
+    unchecked = done.get("verify", {}).get("unchecked", {}).values()
+    return any("budget" in reasons for reasons in (lost, *unchecked))
+
+
+def steps(profile: Profile, out: Path) -> Iterator[Command]:
+    """The chain, command by command. Do each step before you ask for the next one: which seed is
+    tested depends on what training made. In a plan the first seed stands for the best."""
+    # Absolute, because the commands run elsewhere.
+    paths = [(each, expanded(each)) for each in profile.sources]
+    mail = [str(path.resolve()) if path.exists() else each for each, path in paths]
+    yield Command("ingest", "ingest", ["ingest", *mail, "--db", INBOX, "--replace"])
+    for line in profile.golden:
+        words = ["golden", *shlex.split(line), "--db", INBOX, "--out", GOLDEN]
+        yield Command("golden", f"golden-{words[1]}", words)
+    changes = (*profile.changes, f"data.questions={GOLDEN}", f"data.db={INBOX}")
+    recipe = ["--recipe", profile.recipe, *(word for each in changes for word in ("--set", each))]
+    words = ["train", "questions", *recipe, "--split", "test", "--out", TEST]
+    yield Command("golden", "questions", words)
+
+    def asked(stage: Stage, name: str, model: str, *options: object) -> Command:
+        judges = [word for each in profile.judges for word in ("--judge", each)]
+        place = ["--questions", f"{TEST}/questions.jsonl", "--db", INBOX, "--recipe", TEST]
+        limits = [str(each) for each in options if options[-1] is not None]
+        words = ["eval", "run", "-m", model, *place, *judges, *limits, "--out", name]
+        return Command(stage, name, words, makes_run=True)
+
+    for model in map(full_name, profile.baselines):
+        name = re.sub(r"[^a-z0-9.]+", "-", Path(model).name.lower()).strip("-")
+        yield asked("baselines", f"baseline-{name}", model, "--max-cost", profile.max_cost_usd)
+    warm, seeds = profile.training.sft is not None, profile.seeds
+    for kind in ("sft", "grpo") if warm else ("grpo",):
+        for seed in seeds:
+            init = ["--init", f"sft-{seed}"] if kind == "grpo" and warm else []
+            name = f"{kind}-{seed}"
+            words = ["train", kind, *recipe, *init, "--seed", str(seed), "--out", name]
+            yield Command(kind, name, words, makes_run=True)
+    runs = {seed: out / f"grpo-{seed}" for seed in seeds}
+    best = chosen_seed(runs) if all(Run(run).complete for run in runs.values()) else seeds[0]
+    first = f"sft-{best}" if warm else str(profile.training.model.base)
+    for name, model in (("start", first), ("trained", f"grpo-{best}")):
+        price = ("--gpu-usd-per-hour", profile.usd_per_hour)
+        yield asked("evaluation", f"{name}-{best}", f"local:{model}", *price)
+
+
+def chosen_seed(runs: Mapping[int, Path]) -> int:
+    """Return the seed whose best validation of training handled most right, the first of equals;
+    `runs` has the folder of each seed's GRPO run."""
+
+    def merit(seed: int) -> tuple[float, float]:
+        rows = [Validation(**each) for each in Run(runs[seed]).metrics["validation"]]
+        return max(each.merit for each in rows if each.step)
+
+    return max(runs, key=merit)
+
+
+@app.command(
+    epilog=example(
+        "art-e reproduce --profile nano",
+        "art-e reproduce --profile talk --dry-run",
+        "art-e reproduce --profile talk --set max_cost_usd=10 --until baselines",
+    )
+)
+def reproduce(
+    profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
+    changes: SetOption = None,
+    until: Annotated[
+        Stage, Option(metavar="STAGE", help=f"Last stage: {', '.join(STAGES)}.")
+    ] = "report",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the commands, the plan, and what is missing.")
+    ] = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce the talk: mail, questions, baselines, training, test, report.
+
+    The same command again, also after a kill, does what is missing and pays for nothing twice. The
+    profile talk asks hosted models and needs a GPU: look at --dry-run first.
+    """
+    load_env()
+    chosen = load_toml(Profile, "profile", profile, changes or ())
+    folder = (out or home() / "reproduced" / chosen.name).resolve()
+    stages = STAGES[: STAGES.index(until) + 1]
+    chain = [each for each in steps(chosen, folder) if each.stage in stages]
+    left = [each for each in chain if not each.is_done(folder)]
+    missing = _missing(chosen, left)
+    paths = (str(folder / name) if until == "report" else None for name in (REPORT, FIGURES))
+    report, figures = paths
+    if dry_run:
+        _show(chosen, chain, left, missing, as_json)
+        return
+    if missing:
+        raise UserError(f"{'; '.join(missing)}. --until STAGE ends before that is needed")
+    (folder / STAMPS).mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock", f"another process works on {folder}; give another --out"):
+        for step in steps(chosen, folder):
+            if step.stage not in stages:
+                break
+            if not step.is_done(folder):
+                step.do(folder)
+        if report:
+            names = [each.name for each in steps(chosen, folder) if each.makes_run]
+            write_report(chosen, names, folder)
+    if as_json:
+        print_json({"out": str(folder), "until": until, "report": report, "figures": figures})
+    else:
+        print_line(f"report: {report}" if report else f"done up to {until}, in {folder}")
+
+
+def _missing(profile: Profile, left: list[Command]) -> list[str]:
+    """What the steps that are left lack on this machine."""
+    grpo, judging, found = profile.training.grpo, profile.training.judging, set[str]()
+    stages, options = {each.stage for each in left}, ("-m", "--model", "--judge")
+    names = {judging.reward, judging.validation} if "grpo" in stages else set[str]()
+    for words in (each.words for each in left):
+        names |= {name for flag, name in pairwise(words) if flag in options}
+    for model in map(Model, filter(needs_model, names)):
+        try:
+            if model.host is not None:
+                model.policy()
+                found |= {each for each in [ending(model.name)] if each and " ended " in each}
+        except UserError as error:
+            found.add(str(error))
+    try:
+        if stages & {"sft", "grpo", "evaluation"}:
+            require_train_extra()
+            if grpo and grpo.vllm and best_device()[0] != "cuda":
+                found.add(f"training {profile.recipe} needs an NVIDIA GPU, and there is none")
+    except UserError as error:
+        found.add(str(error))
+    return sorted(found)
+
+
+def _show(
+    profile: Profile, chain: list[Command], left: list[Command], missing: list[str], as_json: bool
+) -> None:
+    takes = plan(profile.training, profile.gpu) if profile.gpu else None
+    if as_json:
+        rows = [{**each._asdict(), "command": each.line, "left": each in left} for each in chain]
+        print_json({"steps": rows, "plan": takes and asdict(takes), "missing": missing})
+        return
+    print_lines(*(each.line if each in left else f"{each.line}  # done" for each in chain))
+    if takes is not None:
+        usd = f"${rough(takes.gpu_usd)}, {', '.join(map(shown_fee, takes.judges))}"
+        print_lines(f"training on {takes.gpu}: {rough(takes.hours['total'])} h, {usd}")
+        print_lines(*(f"it does not fit: {fault}" for fault in takes.faults))
+    print_lines(*(f"missing: {reason}" for reason in missing))
+
+
+# ---- The report: all runs on one page, the test over seeds, and the talk's figures one by one.
+
+# A prompted model stands beside the published one of its name. The trained checkpoint and its start
+# stand beside the talk's Qwen2.5-14B, trained and untrained, whatever they are here.
+
+REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
+WAYS = ("sampled", "greedy")
+# The figures over seeds, by their names in metrics.json.
+MEASURES = (*HEADLINE, "turns", "effort")
+
+
+def episodes_of_test(folder: Path, seed: int = 0) -> dict[str, list[Scored]]:
+    """Return the test episodes of a complete run, by the judge of validations; `seed` is their
+    repeat. Raises `UserError` if they can't be read, or if the test is not whole."""
+    path = folder / EPISODES
+    found: dict[str, list[Scored]] = {way: [] for way in WAYS}
+    try:
+        for each in read_trajectories(path):
+            way = "sampled" if each.policy["temperature"] > 0 else "greedy"
+            question = Question.from_row(each.question or {})
+            found[way].append(by_second(Scored(question, replace(each, repeat=seed))))
+        if not all(found.values()):
+            raise ValueError("not all of the test is there")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} can't be read ({error}); make the run again") from None
+    return found
+
+
+def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Return, by way of asking the test, the figures of start, trained and gain, each an estimate
+    over the episodes of all seeds."""
+    found: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
+    for way, sides in found.items():
+        old, new = (
+            [each for seed, run in enumerate(runs) for each in episodes_of_test(run, seed)[way]]
+            for runs in (starts, ends)
+        )
+        figures = {"start": old, "trained": new} if old else {"trained": new}
+        sides |= {name: model_metrics(scored, ["validation"]) for name, scored in figures.items()}
+        if old:
+            gains = compare(old, new)["figures"]
+            differences = {name: row["difference"] for name, row in gains.items()}
+            sides["gain"] = dict.fromkeys(MEASURES, UNKNOWN) | differences
+    return found
+
+
+def _seeds(pooled: Mapping[str, Any], seeds: int, charts: Sequence[CurveChart]) -> Section:
+    lead = (
+        f"{seeds} of them, tested on other questions than each was trained or chosen on. 95 %"
+        " intervals over questions, by inbox. Gains are question by question."
+    )
+    made = []
+    for way, sides in pooled.items():
+        rows = []
+        for column in map(COLUMNS.__getitem__, MEASURES):
+            forms = {"gain": column.difference or column.form}
+            cells = (forms.get(n, column.form)(each[column.figure]) for n, each in sides.items())
+            rows.append(Row(column.heading, list(cells)))
+        made.append(Table(["", *map(str.capitalize, sides)], rows, way.capitalize()))
+    return Section("seeds", "Over seeds", [lead], made, charts)
+
+
+def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
+    """Write `report.html`, `plots/`, `seeds.png` and `figures.json` into `folder`, about its runs
+    of these names. Raises `UserError` if one can't be read."""
+    runs = {
+        kind: [Run(folder / name) for name in names if name.startswith(f"{kind}-")]
+        for kind in ("baseline", "sft", "grpo", "start", "trained")
+    }
+    starts, ends = ([run.folder for run in runs[kind]] for kind in ("sft", "grpo"))
+    compared = [*runs["baseline"], *runs["start"], *runs["trained"]]
+    *baselines, start, trained = measure(compared)
+    hours = sum(float(run.metrics["seconds"]) for run in (*runs["sft"], *runs["grpo"])) / 3600
+    lines = list(talk_figures(profile, trained, start, baselines, hours))
+    pooled = over_seeds(starts, ends)
+    # The validations over seeds, with the baselines on the test's questions.
+    charts = [
+        replace(each, name=each.name.replace("validation", "seeds"))
+        for each in validation_charts(read_training(runs["grpo"]), baselines)
+    ]
+    sections = [_seeds(pooled, len(ends), charts), _last_page(profile, lines, len(trained.scored))]
+    best = folder / runs["trained"][0].id.replace("trained", "grpo")
+    build_report([*compared, Run(best)], folder, sections)
+    write_picture(folder / PICTURE, charts)
+    keys = ("figure", "published", "ours", "of")
+    cells = ([row.label, *(cell.line for cell in row.cells)] for row in lines)
+    rows = [dict(zip(keys, each, strict=True)) for each in cells]
+    figures = {"profile": profile.name, "published_against_ours": rows, "over_seeds": pooled}
+    Run(folder).write_json(FIGURES, figures)
+
+
+def talk_figures(
+    profile: Profile, trained: Entry, start: Entry, baselines: Sequence[Entry], hours: float
+) -> Iterator[Row]:
+    """Yield the talk's figures; training took so many `hours`."""
+    by_name = {each.model: each for each in baselines}
+    ours = {each.model: by_name.get(each.name or "") for each in PUBLISHED}
+    ours |= {tables.TRAINED.model: trained, tables.UNTRAINED.model: start}
+    for name in ("accuracy", "latency_p50_s", "cost_per_1000_usd"):
+        for each in PUBLISHED:
+            model, usd, seconds = ours[each.model], each.cost_per_1000_usd, each.seconds
+            value = percent(tables.accuracy(each)).line
+            if name != "accuracy":
+                value = f"${usd}" if name.startswith("cost") else f"{seconds} s"
+            if name == "accuracy" or usd:
+                cell = Cell(NONE) if model is None else COLUMNS[name].cell(model.figures)
+                label = "not asked" if model is None else model.label
+                yield _row(f"{COLUMNS[name].heading}: {each.model}", value, cell, label)
+    o3 = by_name.get(str(tables.O3.name)) or max(
+        baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
+    )
+    from_o3, from_start = (compare(each.scored, trained.scored) for each in (o3, start))
+    to_o3, to_start = (f"{trained.label} against {each.label}" for each in (o3, start))
+    gained = tables.points(from_start["figures"]["accuracy"]["difference"])
+    promised = f"{100 * (tables.TRAINED.accuracy - tables.UNTRAINED.accuracy):.0f} pts"
+    yield _row("Accuracy gained by training", promised, gained, to_start)
+    fewer = percent(from_o3["net_reduction"])
+    yield _row("Net reduction of o3's errors", f"{tables.NET_REDUCTION:.0%}", fewer, to_o3)
+    turns = tables.number(from_o3["figures"]["turns"]["difference"])
+    yield _row("Turns, beside o3's", "almost one fewer", turns, to_o3)
+    wrong, lower = percent(trained.figures["hallucination"]), "lower than any prompted model's"
+    yield _row("Wrong answers, of all questions", lower, wrong, trained.label)
+    price, seeds = profile.usd_per_hour, plural(len(profile.seeds), "seed")
+    cost = "" if price is None else f", ${hours * price:.2f} at ${price:.2f} an hour"
+    machine, took = f"1 H100, under a day, about ${tables.TRAINING_USD}", f"{hours:.1f} hours"
+    yield _row("Training", machine, Cell(f"{took} for {seeds}{cost}"), profile.training.name)
+
+
+def _row(figure: str, published: str, ours: Cell, model: str) -> Row:
+    return Row(figure, [Cell(published), ours, Cell(model)])
+
+
+def _last_page(profile: Profile, rows: list[Row], questions: int) -> Section:
+    ours = (
+        f"Ours: {profile.training.model.base or 'a Qwen2 made from nothing'}, trained by the recipe"
+        f" {profile.recipe}, and asked {questions:,} held-out questions greedily; judged by"
+        f" {profile.judges[0]}. Sampled answers, over all seeds, are above. On other mail than the"
+        " talk's compare the direction of change, not the level."
+    )
+    table = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
+    texts = [tables.SOURCE, ours]
+    return Section("published", "Published against ours", texts, [table], apart=True)
