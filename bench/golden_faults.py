@@ -20,8 +20,7 @@ from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.generate import Options, make_plan
 from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.golden.inboxes import Counts
-from data_pipeline.golden.split import split
+from data_pipeline.golden.inboxes import Counts, split
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.judges.claims import content_stems, read_claims
 from tests.builders import make_inbox, raw

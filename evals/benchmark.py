@@ -34,8 +34,7 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
-from evals.scored import Key, Scored, load_run, read_in
-from evals.verdict import Judge
+from evals.scored import Judge, Key, Scored, load_run, read_in
 
 _JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories

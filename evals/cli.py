@@ -46,8 +46,7 @@ from evals.metrics import HEADLINE
 from evals.report import tables
 from evals.report.build import build_report
 from evals.report.tables import digits, number, percent, usd
-from evals.scored import Key, Scored, check_questions, load_run
-from evals.verdict import Judge
+from evals.scored import Judge, Key, Scored, check_questions, load_run
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
 _TYPICAL = Usage(15_000, 0, 600)

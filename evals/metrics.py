@@ -37,9 +37,8 @@ import pandas as pd
 
 from art_e.question import DIFFICULTIES, KINDS
 from art_e.runs import Run
-from evals.scored import Scored, load_run
+from evals.scored import Scored, is_judged, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample
-from evals.verdict import is_judged
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 

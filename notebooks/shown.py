@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
-from art_e.cli.trace import shown_turn
+from art_e.cli.conversation import shown_turn
 from art_e.storage import home
 from art_e.trajectory import Trajectory, exchanges
 from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_picture, write_png

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from art_e.episode import Rubric
-from evals.verdict import Verdict
+from evals.scored import Verdict
 
 Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 # From best to worst.

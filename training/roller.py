@@ -16,8 +16,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
-from evals.scored import Scored, read_in
-from evals.verdict import Judge, Verdict
+from evals.scored import Judge, Scored, Verdict, read_in
 from training.engine import Dispatch
 from training.optimizer import FLAT
 from training.progress import mean_of

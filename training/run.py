@@ -25,8 +25,7 @@ from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import AppendLog, append_line, write_whole
 from art_e.text import cut_line
-from evals.scored import Scored, load_run
-from evals.verdict import Judge
+from evals.scored import Judge, Scored, load_run
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, TrainingAlarm, Validation, alarms_of, read_steps
 from training.recipe import Setting

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from art_e.cli.conversation import Answered, Conversation, after, failure_reason, said_without_call
+from art_e.cli.conversation import (
+    Answered,
+    Conversation,
+    after,
+    failure_reason,
+    said_without_call,
+    shown_source,
+    shown_turn,
+)
 from art_e.cli.mail import shown_email
 from art_e.cli.model_options import (
     EffortOption,
@@ -53,7 +61,6 @@ from art_e.cli.output import (
     status,
     text,
 )
-from art_e.cli.trace import shown_source, shown_turn
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer import Argument, Option
 
-from art_e.cli.conversation import failure_reason
+from art_e.cli.conversation import failure_reason, shown_turn
 from art_e.cli.options import JsonOption, integer
 from art_e.cli.output import (
     example,
@@ -26,7 +26,6 @@ from art_e.cli.output import (
     shown_usd,
     total_usd,
 )
-from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.runs import Run, find_run, list_runs

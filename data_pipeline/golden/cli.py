@@ -20,10 +20,10 @@ from art_e.privacy import load_env
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import export, filtering, generate, importing, review, split, verify
+from data_pipeline.golden import export, filtering, generate, importing, review, verify
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
-from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
+from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, split
 from evals.judges import choose_judge, needs_model
 
 app = typer.Typer(
@@ -314,7 +314,7 @@ def split_command(
     in train or validation; rows go from train first, never from test.
     """
     with _step("split", out, db, as_json=as_json) as (file, golden, _):
-        split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
+        split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
     note(

@@ -38,7 +38,7 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.offline import grounded_in
-from evals.verdict import Judge
+from evals.scored import Judge
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]

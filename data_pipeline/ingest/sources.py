@@ -32,9 +32,8 @@ from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
-from data_pipeline.synthetic.attacks import WORLD as INJECTED
-from data_pipeline.synthetic.attacks import attacks, injection_mail
-from data_pipeline.synthetic.world import WorldConfig, messages, questions
+from data_pipeline.synthetic.world import WORLD as INJECTED
+from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
 
 _PARQUET_MAGIC = b"PAR1"
 _ENRON_ROOT = "maildir"

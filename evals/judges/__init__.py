@@ -1,23 +1,135 @@
-"""From the name of a judge to the judge.
+"""The judges: from the name of a judge to the judge, and a model as the judge.
 
 offline          no model: values, names and words, scored (`evals.judges.offline`)
 f1               no model: the share of common words (`evals.judges.offline`)
-anything else    a litellm name (`evals.judges.llm`)
+anything else    a litellm name (`LlmJudge`)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel
 
 from art_e.errors import UserError
-from art_e.models.base import kind_of
-from art_e.models.structured import Spent
+from art_e.inbox.mail import Email
+from art_e.models.base import PolicyError, kind_of
+from art_e.models.structured import Spent, StructuredModel, UnparseableError
 from art_e.privacy import load_env
+from art_e.question import Question
 from art_e.storage import home
-from evals.judges.llm import LlmJudge
-from evals.judges.offline import F1Judge, OfflineJudge, RuleJudge
-from evals.verdict import Judge
+from art_e.text import cut_line, digest, prompt_text
+from art_e.tools import MAX_BODY_CHARS
+from evals.judges.claims import MAX_CHARS
+from evals.judges.offline import UNREAD, F1Judge, OfflineJudge, RuleJudge, is_unanswerable
+from evals.scored import Judge, Verdict
 
 WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
+
+# ---- A model as the judge: is the answer right, and do the mails that were read say so?
+
+# These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, gold answer,
+# given answer and mails are sent as quoted JSON, so that no text can end its quotes, and the
+# prompts call them data. No pattern decides before the model, because there are more ways to say "I
+# don't know" than a pattern knows; only null and the gold answer word for word cost no call. A call
+# that fails, or an unreadable reply, gives the verdict None with the reason.
+
+MAX_REASON_CHARS = 300
+
+
+class Correctness(BaseModel):
+    """Whether the given answer is correct, and why."""
+
+    # First, so that the model reasons before it decides.
+    reason: str
+    verdict: Literal["correct", "incorrect", "not_attempted"]
+
+
+class Support(BaseModel):
+    """Whether the mails support the given answer, and why."""
+
+    reason: str
+    verdict: Literal["supported", "unsupported"]
+
+
+class _Finding(NamedTuple):
+    """A reply's verdict and reason; the verdict is None if there was none."""
+
+    verdict: str | None
+    reason: str
+
+
+class LlmJudge(StructuredModel):
+    """Judges with a model; it serves many episodes at once.
+
+    Past `max_cost_usd` answers are unjudged. `criterion` names the prompt: "judge" is ours,
+    "published" is the looser one of the reference's judge.
+    """
+
+    criterion: Literal["judge", "published"] = "judge"
+
+    @property
+    def name(self) -> str:
+        """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
+        prompts = prompt_text(__package__, self.criterion) + prompt_text(__package__, "grounded")
+        return f"{self.model}@{digest(prompts)[:8]}"
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
+    ) -> Verdict:
+        """The verdict on `answer`; with `mails`, also whether they support it.
+
+        Raises UserError for a question without a gold answer.
+        """
+        unanswerable = is_unanswerable(question)
+        if answer is None:
+            reason = f"abstained on an {'un' * unanswerable}answerable question"
+            return Verdict(unanswerable, None, self.name, reason, attempted=False)
+        gold = None if unanswerable else question.answer
+        asked: dict[str, Any] = {"question": question.question}
+        if question.query_date is not None:
+            asked["asked_on"] = str(question.query_date)
+        data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
+        if gold is not None and answer.strip().casefold() == gold.strip().casefold():
+            given, reason = _Finding("correct", "is the gold answer")
+        else:
+            given, reason = await self._finding(self.criterion, data, Correctness)
+        if given is None:
+            return Verdict(None, None, self.name, reason)
+        attempted = given != "not_attempted"
+        correct = not attempted if unanswerable else given == "correct"
+        if not attempted or mails is None:
+            return Verdict(correct, None, self.name, reason, attempted)
+        if not mails:
+            reason = f"{reason}; {UNREAD.reason}"
+            return Verdict(correct, UNREAD.grounded, self.name, reason, attempted)
+        # As far as the episode could see them.
+        read = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
+        data = {**asked, "mails": read, "given_answer": _cut(answer)}
+        support, why = await self._finding("grounded", data, Support)
+        grounded = None if support is None else support == "supported"
+        reason = reason if grounded else f"{reason}; support: {why}"
+        return Verdict(correct, grounded, self.name, reason, attempted)
+
+    async def _finding(
+        self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
+    ) -> _Finding:
+        try:
+            reply = await self.ask(prompt_text(__package__, prompt), data, form)
+        except UnparseableError as error:
+            return _Finding(None, f"unparseable: {error}")
+        except PolicyError as error:
+            return _Finding(None, f"failed: {error.kind}: {error}")
+        return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
+
+
+def _cut(answer: str) -> str:
+    """The answer, cut where the offline judge stops reading too."""
+    left = len(answer) - MAX_CHARS
+    return answer if left <= 0 else f"{answer[:MAX_CHARS]} [cut here: {left:,} more characters]"
+
+
+# ---- From a name to the judge.
 
 
 def needs_model(name: str) -> bool:

@@ -35,8 +35,7 @@ from evals.judges.labels import (
     write_label,
 )
 from evals.report.tables import number, percent
-from evals.scored import Scored, load_run
-from evals.verdict import Judge
+from evals.scored import Judge, Scored, load_run
 
 if TYPE_CHECKING:
     from rich.text import Text

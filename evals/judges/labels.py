@@ -26,9 +26,8 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
-from evals.scored import Scored
+from evals.scored import Judge, Scored, Verdict, is_judged
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Sample
-from evals.verdict import Judge, Verdict, is_judged
 
 # ---- The labelled set.
 

@@ -45,7 +45,7 @@ from evals.judges.claims import (
     same_name,
     same_value,
 )
-from evals.verdict import Verdict
+from evals.scored import Verdict
 
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE

@@ -9,8 +9,8 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import load_questions
 from data_pipeline.cli import read_sources
-from data_pipeline.synthetic.attacks import Attack, attacks
 from data_pipeline.synthetic.mail import reply_subject
+from data_pipeline.synthetic.world import Attack, attacks
 from tests.builders import answer, message_ids, search
 from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, says

@@ -13,7 +13,7 @@ from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges.labels import Case, agreement, load_pairs, rate
 from evals.judges.offline import F1Judge, OfflineJudge, f1
-from evals.verdict import Verdict
+from evals.scored import Verdict
 
 JUDGE, F1 = OfflineJudge(), F1Judge()
 BOTH = (JUDGE, F1)

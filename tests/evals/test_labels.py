@@ -15,8 +15,7 @@ from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import Run
 from evals.judges import labels
-from evals.scored import Scored, load_run
-from evals.verdict import Verdict
+from evals.scored import Scored, Verdict, load_run
 from tests.command_line import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
 

@@ -24,9 +24,8 @@ from evals.metrics import (
     run_metrics,
     same_model,
 )
-from evals.scored import Scored
+from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample
-from evals.verdict import Verdict
 from tests.evals.runs import Outcome, episode, question, write_run
 
 JUDGE = "offline/7"

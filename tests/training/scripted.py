@@ -8,8 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from art_e.message import AssistantMessage
 from evals.judges.offline import F1Judge, OfflineJudge
-from evals.scored import Scored
-from evals.verdict import Judge
+from evals.scored import Judge, Scored
 from tests.builders import LEASE, answer, message, read
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, written

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from art_e.episode import Rubric
-from evals.verdict import Verdict
+from evals.scored import Verdict
 from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
 
 DEFAULT = RewardWeights()

@@ -17,8 +17,7 @@ from art_e.question import Question
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
-from evals.scored import Scored
-from evals.verdict import Verdict
+from evals.scored import Scored, Verdict
 from tests.builders import CREW, LEASE, QUESTION, QUICK, answer, message, read, search
 from tests.provider import Provider, Reply, refuses, says
 from tests.training import tiny

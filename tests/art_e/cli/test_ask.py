@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.trace import shown_turn
+from art_e.cli.conversation import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.question import load_questions

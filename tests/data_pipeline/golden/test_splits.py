@@ -18,8 +18,15 @@ from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import Step
-from data_pipeline.golden.inboxes import MIN_SENT, Counts, Mail, choose_inboxes, draw, threads_of
-from data_pipeline.golden.split import split
+from data_pipeline.golden.inboxes import (
+    MIN_SENT,
+    Counts,
+    Mail,
+    choose_inboxes,
+    draw,
+    split,
+    threads_of,
+)
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
 from tests.golden import set_of

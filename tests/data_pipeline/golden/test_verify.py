@@ -15,7 +15,7 @@ from art_e.question import Kind, Question
 from data_pipeline.golden.asking import Asker, responses_folder, spent_on
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.verify import ModelChecks, verify
-from evals.judges.llm import LlmJudge
+from evals.judges import LlmJudge
 from tests.builders import BOB, QUICK, date_header, make_inbox, raw
 from tests.command_line import Run, json_of
 from tests.golden import JUDGE, READER, WRITER, correctness, data_of, form_of, set_of

@@ -1,1 +1,0 @@
-"""Phrase banks (TOML): one file a story type, and those that every mail draws from."""
