@@ -125,7 +125,7 @@ def test_figures_worked_out_by_hand_without_missing_verdicts() -> None:
     assert list(figures["confusion"].values()) == [20, 5, 10, 15]
     assert figures["agreement"]["value"] == pytest.approx(35 / 50)
     # By chance half of them agree.
-    assert figures["kappa"]["value"] == pytest.approx(1 / 6)
+    assert figures["kappa"]["value"] == pytest.approx(0.4)
     assert labels.agreement(unjudged)["agreement"]["value"] is None
     # A judge that failed on the one answer that needs it has judged nothing.
     needing = unjudged[0]._replace(case=unjudged[0].case._replace(answer="4 May"))
