@@ -222,7 +222,6 @@ class Episode:
         self.done = True
 
     def count_tokens(self, prompt: int, completion: int) -> None:
-        """Add one turn's tokens to the facts."""
         self.rubric.prompt_tokens += prompt
         self.rubric.completion_tokens += completion
 

@@ -43,7 +43,6 @@ class AssistantMessage:
     thoughts: dict[str, Any] | None = None
 
     def to_chat(self) -> ChatMessage:
-        """The message as it goes back into the conversation."""
         content = encodable(self.content or "")
         more = {"thoughts": self.thoughts} if self.thoughts else {}
         if not self.tool_calls:

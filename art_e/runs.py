@@ -35,7 +35,6 @@ class Run:
 
     @property
     def trajectories(self) -> Path:
-        """The file of its trajectories."""
         return self.folder / "trajectories.jsonl"
 
     @property
@@ -56,12 +55,10 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The figures of a complete run."""
         metrics: dict[str, Any] = json.loads((self.folder / "metrics.json").read_text("utf-8"))
         return metrics
 
     def log(self) -> AppendLog:
-        """The trajectories' file, opened to append to."""
         return AppendLog(self.trajectories)
 
     def write_json(self, name: str, value: Any) -> None:
@@ -70,7 +67,6 @@ class Run:
         write_whole(self.folder / name, text)
 
     def finish(self) -> None:
-        """Mark the run complete."""
         (self.folder / _COMPLETE).touch()
 
 

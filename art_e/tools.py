@@ -182,7 +182,6 @@ class View:
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The names of the tools that may be called."""
         return ("return_final_answer",) if self.closed_book else tuple(ARGUMENTS)
 
 
@@ -199,7 +198,6 @@ class Tools:
         self._handle_of: dict[str, str] = {}
 
     def search(self, arguments: SearchEmails) -> Observation:
-        """Run one search."""
         most = self.view.hits
         requested = arguments.max_results if "max_results" in arguments.model_fields_set else most
         wanted = min(max(requested, 1), most)
@@ -232,7 +230,6 @@ class Tools:
         return None if email is None else self.shown(email)
 
     def shown(self, email: Email) -> Observation:
-        """The observation of a mail that was read."""
         return Observation(self._email(email), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:

@@ -140,11 +140,9 @@ class Paid:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As trajectories record them."""
         return self._policy.settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message. Raises what the policy raises."""
         if self._repeated == len(self._turns):
             step = await self._policy.act(messages, tools)
             self._log.append(compact_json({"key": self._key, **asdict(step)}))

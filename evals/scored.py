@@ -90,12 +90,10 @@ class Scored:
 
     @property
     def key(self) -> Key:
-        """What it is the episode of."""
         return Key(self.trajectory.model, self.question.id, self.trajectory.repeat)
 
     @property
     def prompt(self) -> str:
-        """The name and the hash of the system prompt."""
         policy = self.trajectory.policy
         return f"{policy.get('prompt', 'default')} ({policy.get('prompt_hash')})"
 
@@ -133,12 +131,10 @@ class Scored:
 
     @property
     def unsure(self) -> bool:
-        """Whether the deciding judge was unsure of its verdict."""
         return bool(self.verdicts and self.verdicts[0].get("unsure"))
 
     @property
     def disputed(self) -> bool:
-        """Whether one judge found it right and another wrong."""
         given = {each["correct"] for each in self.verdicts}
         return {True, False} <= given
 
@@ -159,7 +155,6 @@ class Scored:
         return step if isinstance(step, int) else None
 
     def correct_by(self, judge: int) -> bool:
-        """Whether the judge of that number found it right."""
         return self.verdict_of(judge) is True
 
     def answered_by(self, judge: int) -> bool:
@@ -169,7 +164,6 @@ class Scored:
         return bool(self.trajectory.rubric["answered"] if attempted is None else attempted)
 
     def wrong_by(self, judge: int) -> bool:
-        """Whether it gave an answer that the judge of that number found wrong."""
         return self.answered_by(judge) and self.verdict_of(judge) is False
 
     def verdict_of(self, judge: int) -> bool | None:

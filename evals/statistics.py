@@ -76,7 +76,6 @@ class Sample:
         return self._estimate(share, low, high)
 
     def mean(self, values: Sequence[float]) -> Estimate:
-        """The mean of one value an episode."""
         return self.ratio(values, np.ones(self.n))
 
     def ratio(self, values: Sequence[float], of: Sequence[float] | Floats) -> Estimate:

@@ -55,11 +55,9 @@ class Sampler:
     batch: int = BATCH
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        """Generate the turns of all episodes."""
         in_rounds(self.turns, prompts, follow)
 
     def turns(self, prompts: list[list[int]]) -> list[Turn]:
-        """Return a turn for each prompt."""
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         turns: dict[int, Turn] = {}
@@ -152,7 +150,6 @@ class Dispatch:
             vllm._llm_weights_sleeping = True
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
-        """Generate the turns of all episodes."""
         if self._client is not None:
             side_by_side(self._from_server, prompts, follow, slots=_REQUESTS)
         elif self._trainer.use_vllm:

@@ -213,7 +213,6 @@ class Expert:
     leading_space: bool = False
 
     def play(self) -> None:
-        """Play the episode to its end."""
         turns = self._play()
         while not self.episode.done:
             self.episode.step(next(turns))
@@ -282,7 +281,6 @@ class Expert:
         return [*hits[: last + 1], *(each for each in gold if each not in hits)]
 
     def _hits(self) -> list[str]:
-        """Return the hits of the last search."""
         shown = self._shown("hits")
         return [hit["message_id"] for hit in shown[0]] if shown else []
 

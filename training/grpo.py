@@ -163,7 +163,6 @@ class AgentTrainer(GRPOTrainer):
         return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
     def why_pause(self) -> str | None:
-        """Why the run should pause, if it should."""
         if self.roller.judges.exhausted():
             return "the judges' fees have reached their limit; resume with a higher --max-cost"
         return None if self.batch is None else self.batch.outage

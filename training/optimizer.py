@@ -136,11 +136,9 @@ class MuonAdamW(Optimizer):
             each.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of both, by their names."""
         return {"muon": self._muon.state_dict(), "adamw": self._adamw.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave."""
         self._muon.load_state_dict(state_dict["muon"])
         self._adamw.load_state_dict(state_dict["adamw"])
         self._share()

@@ -52,7 +52,6 @@ class Processes:
         return list(chain.from_iterable(parts))
 
     def from_first(self, value: T) -> T:
-        """Return the `value` of the leading process."""
         values = [value]
         if self.count > 1:
             _distributed().broadcast_object_list(values, src=0)

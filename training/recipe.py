@@ -124,11 +124,9 @@ class Data(RecipeTable):
 
     @property
     def inbox_file(self) -> Path:
-        """The inbox file that `questions` are about."""
         return Path(self.db).expanduser() if self.db else default_db()
 
     def has_worlds(self, split: Split) -> bool:
-        """Whether the questions of the split come from `worlds`."""
         return self.worlds is not None and (split == "train" or self.questions is None)
 
 
@@ -171,12 +169,10 @@ class Sft(RecipeTable):
 
     @property
     def steps(self) -> int:
-        """The steps of all stages."""
         return sum(stage.steps for stage in self.stages)
 
     @property
     def noises(self) -> list[Noise]:
-        """The expert's noise in each stage."""
         return [*[self.early_noise or self.noise] * (len(self.stages) - 1), self.noise]
 
     @property
@@ -314,7 +310,6 @@ class Setting(NamedTuple):
         return 0 if table is None else int(table.steps)
 
     def to_row(self) -> dict[str, Any]:
-        """The settings as config.json holds them."""
         return {**self._asdict(), "recipe": self.recipe.model_dump(mode="json")}
 
 

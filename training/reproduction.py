@@ -75,7 +75,6 @@ class Profile(RecipeTable):
 
     @cached_property
     def training(self) -> Recipe:
-        """The recipe with its changes."""
         return load_recipe(self.recipe, self.changes)
 
 
@@ -89,7 +88,6 @@ class Command(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The command as a shell takes it."""
         return shlex.join(["art-e", *self.words])
 
     def is_done(self, out: Path) -> bool:

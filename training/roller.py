@@ -138,7 +138,6 @@ class Roller:
     judges: Judges
 
     def questions_for_step(self, step: int) -> Sequence[Question]:
-        """This process's questions of a step."""
         training, size = self.training, self.table.questions
         first = (step - 1) // self.table.minibatches * size
         order = in_passes(self.material.questions, first + size, f"{training.setting.seed}/grpo")

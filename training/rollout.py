@@ -51,7 +51,6 @@ class Material(NamedTuple):
         return shuffled[:number]
 
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
-        """Begin an episode about the question."""
         return Episode(
             self.file_of[question.id].inbox_of(question),
             question,
@@ -86,7 +85,6 @@ class Transcript:
             self.logprobs = [*(self.logprobs or [0.0] * before), *logprobs]
 
     def add_context(self, ids: Sequence[int]) -> None:
-        """Append what others wrote."""
         self.completion_ids += ids
         self.own += [False] * len(ids)
         if self.logprobs is not None:
@@ -119,7 +117,6 @@ class ChatTokens:
         return [*self.ids_of(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """Return the text of a turn, without its end token."""
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return str(self._tokenizer.decode(list(ids[:end])))
 

@@ -112,7 +112,6 @@ class TrainingRun:
         self._begun, self._shown_at = time.perf_counter(), float("-inf")
 
     def time_is_up(self) -> str | None:
-        """Why to pause now, if its minutes are over."""
         if self.minutes is None or time.perf_counter() - self._begun < 60 * self.minutes:
             return None
         return f"{self.minutes:g} minutes are over"
@@ -141,7 +140,6 @@ class TrainingRun:
             self._raise(step.step, alarms)
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
-        """Store episodes, of training or of a validation."""
         if self.log is not None:
             for each in scored:
                 self.log.append(each.trajectory.to_line())
@@ -195,7 +193,6 @@ class TrainingRun:
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the metrics with the figures of `test`, and return them."""
         metrics = {**self.metrics, "test": test}
         if self.processes.leads:
             self.run.write_json(METRICS, metrics)

@@ -49,7 +49,6 @@ class Start(NamedTuple):
 
     @property
     def tokens(self) -> ChatTokens:
-        """What turns conversations into tokens."""
         return ChatTokens(self.tokenizer, schemas(), self.end_id)
 
 

@@ -165,7 +165,6 @@ class StagedTrainer(SFTTrainer):
         keep_exact(self.model)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The batches of all stages."""
         rows: Any = self.train_dataset
         loader: DataLoader[Any] = DataLoader(
             rows, batch_sampler=self.batches, collate_fn=self.data_collator

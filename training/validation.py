@@ -127,7 +127,6 @@ class RunCallback(TrainerCallback):
     awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
-        """Validate the model before any step."""
         if state.global_step == 0:
             self._validate(0)
 
@@ -157,7 +156,6 @@ class RunCallback(TrainerCallback):
         control.should_training_stop = training.paused is not None
 
     def on_save(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
-        """Make the checkpoint count."""
         over = state.global_step >= state.max_steps
         self.examiner.training.checkpoint_saved(state.global_step, over=over)
 

@@ -63,7 +63,6 @@ class Answered(NamedTuple):
 
     @property
     def mails(self) -> list[Email]:
-        """The mails cited, then those of the passages."""
         mails = [*self.sources, *(each.email for each in self.passages)]
         return list({each.message_id: each for each in mails}.values())
 
@@ -148,7 +147,6 @@ class Conversation:
     began: float = STARTED  # since when a person waits
 
     def ask(self, question: str, say: Say) -> Answered:
-        """Begin a question and answer it."""
         self.began = time.monotonic()
         self.begin(question)
         return self.answer(say)
@@ -220,7 +218,6 @@ class Conversation:
         return self.answered
 
     def forget(self) -> None:
-        """Forget what was said."""
         self.history, self.answered = [], None
 
 

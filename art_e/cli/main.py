@@ -87,7 +87,6 @@ class Commands(TyperGroup):
     """The commands, with the exit codes and errors that this module's docstring names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module = importlib.import_module(COMMANDS[cmd_name][0])
             found = typer.main.get_command(module.app)
@@ -103,7 +102,6 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order of the help page."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -137,7 +135,6 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command and handle all its failures."""
         try:
             super().invoke(ctx)
             sys.stdout.flush()

@@ -145,7 +145,6 @@ class Claim(NamedTuple):
 
     @property
     def newest(self) -> dt.datetime | None:
-        """The date of the newest mail."""
         return max((each.date for each in self.mails if each.date is not None), default=None)
 
 

@@ -42,7 +42,6 @@ class Draft:
 
     @property
     def utc_date(self) -> dt.date:
-        """The day on which the mail is sent, in UTC."""
         return dt.date.fromordinal(self.minute // 1440)
 
 

@@ -52,7 +52,6 @@ class Person:
 
     @property
     def full(self) -> str:
-        """Given and family name."""
         return f"{self.given} {self.family}"
 
     @property
@@ -102,7 +101,6 @@ class Names:
         self._domains = [f"{ascii_fold(self.coined(number))}.example" for number in (0, 1)]
 
     def coined(self, number: int) -> str:
-        """Coined name `number`."""
         return " ".join(self._coined[number])
 
     def person(self, number: int, owners: int) -> Person:

@@ -109,7 +109,6 @@ class Stage:
         return self.rng.sample(self._banks[bank], count)
 
     def day(self, offset: int) -> dt.date:
-        """The working day `offset` days after the story's first."""
         return wording.workday(self.plan.start + offset)
 
     # Wording.

@@ -86,7 +86,6 @@ class World:
         self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
 
     def tell(self, story: StoryPlan) -> Stage:
-        """Tell one story."""
         names, number = self.names, story.number
         person = len(self.company.staff) + number * _CAST
         coined = self._office_names + number * _COINED

@@ -143,7 +143,6 @@ class Amount(NamedTuple):
 
     @property
     def total(self) -> Fraction:
-        """The amount in the base unit."""
         return self.number * self.factor
 
 

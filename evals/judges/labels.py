@@ -96,7 +96,6 @@ class Rated(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the judge says what the label says."""
         return self.verdict.correct is self.case.label
 
 

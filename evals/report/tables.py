@@ -99,7 +99,6 @@ class Cell(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The figure with its interval."""
         return f"{self.value} {self.interval}".strip()
 
     @property
@@ -219,7 +218,6 @@ class Column(NamedTuple):
     difference: Form | None = None
 
     def cell(self, figures: Mapping[str, Any]) -> Cell:
-        """A model's figure as text."""
         value: Any = figures
         for name in self.figure.split("."):
             value = None if value is None else value.get(name)

@@ -61,7 +61,6 @@ class _Shared(dict[str, int]):
         return self.setdefault(compact_json(value), len(self))
 
     def rows(self) -> list[Any]:
-        """The values in the order of their numbers."""
         return list(map(json.loads, self))
 
 
