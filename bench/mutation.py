@@ -70,7 +70,7 @@ AREAS = {
         ("tests/art_e/inbox",),
     ),
     "metrics": Area(("evals/metrics.py", "evals/scored.py"), _EVALS),
-    "intervals": Area(("evals/statistics.py", "evals/paired.py"), _EVALS),
+    "intervals": Area(("evals/statistics.py",), _EVALS),
 }
 
 _OTHER: dict[type[ast.AST], type[ast.AST]] = {

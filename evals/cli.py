@@ -39,10 +39,11 @@ from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
-from evals import benchmark, paired
+from evals import benchmark
 from evals.judges import choose_judge
 from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
+from evals.metrics import compare as compare_models
 from evals.report import tables
 from evals.report.build import build_report
 from evals.report.tables import digits, number, percent, usd
@@ -390,7 +391,7 @@ def compare(
     (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
     if a.judges[:1] != b.judges[:1]:
         note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
-    found = paired.compare(a.scored, b.scored)
+    found = compare_models(a.scored, b.scored)
     if as_json:
         print_json({"a": facts_a, "b": facts_b, **found})
         return

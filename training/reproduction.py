@@ -31,8 +31,7 @@ from art_e.runs import Run
 from art_e.storage import expanded, home, locked, write_whole
 from art_e.trajectory import read_trajectories
 from evals.judges import needs_model
-from evals.metrics import HEADLINE, model_metrics
-from evals.paired import compare
+from evals.metrics import HEADLINE, compare, model_metrics
 from evals.report import tables
 from evals.report.build import Section, build_report
 from evals.report.charts import CurveChart, write_picture

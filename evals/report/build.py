@@ -29,7 +29,7 @@ from art_e.publish import public_name
 from art_e.runs import Run
 from art_e.storage import write_whole
 from evals.hacking import detect
-from evals.paired import compare
+from evals.metrics import compare
 from evals.report import tables
 from evals.report.charts import Chart, svg, write_png
 from evals.report.tables import NONE, SOURCE, Entry, Table, differences, measure, run_names, summary

@@ -343,7 +343,7 @@ def funnel(entries: Sequence[Entry]) -> Table:
 
 
 def differences(figures: Mapping[str, Any]) -> list[Row]:
-    """A row for each figure of `evals.paired.compare`: A, B, and B - A with its sign."""
+    """A row for each figure of `evals.metrics.compare`: A, B, and B - A with its sign."""
     rows = []
     for name, figure in figures.items():
         column = COLUMNS[name]
@@ -357,7 +357,7 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
 def summary(
     compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
 ) -> list[str]:
-    """A comparison of `evals.paired` in words; `corrected` is its p beside other pairs."""
+    """A comparison of `evals.metrics` in words; `corrected` is its p beside other pairs."""
     shares = ("net_reduction", "mended", "broken")
     net, mended, broken = (percent(compared[name]).brief for name in shares)
     by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"

@@ -7,7 +7,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import compare
+from evals.metrics import compare
 from evals.scored import Scored
 from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question

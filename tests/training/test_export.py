@@ -22,7 +22,8 @@ from tests import tiny_qwen
 from tests.builders import files_of, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
-from training.export import card, kept_of, merge
+from training.cli import card, kept_of
+from training.cli import merge_adapter as merge
 from training.recipe import Recipe, Setting
 
 # peft asks transformers by an older name.
