@@ -33,10 +33,9 @@ from art_e.models.hosted import sendable
 from art_e.models.model import Model, full_name
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
-from evals.benchmark import judged
 from evals.judges import choose_judge
 from evals.metrics import HEADLINE, STEPS, ended_at
-from evals.scored import Scored, check_questions
+from evals.scored import Scored, check_questions, judged
 
 opened = cache(InboxFile)
 _SHOWN: TypeAdapter[model.ChatMessage] = TypeAdapter(model.ChatMessage)
@@ -136,7 +135,7 @@ def verdict(db: str, judge: str = "offline") -> Scorer:
     async def score(state: TaskState, _: Target) -> Score:
         question = Question.from_row(state.metadata)
         scored = Scored(question, Trajectory(**state.store.get("trajectory")))
-        scored = await judged(scored, [chosen], opened(Path(db)))
+        scored = await judged(scored, [chosen], opened(Path(db)).inbox_of(question))
         right = float(scored.correct)
         # Inspect leaves out NaN.
         accuracy = (right, math.nan) if question.answerable else (math.nan, right)

@@ -20,9 +20,9 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
 from art_e.question import Question, load_questions
 from evals.judges import choose_judge
-from evals.scored import Scored, check_questions
-from training.reward import RewardWeights, reward_of
-from training.roller import judged
+from evals.scored import Scored, check_questions, judged
+from training.reward import RewardWeights
+from training.roller import paid
 
 opened = cache(InboxFile)
 
@@ -113,9 +113,9 @@ class InboxEpisode:
             self._episode.cut_off()
         trajectory = episode_record(self._episode, "trl", "trl", {})
         scored = Scored(self._question, trajectory)
-        verdict = await judged(scored, self._judge, self._episode.tools.inbox)
-        reward = reward_of(self._episode.rubric, verdict, self._weights)
-        return None if reward is None else reward.total
+        scored = await judged(scored, [self._judge], self._episode.tools.inbox)
+        reward = paid(scored, self._episode.rubric, self._weights).trajectory.reward
+        return None if reward is None else float(reward["total"])
 
     def _step(self, name: str, arguments: dict[str, Any]) -> str:
         if self._episode.done:

@@ -29,9 +29,8 @@ from art_e.models.hosted import received, sendable
 from art_e.privacy import redact
 from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
-from evals.benchmark import judged
 from evals.judges import choose_judge
-from evals.scored import Scored, check_questions
+from evals.scored import Scored, check_questions, judged
 
 os.environ.setdefault("PRIME_RUNS_MODE", "disabled")
 opened = cache(InboxFile)
@@ -83,7 +82,8 @@ class InboxTask(vf.Task[InboxData]):
         """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
-        scored = await judged(scored, [judge_named(task.asked.judge)], opened(task.asked.db))
+        inbox = opened(task.asked.db).inbox_of(question)
+        scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
         if scored.ended:
             trace.info["verdict"] = scored.trajectory.verdict
         if scored.unjudged:

@@ -34,7 +34,7 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
-from evals.scored import Judge, Key, Scored, load_run, read_in
+from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
 
 _JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories
@@ -273,7 +273,7 @@ def run_benchmark(
         made = await run_episode(episode, policy, run.id)
         made = replace(made, repeat=repeat, question=question.to_row())
         made.policy["prompt"] = chosen.name
-        return await judged(Scored(question, made), judges, inbox_file)
+        return await judged(Scored(question, made), judges, inbox)
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -341,21 +341,17 @@ def rejudge(
     """
     metrics, names = source.metrics, ("concurrency", "not_asked")
     facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
-    turn = asyncio.Semaphore(_JUDGED_AT_ONCE)
-
-    async def judge_one(scored: Scored, log: AppendLog) -> Scored:
-        bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
-        async with turn:
-            scored = await judged(Scored(scored.question, bare), judges, inbox_file)
-        log.append(scored.trajectory.to_line())
-        on_judged()
-        return scored
-
-    async def judge_all(log: AppendLog) -> list[Scored]:
-        return await asyncio.gather(*(judge_one(each, log) for each in load_run(source)))
-
     with held(run), run.log() as log:
-        return _measured(run, asyncio.run(judge_all(log)), judges, facts, metrics["prompt"])
+
+        async def judge_again(scored: Scored) -> Scored:
+            bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
+            inbox = inbox_file.inbox_of(scored.question)
+            scored = await judged(Scored(scored.question, bare), judges, inbox)
+            log.append(scored.trajectory.to_line())
+            return scored
+
+        found = limited_gather(_JUDGED_AT_ONCE, judge_again, load_run(source), on_judged)
+        return _measured(run, asyncio.run(found), judges, facts, metrics["prompt"])
 
 
 def _measured(
@@ -375,17 +371,3 @@ def _measured(
     if not any(each["not_asked"] or each["errors"] for each in figures.values()):
         run.finish()
     return metrics
-
-
-async def judged(scored: Scored, judges: Sequence[Judge], inbox_file: InboxFile) -> Scored:
-    """The episode with the verdicts of all judges, asked at the same time.
-
-    One that is out of turns or lost has neither answered nor abstained, and stays as it is.
-    """
-    if not scored.ended:
-        return scored
-    question, trajectory = scored.question, scored.trajectory
-    mails, answer = read_in(trajectory, inbox_file.inbox_of(question)), trajectory.final_answer
-    verdicts = await asyncio.gather(*(each.judge(question, answer, mails) for each in judges))
-    first, *others = map(asdict, verdicts)
-    return Scored(question, replace(trajectory, verdict=first, other_verdicts=others))

@@ -1,9 +1,10 @@
 """Verdicts on answers, episodes with theirs, and the episodes of a run, read from disk."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -14,6 +15,8 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 # Splits whose questions training does not see.
 HELD_OUT = ("validation", "test")
 
@@ -191,10 +194,38 @@ def load_run(run: Run) -> list[Scored]:
     return [each for each in scored if each.measured or each is last[each.key]]
 
 
-def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
-    """The mails that the episode read, in order: judges check the answer against them."""
-    read = (inbox.read(each) for each in trajectory.mails_read)
-    return [each for each in read if each is not None]
+async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
+    """The episode of `inbox` with the verdicts of all judges, asked at the same time.
+
+    They check the answer against the mails that the episode read. One that is out of turns or lost
+    has neither answered nor abstained, and stays as it is.
+    """
+    if not scored.ended:
+        return scored
+    question, trajectory = scored.question, scored.trajectory
+    mails = list(filter(None, map(inbox.read, trajectory.mails_read)))
+    answer = trajectory.final_answer
+    verdicts = await asyncio.gather(*(each.judge(question, answer, mails) for each in judges))
+    first, *others = map(asdict, verdicts)
+    return Scored(question, replace(trajectory, verdict=first, other_verdicts=others))
+
+
+async def limited_gather(
+    limit: int,
+    work: Callable[[Item], Awaitable[Result]],
+    items: Iterable[Item],
+    on_done: Callable[[], object] = lambda: None,
+) -> list[Result]:
+    """What `work` makes of each item, in their order, `limit` of them at a time."""
+    turn = asyncio.Semaphore(limit)
+
+    async def limited(item: Item) -> Result:
+        async with turn:
+            result = await work(item)
+        on_done()
+        return result
+
+    return await asyncio.gather(*map(limited, items))
 
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:

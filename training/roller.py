@@ -12,11 +12,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from art_e.agent import episode_record
-from art_e.inbox.inbox import Inbox
+from art_e.episode import Rubric
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
-from evals.scored import Judge, Scored, Verdict, read_in
+from evals.scored import Judge, Scored, Verdict, judged, limited_gather
 from training.engine import Dispatch
 from training.optimizer import FLAT
 from training.progress import mean_of
@@ -67,27 +67,20 @@ class Scorer(NamedTuple):
             episode_id=digest(compact_json([self.run_id, settings, question.id, number])),
             question=question.to_row(),
         )
-        scored = Scored(question, trajectory)
-        first, *others = await asyncio.gather(
-            *(judged(scored, each, episode.tools.inbox) for each in (self.judge, *self.others))
-        )
-        reward = reward_of(episode.rubric, first, self.weights)
-        trajectory = dataclasses.replace(
-            trajectory,
-            verdict=None if first is None else dataclasses.asdict(first),
-            other_verdicts=[dataclasses.asdict(each) for each in others if each is not None],
-            reward=None if reward is None else reward._asdict(),
-        )
-        return Scored(question, trajectory)
+        judges = (self.judge, *self.others)
+        scored = await judged(Scored(question, trajectory), judges, episode.tools.inbox)
+        return paid(scored, episode.rubric, self.weights)
 
 
-async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
-    """Return the judge's verdict on an episode of `inbox`; None if it neither answered nor
-    abstained. Raises `UserError` for a question without a gold answer."""
-    if not scored.ended:
-        return None
-    trajectory = scored.trajectory
-    return await judge.judge(scored.question, trajectory.final_answer, read_in(trajectory, inbox))
+def paid(
+    scored: Scored, rubric: Rubric, weights: RewardWeights, rank: float | None = None
+) -> Scored:
+    """Return the episode with its reward, also for its place in the group if there is a `rank`;
+    without a reward if its judge failed."""
+    row = scored.trajectory.verdict
+    reward = reward_of(rubric, Verdict(**row) if row else None, weights, rank)
+    trajectory = dataclasses.replace(scored.trajectory, reward=reward and reward._asdict())
+    return Scored(scored.question, trajectory)
 
 
 # ---- A step.
@@ -172,7 +165,8 @@ class Roller:
     ) -> tuple[list[list[Scored]], int]:
         """The groups with verdicts and rewards, and how many of them could not be compared."""
         recipe, run = self.training.setting.recipe, self.training.run
-        scorer = Scorer(self.judges.reward, recipe.reward, run.id, recipe.name)
+        weights = recipe.reward
+        scorer = Scorer(self.judges.reward, weights, run.id, recipe.name)
         same = {"temperature": TEMPERATURE, "seed": self.training.setting.seed}
         names = [f"{step}/{group[0].episode.question.id}" for group in groups]
         limit = asyncio.Semaphore(JUDGED_AT_ONCE)
@@ -185,26 +179,16 @@ class Roller:
         if (judge := self.judges.rank) is None:
             return scored, 0
         # The other groups teach nothing.
-        paid = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
-
-        async def rank(group: Sequence[Scored]) -> list[float] | None:
-            async with limit:
-                return await judge(group)
-
-        ranks = await asyncio.gather(*(rank(scored[place]) for place in paid))
-        for place, scores in zip(paid, ranks, strict=True):
+        places = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
+        ranks = await limited_gather(JUDGED_AT_ONCE, judge, [scored[place] for place in places])
+        for place, scores in zip(places, ranks, strict=True):
             if scores is not None:
-                scored[place] = list(map(self._with_rank, groups[place], scored[place], scores))
+                facts = (rollout.episode.rubric for rollout in groups[place])
+                members = zip(scored[place], facts, scores, strict=True)
+                scored[place] = [
+                    paid(one, rubric, weights, score) for one, rubric, score in members
+                ]
         return scored, ranks.count(None)
-
-    def _with_rank(self, rollout: Rollout, scored: Scored, rank: float) -> Scored:
-        """Return the episode, also paid for its place in the group."""
-        row = scored.trajectory.verdict
-        verdict, weights = Verdict(**row) if row else None, self.training.setting.recipe.reward
-        reward = reward_of(rollout.episode.rubric, verdict, weights, rank)
-        assert reward is not None
-        trajectory = dataclasses.replace(scored.trajectory, reward=reward._asdict())
-        return Scored(scored.question, trajectory)
 
 
 def in_groups(values: Sequence[T], size: int) -> list[list[T]]:

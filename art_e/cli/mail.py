@@ -147,11 +147,19 @@ def search(
 
 
 @app.command(
+    "read",
+    help="Show one mail of an inbox in full.",
     epilog=example(
         "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com"
-    )
+    ),
+)
+@app.command(
+    "thread",
+    help="Show the conversation that a mail belongs to, oldest mail first.",
+    epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"),
 )
 def read(
+    context: typer.Context,
     message_id: MessageId,
     inbox: InboxOption = None,
     as_of: AsOfOption = None,
@@ -159,38 +167,21 @@ def read(
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one mail of an inbox in full."""
+    """Show a mail, or the conversation that it belongs to."""
+    whole = context.info_name == "thread"
     with opened_inbox(db, inbox, as_of, junk=junk) as opened:
-        email = opened.read(message_id)
-    if email is None:
-        raise _no_mail(message_id, opened, db)
+        mail = opened.read(message_id)
+        if mail is None:
+            raise _no_mail(message_id, opened, db)
+        mails = opened.thread(message_id) if whole else [mail]
     if as_json:
-        print_json(email.to_json())
-    else:
-        print_text(shown_email(email))
-
-
-@app.command(epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"))
-def thread(
-    message_id: MessageId,
-    inbox: InboxOption = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
-    db: DbOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the conversation that a mail belongs to, oldest mail first."""
-    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
-        mails = opened.thread(message_id)
-    if not mails:
-        raise _no_mail(message_id, opened, db)
-    if as_json:
-        print_json([email.to_json() for email in mails])
+        print_json([each.to_json() for each in mails] if whole else mail.to_json())
         return
-    for number, email in enumerate(mails, start=1):
-        gap = "\n" if number > 1 else ""
-        print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
-        print_text(shown_email(email))
+    for number, each in enumerate(mails, start=1):
+        if whole:
+            gap = "\n" if number > 1 else ""
+            print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
+        print_text(shown_email(each))
 
 
 @app.command(

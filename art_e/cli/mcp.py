@@ -102,7 +102,8 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
 def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     tools = Tools(inbox, View(handles=False))
     if isinstance(arguments, SearchEmails):
-        return dict(json.loads(tools.search(arguments).text))
+        found: dict[str, Any] = json.loads(tools.search(arguments).text)
+        return found
     email = inbox.read(arguments.message_id)
     if email is None:
         raise UserError(not_found(arguments.message_id))

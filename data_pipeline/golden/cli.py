@@ -17,6 +17,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
 from art_e.privacy import load_env
+from art_e.question import read_rows
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
@@ -198,7 +199,7 @@ def import_command(
     """
     name = importing.name_of(source)
     with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
-        importing.import_questions(file, golden, source)
+        importing.import_rows(file, golden, list(read_rows(source)), name)
 
 
 @app.command(
@@ -210,7 +211,8 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
     with _step("import", out, db, as_json=as_json, source=importing.RATINGS) as (file, golden, _):
-        importing.import_ratings(file, golden, ratings)
+        rows = list(map(importing.rated_row, ratings))
+        importing.import_rows(file, golden, rows, importing.RATINGS)
 
 
 # ---- filter, verify and split.

@@ -28,6 +28,7 @@ from data_pipeline.golden import inboxes
 from data_pipeline.golden.asking import Asker, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
+from evals.scored import limited_gather
 
 BATCHES = 25
 BATCH_MAILS = 20
@@ -257,26 +258,21 @@ def generate(
 ) -> list[Lost]:
     """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
     nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
-    prompt = prompt_text(__package__, "generate")
-    turn, lost = asyncio.Semaphore(concurrency), dict[str, Lost]()
+    prompt, lost = prompt_text(__package__, "generate"), dict[str, Lost]()
 
-    async def ask(batch: Batch, data: Mapping[str, Any]) -> Items:
+    async def ask(pair: tuple[Batch, Mapping[str, Any]]) -> Items:
+        batch, data = pair
         read = partial(read_items, most=data["questions"])
         try:
-            async with turn:
-                return await asker.read(prompt, data, GeneratedItems, read)
+            return await asker.read(prompt, data, GeneratedItems, read)
         except UnparseableError as error:
             lost[batch.id] = "unreadable", str(error)
         except PolicyError as error:
             lost[batch.id] = error.kind, cut_line(str(error), _KEPT_CHARS)
-        finally:
-            on_reply()
         return []
 
-    async def ask_all() -> list[Items]:
-        return await asyncio.gather(*map(ask, plan.batches, plan.data))
-
-    replies = asyncio.run(ask_all())
+    pairs = zip(plan.batches, plan.data, strict=True)
+    replies = asyncio.run(limited_gather(concurrency, ask, pairs, on_reply))
     in_order = [lost[each.id] for each in plan.batches if each.id in lost]
     if not any(isinstance(item, GeneratedItem) for items in replies for item in items):
         why = in_order[0][1] if in_order else "the replies hold none"

@@ -13,7 +13,7 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
-from art_e.question import Question, RawRow, read_rows
+from art_e.question import Question, RawRow
 from art_e.ratings import AnswerRating
 from art_e.text import cut_line, encodable, visible
 from data_pipeline.golden import golden_set
@@ -26,23 +26,14 @@ _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 
 RATINGS = "ratings"  # the source of what users rated
 
 
-def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
-    """Fill a new set with the rows of `source`: a file, a folder or a hub id."""
-    _import_rows(file, golden, list(read_rows(source)), name_of(source))
-
-
 def name_of(source: str) -> str:
     """The name of a source in a set; a path says nothing to others."""
     return Path(source).resolve().name if Path(source).exists() else source
 
 
-def import_ratings(file: InboxFile, golden: GoldenSet, ratings: Sequence[AnswerRating]) -> None:
-    """Fill a new set with the answers that users rated good or corrected; bad answers without a
-    correction, and follow-up questions, are rejected."""
-    _import_rows(file, golden, [_rated(each) for each in ratings], RATINGS)
-
-
-def _rated(rating: AnswerRating) -> RawRow:
+def rated_row(rating: AnswerRating) -> RawRow:
+    """The row of an answer that a user rated; it is rejected if nobody said what is right, or if it
+    answers a follow-up question."""
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {
@@ -63,7 +54,8 @@ def _rated(rating: AnswerRating) -> RawRow:
     return RawRow(f"rating of {rating.rated_at}", row, fault)
 
 
-def _import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], name: str) -> None:
+def import_rows(file: InboxFile, golden: GoldenSet, rows: Sequence[RawRow], name: str) -> None:
+    """Fill a new set with the rows of the source of that name."""
     if not rows:
         raise UserError(f"{name} has no row; name a file of questions")
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]

@@ -38,7 +38,7 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.offline import grounded_in
-from evals.scored import Judge
+from evals.scored import Judge, limited_gather
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
@@ -67,19 +67,12 @@ def verify(
     """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
     too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
 
-    async def verify_all() -> list[Outcome]:
-        turn = asyncio.Semaphore(concurrency)
-
-        async def one(question: Question) -> Outcome:
-            async with turn:
-                row = await checks.examine(file.inbox_of(question), question)
-                on_row()
-                return row
-
-        return await asyncio.gather(*map(one, golden.questions))
+    async def examine(question: Question) -> Outcome:
+        return await checks.examine(file.inbox_of(question), question)
 
     rows, unchecked = [], defaultdict[str, Counter[str]](Counter)
-    for question, fault in asyncio.run(verify_all()):
+    outcomes = asyncio.run(limited_gather(concurrency, examine, golden.questions, on_row))
+    for question, fault in outcomes:
         verified = (each for each in checks_of(question).values() if each.step == "verify")
         unsure = [each for each in verified if each.passed is None]
         rows.append((question, fault or (unsure[0] if strict and unsure else None)))

@@ -4,6 +4,7 @@ A bank is a tuple of format strings. Short worlds keep phrases of one or two sen
 vocabulary keeps the first few phrases of each bank.
 """
 
+import calendar
 import datetime as dt
 import functools
 import re
@@ -13,11 +14,7 @@ from importlib import resources
 from random import Random
 from typing import Any
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August",
-    "September", "October", "November", "December",
-)  # fmt: skip
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
 DAYS = 540  # that a world spans: about 18 months
 STORY_KINDS = ("relocation", "travel", "invoice", "interview", "approval", "project", "outage")

@@ -5,7 +5,6 @@ shown. A line that a crash cut off is skipped, and removed when the next one is 
 of two labels of an episode counts.
 """
 
-import asyncio
 import datetime as dt
 import json
 import random
@@ -26,7 +25,7 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
-from evals.scored import Judge, Scored, Verdict, is_judged
+from evals.scored import Judge, Scored, Verdict, is_judged, limited_gather
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Sample
 
 # ---- The labelled set.
@@ -107,15 +106,11 @@ async def rate(
     on_rated: Callable[[], object] = lambda: None,
 ) -> list[Rated]:
     """The judge's verdict on each case, in their order, `concurrency` at a time."""
-    turn = asyncio.Semaphore(concurrency)
 
     async def rate_one(case: Case) -> Rated:
-        async with turn:
-            rated = Rated(case, await judge.judge(case.question, case.answer))
-        on_rated()
-        return rated
+        return Rated(case, await judge.judge(case.question, case.answer))
 
-    return await asyncio.gather(*map(rate_one, cases))
+    return await limited_gather(concurrency, rate_one, cases, on_rated)
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:

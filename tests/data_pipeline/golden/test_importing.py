@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
+from art_e.question import read_rows
 from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.golden.importing import import_questions
+from data_pipeline.golden.importing import import_rows
 from data_pipeline.ingest.batch import Rules
 from tests.builders import date_header, make_inbox, raw
 
@@ -47,7 +48,7 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     golden = GoldenSet()
-    import_questions(file, golden, str(path))
+    import_rows(file, golden, list(read_rows(str(path))), path.name)
     return golden
 
 
