@@ -114,7 +114,7 @@ class InboxEpisode:
         trajectory = episode_record(self._episode, "trl", "trl", {})
         scored = Scored(self._question, trajectory)
         scored = await judged(scored, [self._judge], self._episode.tools.inbox)
-        reward = paid(scored, self._episode.rubric, self._weights).trajectory.reward
+        reward = paid(self._weights, scored, self._episode.rubric).trajectory.reward
         return None if reward is None else float(reward["total"])
 
     def _step(self, name: str, arguments: dict[str, Any]) -> str:

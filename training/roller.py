@@ -8,6 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -69,11 +70,11 @@ class Scorer(NamedTuple):
         )
         judges = (self.judge, *self.others)
         scored = await judged(Scored(question, trajectory), judges, episode.tools.inbox)
-        return paid(scored, episode.rubric, self.weights)
+        return paid(self.weights, scored, episode.rubric)
 
 
 def paid(
-    scored: Scored, rubric: Rubric, weights: RewardWeights, rank: float | None = None
+    weights: RewardWeights, scored: Scored, rubric: Rubric, rank: float | None = None
 ) -> Scored:
     """Return the episode with its reward, also for its place in the group if there is a `rank`;
     without a reward if its judge failed."""
@@ -184,10 +185,7 @@ class Roller:
         for place, scores in zip(places, ranks, strict=True):
             if scores is not None:
                 facts = (rollout.episode.rubric for rollout in groups[place])
-                members = zip(scored[place], facts, scores, strict=True)
-                scored[place] = [
-                    paid(one, rubric, weights, score) for one, rubric, score in members
-                ]
+                scored[place] = list(map(partial(paid, weights), scored[place], facts, scores))
         return scored, ranks.count(None)
 
 
