@@ -39,6 +39,8 @@ async def run_episode(
         except PolicyError as failure:
             error = {"kind": failure.kind, "message": str(failure)}
             retries += failure.retries
+            lost = failure.cost_usd
+            cost = None if cost is None or lost is None else cost + lost
             break
         finally:
             model_seconds += time.perf_counter() - before

@@ -25,7 +25,7 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
+from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
 from art_e.models.providers import accepts
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
@@ -38,8 +38,6 @@ from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
 
 _JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories
-
-_MOST_FAILURES = 10  # of one model in a row
 
 # ---- Resuming a killed run.
 
@@ -260,7 +258,7 @@ def run_benchmark(
     The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
     concurrency. The questions must have passed `check_questions`. The first judge decides.
     `on_scored` is called for measured episodes, on disk too. A model that refuses every call, that
-    a cost limit stops, or that fails `_MOST_FAILURES` times in a row is asked no further. The run
+    a cost limit stops, or that fails `MAX_FAILURES` times in a row is asked no further. The run
     stays incomplete while a question is left. Raises `UserError` if another process works on it.
     """
     chosen = prompt or read_prompt()
@@ -300,7 +298,7 @@ def run_benchmark(
                     # Calls under way may cost less than the budget reserved for them.
                     waiting.appendleft((question, repeat))
                     return
-                elif error["kind"] in REFUSED or failures >= _MOST_FAILURES:
+                elif error["kind"] in REFUSED or failures >= MAX_FAILURES:
                     waiting.clear()
 
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))

@@ -32,9 +32,9 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions, Usage
-from art_e.models.known import SHORT_NAMES, ending
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
+from art_e.models.providers import SHORT_NAMES, ending
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder

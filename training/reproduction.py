@@ -23,8 +23,8 @@ from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import example, note, plural, print_json, print_line, print_lines
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device, require_train_extra
-from art_e.models.known import ending
 from art_e.models.model import Model, full_name
+from art_e.models.providers import ending
 from art_e.privacy import load_env
 from art_e.question import Question
 from art_e.runs import Run

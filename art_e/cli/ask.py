@@ -64,9 +64,8 @@ from art_e.cli.output import (
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE, REFUSED
-from art_e.models.model import Model, default_model, full_name
-from art_e.models.nearby import nearby
+from art_e.models.base import LASTING, OFFLINE
+from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.ratings import rate as keep_rating
 from art_e.ratings import ratings_file
 from art_e.runs import Run, find_run, runs_of
@@ -80,9 +79,6 @@ OFFLINE_NOTE = (
     "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
     " --model NAME asks a model instead"
 )
-
-# Failures that the same command would meet again.
-_LASTING = REFUSED | {"budget", "context", "request"}
 
 COMPLETED = 500  # addresses that are suggested, the owners first
 CHAT_HELP = (
@@ -239,7 +235,7 @@ def exit_for(trajectory: Trajectory) -> None:
     """Exit with code 1 and a line on stderr if the episode failed for an outside reason."""
     if trajectory.error is not None:
         kind, message = trajectory.error["kind"], trajectory.error["message"]
-        note(f"Error: {kind}: {message}{'' if kind in _LASTING else '; try again'}")
+        note(f"Error: {kind}: {message}{'' if kind in LASTING else '; try again'}")
         raise typer.Exit(1)
 
 

@@ -88,8 +88,7 @@ class Answered(NamedTuple):
             parts.append(f"{seconds['total']:.2f} s")
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
-        # A failed call may cost something, so a sum of 0 after an error is unknown.
-        if cost is None or (not cost and trajectory.error is not None):
+        if cost is None:
             parts.append("cost unknown")
         else:
             parts.append(f"${cost:.4f}" if cost else "no cost")

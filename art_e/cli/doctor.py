@@ -35,9 +35,8 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.base import ModelOptions, PolicyError
-from art_e.models.known import KNOWN, ending
-from art_e.models.model import Model, full_name
-from art_e.models.nearby import Near, nearby
+from art_e.models.model import Model, Near, full_name, nearby
+from art_e.models.providers import KNOWN, ending
 from art_e.privacy import load_env
 from art_e.storage import home
 from art_e.tools import schemas
@@ -196,11 +195,19 @@ async def _called(finding: Finding) -> Finding:
     """Ask a model that is ready one short question, with all that `ask` sends."""
     if finding.state != "ok":
         return finding
-    options = ModelOptions(tries=1, timeout_s=ONLINE_TIMEOUT_S, max_output_tokens=ONLINE_TOKENS)
-    said: ChatMessage = {"role": "user", "content": "Search for the word lease."}
+    options = ModelOptions(
+        tries=1,
+        timeout_s=ONLINE_TIMEOUT_S,
+        max_output_tokens=ONLINE_TOKENS,
+        on_answer=lambda _: None,
+    )
+    said: list[ChatMessage] = [
+        {"role": "system", "content": "Search before you answer."},
+        {"role": "user", "content": "Search for the word lease."},
+    ]
     try:
         policy = Model(finding.name.removeprefix("model ")).policy(options)
-        step = await policy.act([said], schemas())
+        step = await policy.act(said, schemas())
     except (PolicyError, UserError) as error:
         if isinstance(error, PolicyError) and error.kind == "length":
             # A reasoning model that spent its few tokens on thinking has worked.
@@ -208,7 +215,8 @@ async def _called(finding: Finding) -> Finding:
         fix = "fix that, and run art-e doctor --online again"
         return Finding(finding.name, "missing", str(error), fix)
     how = "answered with a call" if step.message.tool_calls else "answered, but called no tool"
-    return Finding(finding.name, "ok", how)
+    ended = ending(finding.name.removeprefix("model "))
+    return Finding(finding.name, "ok", "; ".join(filter(None, [how, ended])))
 
 
 def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:

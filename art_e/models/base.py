@@ -46,19 +46,26 @@ class PolicyStep:
 
 
 # Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an
-# account without credit, a server that names another host.
-REFUSED = frozenset({"auth", "no-model", "no-credit", "region", "redirect"})
+# account without credit, a spent quota, a server that names another host; then those that the same
+# call would raise again.
+REFUSED = frozenset({"auth", "no-model", "no-credit", "quota", "region", "redirect"})
+LASTING = REFUSED | {"context", "content", "length", "request", "budget"}
+# A model that fails so often in a row is not called again in a run.
+MAX_FAILURES = 10
 
 
 class PolicyError(Exception):
     """The policy failed for a reason outside the episode (a provider is down). `kind` is a short
     fixed word, such as "provider"; the message must hold no key. `retries` counts the retries
-    before it gave up."""
+    before it gave up, and `cost_usd` is what they cost, None if that is unknown."""
 
-    def __init__(self, kind: str, message: str, retries: int = 0) -> None:
+    def __init__(
+        self, kind: str, message: str, retries: int = 0, cost_usd: float | None = 0.0
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.retries = retries
+        self.cost_usd = cost_usd
 
 
 class Policy(Protocol):

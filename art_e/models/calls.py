@@ -185,17 +185,21 @@ class Calls:
         """Call with the request that `build` makes, in the form of OpenAI's chat completions, until
         it passes or no retry helps; `on_text` as in `complete`. Raises `PolicyError`."""
         failed = 0
+        lost: float | None = 0.0  # USD of the calls that failed
         while True:
             try:
                 async with self._pace.place():
                     called = await self._corrected(build, on_text)
-                return called._replace(retries=failed)
+                cost = None if called.cost_usd is None else called.cost_usd + (lost or 0.0)
+                return called._replace(retries=failed, cost_usd=cost)
             except PolicyError as error:
-                raise PolicyError(error.kind, str(error), failed) from None
+                raise PolicyError(error.kind, str(error), failed, lost) from None
             except ProviderError as error:
                 failed += 1
+                more = error.cost_usd
+                lost = None if lost is None or more is None else lost + more
                 if not error.again or failed >= self._retries.tries:
-                    raise PolicyError(error.kind, str(error), failed - 1) from None
+                    raise PolicyError(error.kind, str(error), failed - 1, lost) from None
                 wait = self._retries.wait_s(failed, error.retry_after)
                 self._options.on_retry(failed + 1, self._retries.tries, str(error), wait)
             await asyncio.sleep(wait)
@@ -245,7 +249,7 @@ class Calls:
                 raise failed
         except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
             failure = failure_of(error, self._model)
-            cost = cost if failure.may_be_billed else 0.0
+            failure.cost_usd = cost = cost if failure.may_be_billed else 0.0
             raise failure from None
         finally:
             self.budget.settle(reserved, cost)

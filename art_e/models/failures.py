@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from art_e.models.base import PolicyError
+from art_e.models.base import LASTING, PolicyError
 from art_e.models.providers import SELF_HOSTED
 from art_e.privacy import redact
 from art_e.text import encodable
@@ -23,13 +23,14 @@ LONGEST_ASKED_S = 300.0
 class ProviderError(Exception):
     """One call failed; kind and message become those of a `PolicyError` if no retry helps. `again`:
     a retry may succeed, but not before `retry_after` seconds if the provider said so.
-    `may_be_billed`: the provider may have done the work."""
+    `may_be_billed`: the provider may have done the work, for `cost_usd` (None: unknown)."""
 
     kind: str
     message: str
     again: bool
     retry_after: float | None = None
     may_be_billed: bool = False
+    cost_usd: float | None = 0.0
 
     def __str__(self) -> str:
         return self.message
@@ -41,8 +42,8 @@ _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception
 _WORDS = {
     "context": r"context_length_exceeded|context (length|window|size)|maximum (model|context) len"
     r"|prompt is too long",
-    "no-credit": r"insufficient_quota|credit balance|insufficient credits|billing hard limit"
-    r"|PerDay",
+    "quota": r"insufficient_quota|PerDay",
+    "no-credit": r"credit balance|insufficient credits|billing hard limit",
     "auth": r"API_KEY_INVALID|API key not valid|invalid x-api-key|incorrect api key",
     "region": r"unsupported_country|location is not supported|not available in your (country|reg)",
     "no-model": r"has been deprecated|model_not_found|is no longer available",
@@ -58,7 +59,6 @@ _KINDS = {
 }
 # With these the same request may pass later.
 _PASSING = frozenset({408, 409, 425, 429})
-_LASTING = frozenset({"context", "no-credit", "auth", "region", "no-model", "content"})
 
 
 def failure_of(error: Exception, model: str) -> ProviderError:
@@ -90,11 +90,11 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     kind = by_words or _KINDS.get(status, "provider" if status >= 500 else "request")
     asked = retry_after_s(headers or {}, said)
     if kind == "rate-limit" and asked is not None and asked > LONGEST_ASKED_S:
-        kind = "no-credit"
+        kind = "quota"
     return ProviderError(
         kind,
         f"{model}: {status}: {what}",
-        again=(status in _PASSING or status >= 500) and kind not in _LASTING,
+        again=(status in _PASSING or status >= 500) and kind not in LASTING,
         retry_after=asked,
     )
 

@@ -6,16 +6,27 @@ o3, qwen2.5-14b, ...             a short name of `SHORT_NAMES`
 anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
 """
 
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from art_e.config import setting
 from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
 from art_e.models.checkpoint import require_train_extra
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.known import SHORT_NAMES, ending, listed_models
-from art_e.models.nearby import use
-from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
+from art_e.models.providers import (
+    OLLAMA_HOST,
+    PROPOSED,
+    PROVIDERS,
+    SELF_HOSTED,
+    SHORT_NAMES,
+    ending,
+    listed_models,
+    on_this_machine,
+    receiving_host,
+    set_address,
+)
 from art_e.offline import OfflinePolicy
 from art_e.privacy import load_env
 
@@ -30,7 +41,7 @@ def full_name(name: str) -> str:
         return f"gemini/{name}"
     if (provider := listed.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
         return f"{provider}/{name}"
-    return use(name) or name
+    return _served_here(name) or name
 
 
 def default_model() -> str:
@@ -100,3 +111,81 @@ class Model:
             return LocalPolicy(self.path, chosen)
         load_env()
         return LitellmPolicy(self.name, chosen)
+
+
+# ---- Models at hand: those of servers on this machine, and by a key.
+
+_TIMEOUT_S = 0.5  # a server here answers at once, if there is one
+_MAX_MODELS = 20  # of a server
+
+
+class Nearby(NamedTuple):
+    """A server on this machine: its program, address, list of models, and our provider for it."""
+
+    program: str
+    address: str
+    path: str
+    provider: str
+
+
+SERVERS = (
+    Nearby("Ollama", "http://127.0.0.1:11434", "/api/tags", "ollama_chat"),
+    Nearby("llama.cpp", "http://127.0.0.1:8080", "/v1/models", "hosted_vllm"),
+    Nearby("vLLM", "http://127.0.0.1:8000", "/v1/models", "hosted_vllm"),
+    Nearby("LM Studio", "http://127.0.0.1:1234", "/v1/models", "lm_studio"),
+)
+
+
+class Near(NamedTuple):
+    """A model that could be asked, why, and what to set before: a variable and its value."""
+
+    model: str
+    why: str
+    variable: str = ""
+    value: str = ""
+
+    @property
+    def export(self) -> str:
+        """The command that sets it; "" if nothing is to be set."""
+        return f"export {self.variable}={self.value}" if self.variable else ""
+
+
+def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
+    """Return the models at hand, those that keep mail on this machine first."""
+    keys = ((each.model, next(filter(os.environ.get, each.variables), None)) for each in PROPOSED)
+    by_key = [Near(model, f"{name} is set") for model, name in keys if name]
+    # Two programs may stand for the one server that a variable names.
+    served = {near.model: near for server in servers for near in _served(server)}
+    return [*served.values(), *by_key]
+
+
+def _served(server: Nearby) -> Iterator[Near]:
+    import httpx
+
+    own = set_address(server.provider)
+    here = own is not None and on_this_machine(receiving_host(f"{server.provider}/any"))
+    address = own.removesuffix("/v1") if own and here else server.address
+    try:
+        # No proxy: what listens here is asked here.
+        with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
+            listed: Any = client.get(f"{address}{server.path}").raise_for_status().json()
+        rows = listed["models" if server.path == "/api/tags" else "data"]
+        names = [str(each["name" if "name" in each else "id"]) for each in rows[:_MAX_MODELS]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return
+    known = PROVIDERS[server.provider]
+    needed = own is None and known.default is None
+    export = (known.variables[0], f"{address}/v1") if needed else ("", "")
+    for name in names:
+        yield Near(f"{server.provider}/{name}", f"{server.program} listens here", *export)
+
+
+def _served_here(name: str) -> str | None:
+    """Return the full name of a model that a server on this machine has by that name, and set the
+    server's address in this process; None if none has it."""
+    for near in (near for server in SERVERS for near in _served(server)):
+        if near.model.partition("/")[2] in (name, f"{name}:latest"):
+            if near.variable:
+                os.environ[near.variable] = near.value
+            return near.model
+    return None

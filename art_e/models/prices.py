@@ -31,8 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
 from art_e.models.base import PolicyError, Usage, kind_of
-from art_e.models.known import listed_models
-from art_e.models.providers import on_this_machine, receiving_host
+from art_e.models.providers import listed_models, on_this_machine, receiving_host
 from art_e.storage import home
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
 from art_e.message import compact_json, observation_json
-from art_e.models.base import REFUSED, ModelOptions, PolicyError, Usage
+from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage
 from art_e.models.calls import Calls, Retries
 from art_e.models.providers import Accepts, accepts, set_address
 from art_e.storage import write_whole
@@ -76,7 +76,8 @@ class StructuredModel:
         self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)
         if not self._calls.takes.schema:
             raise UserError(f"{model} can't be held to a form of reply; name another model")
-        self._refused: PolicyError | None = None
+        self._stopped: PolicyError | None = None
+        self._failures = 0  # in a row
         self._responses = None if cache is None else Responses(cache)
         self._answered = 0
         self._usage = Usage()
@@ -137,16 +138,20 @@ class StructuredModel:
         return {**request, "temperature": self._temperature} if takes.temperature else request
 
     async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:
-        """Call the model. Raises `PolicyError`, at once after one that all calls would raise."""
-        if self._refused is not None:
-            raise self._refused
+        """Call the model. Raises `PolicyError`, at once after one that all calls would raise, or
+        after `MAX_FAILURES` in a row."""
+        if self._stopped is not None:
+            raise self._stopped
         try:
             called = await self._calls.make(
                 lambda takes: {**self._request(prompt, data, takes), "response_format": form}
             )
         except PolicyError as error:
-            self._refused = error if error.kind in REFUSED else None
+            self._failures += 1
+            if error.kind in REFUSED or self._failures >= MAX_FAILURES:
+                self._stopped = error
             raise
+        self._failures = 0
         self._answered += 1
         self._usage += called.usage or Usage()
         return Response(called.message.content or "", called.usage)

@@ -11,8 +11,8 @@ import pytest
 
 from art_e.cli import doctor
 from art_e.config import SETTINGS
-from art_e.models import nearby as module
-from art_e.models.nearby import Near, Nearby, nearby
+from art_e.models import model as module
+from art_e.models.model import Near, Nearby, nearby
 from art_e.tools import schemas
 from tests.builders import WAIT_S, search
 from tests.command_line import ANN, BOB, Run, json_of, the_error

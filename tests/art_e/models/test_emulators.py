@@ -20,7 +20,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.known import ending
+from art_e.models.providers import ending
 from art_e.question import Question
 from tests.builders import QUICK
 from tests.command_line import ANN

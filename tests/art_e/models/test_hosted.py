@@ -296,7 +296,7 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
         (refuses(404, "no such model", code="model_not_found"), "no-model", 1),
         (refuses(400, "bad value"), "request", 1),
         (refuses(400, "maximum context length is 9", code="context_length_exceeded"), "context", 1),
-        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "no-credit", 1),
+        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "quota", 1),
         (rate_limited("0"), "rate-limit", 3),
         (broken(500), "provider", 3),
         (broken(504), "timeout", 3),

@@ -13,9 +13,8 @@ from art_e.models.base import ModelOptions, PolicyError
 from art_e.models.calls import Pace, room_left
 from art_e.models.failures import ProviderError, finish_failure, retry_after_s
 from art_e.models.hosted import LitellmPolicy, written_calls
-from art_e.models.known import KNOWN, ending
 from art_e.models.model import full_name
-from art_e.models.providers import Accepts, corrected
+from art_e.models.providers import KNOWN, Accepts, corrected, ending
 from tests.builders import HELLO, QUICK, Make, Start, act, answer, search
 from tests.provider import Provider, Reply, Request, json_server, refuses, says
 
@@ -89,8 +88,8 @@ DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retr
     ("status", "words", "kind", "tries"),
     [
         (400, "Your credit balance is too low to access the Anthropic API.", "no-credit", 1),
-        (429, "Quota: GenerateRequestsPerDayPerProjectPerModel-FreeTier", "no-credit", 1),
-        (429, f"Slow down. {DELAY % 33791}", "no-credit", 1),
+        (429, "Quota: GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quota", 1),
+        (429, f"Slow down. {DELAY % 33791}", "quota", 1),
         (429, f"Slow down. {DELAY % 0}", "rate-limit", 3),
         (400, "API key not valid. Please pass a valid API key.", "auth", 1),
         (400, "User location is not supported for the API use.", "region", 1),
