@@ -134,7 +134,8 @@ class Episode:
         self.exchanges: list[Exchange] = []
         self.events: list[dict[str, Any]] = []
         self.rubric = Rubric(max_turns=max_turns, answerable=question.answerable)
-        self._gold = self._canonical_gold()
+        cited = () if question.answerable is False else question.message_ids
+        self._gold = frozenset(inbox.canonical_id(each) or each for each in cited)
         if question.answerable:
             self.rubric.num_gold_sources = len(self._gold)
         self._found: set[str] = set()
@@ -282,12 +283,6 @@ class Episode:
             return []
         self.done = True
         return dropped
-
-    def _canonical_gold(self) -> frozenset[str]:
-        if self.question.answerable is False:
-            return frozenset()
-        inbox = self.tools.inbox
-        return frozenset(inbox.canonical_id(each) or each for each in self.question.message_ids)
 
     def _note_gold(self) -> None:
         if self._gold:

@@ -1,4 +1,4 @@
-"""`ingest` and `sync`: mail sources in, an inbox file out; `demo`: a tour of a made-up inbox.
+"""`ingest`, `sync`, `people`: mail in, an inbox file out; `demo`: a tour of a made-up inbox.
 
 The tour needs no key, no network and no mail: it makes a synthetic inbox once and keeps it, asks
 the offline policy one question of the world's test split, and shows the gold answer beside.
@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
+import duckdb
 import typer
 from typer import Argument, Option
 
@@ -23,20 +25,27 @@ from art_e.cli import output
 from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
 from art_e.cli.conversation import Conversation
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
-from art_e.cli.output import console, example, note, plural, print_json, print_line, text
+from art_e.cli.output import console, example, note, plural, print_json, print_line, print_text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import words
 from art_e.models.model import Model
 from art_e.question import Question
-from art_e.storage import home, write_whole
+from art_e.storage import home, locked, partial_of, write_whole
 from art_e.text import digest
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import IngestReport, LikelyOwner, Source, target_of
+from data_pipeline.ingest.build import (
+    IngestReport,
+    LikelyOwner,
+    Source,
+    lock_of,
+    put_in_place,
+    target_of,
+)
 from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
-from data_pipeline.people import say_likely_others
 from data_pipeline.synthetic.world import WorldConfig, questions
 
 # "auto" and FORMATS: typer has no unions.
@@ -302,22 +311,20 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     db = _sample_inbox(world)
     policy = Model("offline").policy()
     note(OFFLINE_NOTE)
-    screen = None if as_json else console()
     with InboxFile(db) as file:
         opened = file.inbox_of(question)
-        if screen is not None:
-            screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
+        if not as_json:
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
-            screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
+            print_text(("question  ", "dim"), (question.question, "bold"))
+            print_text((f"inbox     {about}\n", "dim"))
         conversation = Conversation(opened, db, policy)
         conversation.begin(question, "demo", out)
-        answered = conversation.answer(screen=screen)
+        answered = conversation.answer(screen=None if as_json else console())
     if as_json:
         print_json({**answered.to_json(), "gold_answer": question.answer})
     else:
         show_answer(answered)
-        gold = text(("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim"))
-        console().print(gold, soft_wrap=True)
+        print_text(("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim"))
         print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
         print_line("  art-e ingest ~/Downloads/takeout-*.zip")
         print_line("  art-e search invoice march")
@@ -342,3 +349,113 @@ def _sample_inbox(world: list[Question]) -> Path:
         note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
         read_sources([f"synthetic:{SIZE},seed={SEED}"], db)
     return db
+
+
+# ---- `people`: which addresses belong to one person, so that one inbox holds all their mail.
+
+# What is said of people stands in the inbox file, and stays when that is added to or made anew.
+
+people = typer.Typer(
+    help="Say which addresses belong to one person: one inbox then holds all their mail.",
+    no_args_is_help=True,
+)
+app.add_typer(people, name="people")
+
+Addresses = Annotated[list[str], Argument(metavar="ADDRESS...", show_default=False)]
+
+
+def say_likely_others(path: Path, db: Path | None) -> None:
+    """Note which addresses may be further ones of the file's owners: those with the same first and
+    last name, as mail spells it or before the "@"."""
+    with InboxFile(path) as file:
+        rows = file.execute(
+            "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
+        ).fetchall()
+        names = {address: _names(address, spelled) for address, spelled in rows}
+        for owner in file.owners():
+            same = {owner}.union(*(listed for listed in file.people().values() if owner in listed))
+            own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
+            others = [each for each in names if each not in same and own & names[each]]
+            if others:
+                merge = " ".join(["art-e people merge", owner, *others[:5]])
+                note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
+
+
+def _names(address: str, names: str) -> set[frozenset[str]]:
+    """The names of an address, each as the set of its words; initials say nothing."""
+    spelled = [*names.split(" | "), address.partition("@")[0].replace("_", " ")]
+    word_sets = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
+    return {name for name in word_sets if len(name) > 1}
+
+
+def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
+    """Merge the addresses into `person`, or split them, in a copy that replaces the file."""
+    with locked(lock_of(path), f"an ingest is writing {path}; wait for it to end"):
+        copy = partial_of(path)
+        try:
+            shutil.copyfile(path, copy)
+            with duckdb.connect(str(copy)) as file:
+                file.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses])
+                if person is not None:
+                    file.execute("INSERT INTO people SELECT unnest(?), ?", [addresses, person])
+            put_in_place(copy, path)
+        finally:
+            copy.unlink(missing_ok=True)
+
+
+@people.command("list", epilog=example("art-e people list"))
+def show(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """List people with several addresses."""
+    with InboxFile(chosen_db(db)) as file:
+        listed = file.people()
+    if as_json:
+        print_json({"people": listed})
+        return
+    for person, addresses in listed.items():
+        print_line(f"{person}: {', '.join(addresses[1:])}")
+    if not listed:
+        note("nobody has several addresses yet: art-e people merge says who has")
+
+
+_MERGE = "art-e people merge ann@x.example ann@old.example"
+
+
+@people.command(epilog=example(_MERGE))
+def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
+    """Open one inbox for all these addresses; the first stands for all."""
+    path = target_of(chosen_db(db))
+    named = list(dict.fromkeys(each.strip().lower() for each in addresses))
+    if len(named) < 2:
+        raise UserError(f"name two addresses or more: {_MERGE}")
+    with InboxFile(path, junk=True) as file:
+        for each in named:
+            file.open_inbox(each)
+        # Who is merged already brings the addresses merged with.
+        known = {each: listed for listed in file.people().values() for each in listed}
+    everyone = list(dict.fromkeys(each for one in named for each in [one, *known.get(one, ())]))
+    _set_person(path, everyone, named[0])
+    with InboxFile(path) as file:
+        emails = len(file.open_inbox(named[0]))
+    if as_json:
+        print_json({"person": named[0], "addresses": everyone, "emails": emails})
+    else:
+        print_line(f"{named[0]}: {plural(emails, 'mail')} of {', '.join(everyone)}")
+
+
+@people.command(epilog=example("art-e people split ann@x.example"))
+def split(
+    address: Annotated[str, Argument(metavar="ADDRESS", show_default=False)],
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give each address that was merged with this one an inbox of its own again."""
+    path, name = target_of(chosen_db(db)), address.strip().lower()
+    with InboxFile(path) as file:
+        listed = next((each for each in file.people().values() if name in each), None)
+    if listed is None:
+        raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
+    _set_person(path, listed, None)
+    if as_json:
+        print_json({"addresses": listed})
+    else:
+        print_line(f"split: {', '.join(listed)}")

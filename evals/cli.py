@@ -11,22 +11,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from art_e.cli import output
-from art_e.cli.model_options import (
-    EffortOption,
-    MaxCostOption,
-    RecipeOption,
-    RetriesOption,
-    TemperatureOption,
-    TimeoutOption,
-    ToolCallsOption,
-    chosen_form,
-    default_concurrency,
-    ready_policy,
-    turn_tokens,
-)
+from art_e.cli import model_options, output
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
-from art_e.cli.output import console, example, note, print_json, print_lines, text
+from art_e.cli.output import example, note, print_json, print_lines, print_text
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -175,17 +162,17 @@ def run(
         bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
     ] = False,
     max_turns: Annotated[int | None, Option(min=1, help="Turns a question [default: 10].")] = None,
-    recipe: RecipeOption = None,
+    recipe: model_options.RecipeOption = None,
     concurrency: Annotated[
         int | None,
         Option(min=1, help="Questions at a time of each model [default: 8 if hosted, else 1]."),
     ] = None,
-    effort: EffortOption = None,
-    temperature: TemperatureOption = None,
-    max_cost: MaxCostOption = None,
-    tool_calls: ToolCallsOption = "auto",
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
+    effort: model_options.EffortOption = None,
+    temperature: model_options.TemperatureOption = None,
+    max_cost: model_options.MaxCostOption = None,
+    tool_calls: model_options.ToolCallsOption = "auto",
+    timeout: model_options.TimeoutOption = None,
+    retries: model_options.RetriesOption = None,
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
@@ -208,7 +195,9 @@ def run(
     """
     names = list(dict.fromkeys(models))
     other_prompt = prompt is not None or closed_book
-    form = chosen_form(recipe, max_turns, () if preset else names, other_prompt=other_prompt)
+    form = model_options.chosen_form(
+        recipe, max_turns, () if preset else names, other_prompt=other_prompt
+    )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):
         raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
@@ -252,7 +241,9 @@ def run(
             recipe=recipe,
             max_turns=form.max_turns,
             view=replace(view, closed_book=closed_book),
-            concurrency={name: concurrency or default_concurrency([name]) for name in names},
+            concurrency={
+                name: concurrency or model_options.default_concurrency([name]) for name in names
+            },
             reasoning_effort=effort,
             temperature=temperature,
             max_cost_usd=max_cost,
@@ -305,14 +296,14 @@ def _entrant(
     options = ModelOptions(
         temperature=temperature,
         reasoning_effort=config.reasoning_effort,
-        max_output_tokens=turn_tokens(form, name),
+        max_output_tokens=model_options.turn_tokens(form, name),
         tool_calls=config.tool_calls,
         concurrency=at_once,
         timeout_s=config.timeout_s,
         tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )
-    policy = ready_policy(Model(name), options)
+    policy = model_options.ready_policy(Model(name), options)
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
@@ -343,7 +334,7 @@ def _note_models(
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     judge: JudgesOption = None,
-    max_cost: MaxCostOption = None,
+    max_cost: model_options.MaxCostOption = None,
     db: Annotated[
         Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")
     ] = None,
@@ -409,7 +400,7 @@ def compare(
         lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
             lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]
-        console().print(text(*lines), soft_wrap=True)
+        print_text(*lines)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         print_lines(f"and {more:,} more flipped; --json has them all")
 

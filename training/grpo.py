@@ -20,6 +20,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from evals.scored import Scored
+from training import validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
@@ -28,14 +29,6 @@ from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, in_groups, rewards_of
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import (
-    Examiner,
-    Load,
-    RunCallback,
-    by_transformers,
-    carry_out,
-    trainer_arguments,
-)
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -49,7 +42,7 @@ RATIO_CAP = 3.0
 
 
 def train_grpo(
-    training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
+    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
     """Train, from `checkpoint` if given, and return the run's metrics. It pauses when the judges
     may cost no more, and when they fail on too many episodes. Raises `UserError` if the recipe
@@ -70,8 +63,8 @@ def train_grpo(
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
         dispatch = trainer.dispatch
-        callback = RunCallback(
-            Examiner(training, judges, start.tokens, load),
+        callback = validation.RunCallback(
+            validation.Examiner(training, judges, start.tokens, load),
             dispatch,
             trainer.step_of,
             validate_every=table.validate_every,
@@ -79,8 +72,10 @@ def train_grpo(
             pause=trainer.why_pause,
             awake=dispatch.awake,
         )
-        generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
-        return carry_out(trainer, callback, checkpoint, generate_at)
+        generate_at = (
+            validation.by_transformers(training, start) if table.vllm is None else dispatch.at
+        )
+        return validation.carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
@@ -132,7 +127,7 @@ class AgentTrainer(GRPOTrainer):
                     ddp_find_unused_parameters=False,
                     # Rows come in the order in which they are asked, pass after pass.
                     shuffle_dataset=False,
-                    **trainer_arguments(training, table.steps),
+                    **validation.trainer_arguments(training, table.steps),
                     **_vllm(table.vllm, form.episode_tokens),
                 ),
                 train_dataset=Dataset.from_list(rows),

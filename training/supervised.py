@@ -31,6 +31,7 @@ from art_e.runs import runs_of
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.scored import Scored
+from training import validation
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, stored_episodes, worth_of
 from training.optimizer import FLAT, optimizer_of, own_tokens_scored, padded
 from training.processes import quiet
@@ -39,14 +40,6 @@ from training.recipe import Preference, Sft, SftStage
 from training.rollout import ChatTokens, in_passes
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.validation import (
-    Examiner,
-    Load,
-    RunCallback,
-    by_transformers,
-    carry_out,
-    trainer_arguments,
-)
 
 # ---- The warm start.
 
@@ -67,7 +60,7 @@ def train_sft(
     training: TrainingRun,
     checkpoint: Path | None,
     conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    load: Load,
+    load: validation.Load,
     judges: Judges,
 ) -> dict[str, Any]:
     """Train on the `conversations` of each stage, from `checkpoint` if given, and return the run's
@@ -86,7 +79,7 @@ def train_sft(
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
-        examiner = Examiner(training, judges, start.tokens, load)
+        examiner = validation.Examiner(training, judges, start.tokens, load)
         return _carry_out(trainer, examiner, start, checkpoint, lengths, table.validate_every, ends)
 
 
@@ -156,7 +149,7 @@ class StagedTrainer(SFTTrainer):
             args=SFTConfig(
                 logging_steps=LOG_EVERY,
                 max_length=None,
-                **trainer_arguments(training, len(batches)),
+                **validation.trainer_arguments(training, len(batches)),
             ),
             train_dataset=Dataset.from_list([each._asdict() for each in examples]),
             processing_class=start.tokenizer,
@@ -309,7 +302,7 @@ def kto_rows(
 
 
 def train_preference(
-    training: TrainingRun, checkpoint: Path | None, load: Load, judges: Judges
+    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
     """Train, from `checkpoint` if given, and return the run's metrics. Raises `UserError` if the
     recipe can't be carried out, or the runs have no preferences."""
@@ -333,7 +326,7 @@ def train_preference(
         trainer = _trainer(training, table, start, rows)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
-        examiner = Examiner(training, judges, start.tokens, load)
+        examiner = validation.Examiner(training, judges, start.tokens, load)
         every = max(1, table.steps // VALIDATIONS)
         return _carry_out(trainer, examiner, start, checkpoint, of_steps, every)
 
@@ -360,7 +353,7 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
         # Our masks are among the columns.
         "remove_unused_columns": False,
         "logging_steps": 1,
-        **trainer_arguments(training, table.steps),
+        **validation.trainer_arguments(training, table.steps),
     }
     given = {
         "model": start.model,
@@ -402,7 +395,7 @@ class _Labels(_Prepared, KTOTrainer): ...
 
 def _carry_out(
     trainer: Any,
-    examiner: Examiner,
+    examiner: validation.Examiner,
     start: Start,
     checkpoint: Path | None,
     lengths: Sequence[int],
@@ -417,6 +410,6 @@ def _carry_out(
         logged: dict[str, Any] = {name: logs[name] for name in names}
         return Step(step, training.seconds, sum(lengths[:step]), **logged)
 
-    generate_at = by_transformers(training, start)
-    callback = RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
-    return carry_out(trainer, callback, checkpoint, generate_at)
+    generate_at = validation.by_transformers(training, start)
+    callback = validation.RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
+    return validation.carry_out(trainer, callback, checkpoint, generate_at)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from art_e.cli import model_options, output
 from art_e.cli.conversation import (
     Answered,
     Conversation,
@@ -25,18 +26,6 @@ from art_e.cli.conversation import (
     shown_turn,
 )
 from art_e.cli.mail import shown_email
-from art_e.cli.model_options import (
-    EffortOption,
-    MaxCostOption,
-    ModelOption,
-    Options,
-    RecipeOption,
-    RetriesOption,
-    TemperatureOption,
-    TimeoutOption,
-    ToolCallsOption,
-    ready_model,
-)
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -48,18 +37,6 @@ from art_e.cli.options import (
     chosen_db,
     integer,
     parse_day,
-)
-from art_e.cli.output import (
-    clean,
-    console,
-    example,
-    note,
-    one_line,
-    print_json,
-    print_lines,
-    print_text,
-    status,
-    text,
 )
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -98,10 +75,10 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(
     "chat",
     help="Talk about an inbox; /help shows how.",
-    epilog=example("art-e chat", "art-e chat --model o3"),
+    epilog=output.example("art-e chat", "art-e chat --model o3"),
 )
 @app.command(
-    epilog=example(
+    epilog=output.example(
         'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
         "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
         'art-e ask "When does the lease end?" --model openai/o3 --max-cost 0.50',
@@ -118,13 +95,13 @@ def ask(
         ),
     ] = None,
     inbox: InboxOption = None,
-    model: ModelOption = None,
+    model: model_options.ModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
     max_turns: Annotated[
         int | None, integer(f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].")
     ] = None,
-    recipe: RecipeOption = None,
+    recipe: model_options.RecipeOption = None,
     follow_up: Annotated[
         bool,
         Option("--continue", "-c", help="Go on from the last question: same inbox, model, talk."),
@@ -132,12 +109,12 @@ def ask(
     trace: Annotated[
         bool, Option("--trace", help="Show each tool call and what came back.")
     ] = False,
-    effort: EffortOption = None,
-    temperature: TemperatureOption = None,
-    max_cost: MaxCostOption = None,
-    tool_calls: ToolCallsOption = "auto",
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
+    effort: model_options.EffortOption = None,
+    temperature: model_options.TemperatureOption = None,
+    max_cost: model_options.MaxCostOption = None,
+    tool_calls: model_options.ToolCallsOption = "auto",
+    timeout: model_options.TimeoutOption = None,
+    retries: model_options.RetriesOption = None,
     db: DbOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -148,7 +125,7 @@ def ask(
     question = sys.stdin.read() if question == "-" else question
     if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
-    options = Options(
+    options = model_options.Options(
         recipe, max_turns, effort, temperature, max_cost, tool_calls, junk, timeout, retries
     )
     history: list[list[str]] = []
@@ -168,9 +145,9 @@ def ask(
         talk(db, inbox, today, model, options, history)
         return
     # The trace says itself what happens.
-    with nullcontext(lambda _: None) if trace else status() as say:
+    with nullcontext(lambda _: None) if trace else output.status() as say:
         say(f"loading what calls {model}")
-        ready = ready_model(
+        ready = model_options.ready_model(
             model,
             options,
             lambda step: say(step),  # noqa: PLW0108 - the answer has another status line
@@ -181,18 +158,18 @@ def ask(
         conversation = Conversation(opened, file.path, *ready, options, history)
         conversation.begin(question.strip(), out=out)
         if ready.policy.model == OFFLINE:
-            note(OFFLINE_NOTE)
+            output.note(OFFLINE_NOTE)
             # Look for local servers only if a person is watching.
             if is_default and sys.stderr.isatty() and (near := next(iter(nearby()), None)):
                 first = f"{near.export}; " if near.export else ""
-                note(f"{near.why}: {first}art-e config model {near.model}")
+                output.note(f"{near.why}: {first}art-e config model {near.model}")
         elif (notice := Model(model).notice) is not None:
-            note(notice)
-        screen = console(to_stderr=as_json) if trace else None
-        with nullcontext(lambda _: None) if trace else status() as say:
+            output.note(notice)
+        screen = output.console(to_stderr=as_json) if trace else None
+        with nullcontext(lambda _: None) if trace else output.status() as say:
             answered = conversation.answer(say, screen)
     if as_json:
-        print_json(answered.to_json())
+        output.print_json(answered.to_json())
     else:
         show_answer(answered)
     exit_for(answered.trajectory)
@@ -210,32 +187,32 @@ def show_answer(answered: Answered) -> None:
     """Print the answer, its sources, passages if no model answered, time and cost."""
     if (without := failure_reason(answered.trajectory)) is not None:
         also = "; the best passages:" if answered.passages else ""
-        print_text(f"no answer: {without}{also}")
+        output.print_text(f"no answer: {without}{also}")
         if (said := said_without_call(answered.trajectory)) is not None:
-            print_text(("the model said, without a source: ", "dim"), said)
+            output.print_text(("the model said, without a source: ", "dim"), said)
     else:
         if answered.kind == "passages":
-            print_text("best passages, for no model was asked:")
-        print_text((answered.trajectory.final_answer or "", "bold"))
+            output.print_text("best passages, for no model was asked:")
+        output.print_text((answered.trajectory.final_answer or "", "bold"))
         if not answered.sources:
-            print_text(("  (no source was given)", "dim"))
+            output.print_text(("  (no source was given)", "dim"))
         notes = answered.trajectory.events[-1].get("notes", []) if answered.kind == "answer" else []
         for dropped in notes:
-            print_text((f"  ({dropped})", "dim"))
+            output.print_text((f"  ({dropped})", "dim"))
     for email in answered.sources:
-        print_text(shown_source(email))
+        output.print_text(shown_source(email))
     for passage in answered.passages:
         if passage.email not in answered.sources:
-            print_text((one_line(passage.text), "bold"))
-            print_text(shown_source(passage.email))
-    print_text((answered.took, "dim"))
+            output.print_text((output.one_line(passage.text), "bold"))
+            output.print_text(shown_source(passage.email))
+    output.print_text((answered.took, "dim"))
 
 
 def exit_for(trajectory: Trajectory) -> None:
     """Exit with code 1 and a line on stderr if the episode failed for an outside reason."""
     if trajectory.error is not None:
         kind, message = trajectory.error["kind"], trajectory.error["message"]
-        note(f"Error: {kind}: {message}{'' if kind in LASTING else '; try again'}")
+        output.note(f"Error: {kind}: {message}{'' if kind in LASTING else '; try again'}")
         raise typer.Exit(1)
 
 
@@ -256,7 +233,7 @@ class Chat:
         number = line.removeprefix("t")
         if line.startswith("/"):
             commands: dict[str, Callable[[str], None]] = {
-                "/help": lambda _: print_lines(*CHAT_HELP),
+                "/help": lambda _: output.print_lines(*CHAT_HELP),
                 "/why": lambda _: self._why(),
                 "/good": lambda _: self._rate("good", ""),
                 "/bad": lambda right: self._rate("bad", right),
@@ -280,13 +257,13 @@ class Chat:
             answered = self.talk.ask(line, say_step)
         without = failure_reason(answered.trajectory)
         answer = (answered.trajectory.final_answer or "", "bold")
-        print_text(f"no answer: {without}" if without else answer)
+        output.print_text(f"no answer: {without}" if without else answer)
         for number, mail in enumerate(answered.mails, start=1):
-            print_text((f"{number} ", "bold"), shown_source(mail))
+            output.print_text((f"{number} ", "bold"), shown_source(mail))
             quote = answered.quotes.get(mail.message_id)
             if quote is not None and mail not in answered.sources:
-                print_text((f"    {one_line(quote)}", "italic"))
-        print_text((answered.took, "dim"))
+                output.print_text((f"    {output.one_line(quote)}", "italic"))
+        output.print_text((answered.took, "dim"))
 
     def _show(self, number: int, *, whole: bool) -> None:
         mails = self.talk.answered.mails if self.talk.answered else []
@@ -294,37 +271,41 @@ class Chat:
             raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
         chosen = mails[number - 1]
         for each in self.talk.inbox.thread(chosen.message_id) if whole else [chosen]:
-            print_text(shown_email(each))
+            output.print_text(shown_email(each))
 
     def _why(self) -> None:
         messages = self.talk.last().trajectory.messages
         for number, exchange in enumerate(exchanges(messages), start=1):
-            print_text(shown_turn(number, exchange))
+            output.print_text(shown_turn(number, exchange))
 
     def _rate(self, rating: Literal["good", "bad"], right: str) -> None:
         self.talk.last().rate(rating, right)
-        note(f"kept: {rating}{f', {one_line(right)} is right' if right else ''}")
+        output.note(f"kept: {rating}{f', {output.one_line(right)} is right' if right else ''}")
 
     def _open(self, address: str) -> None:
         self.talk.inbox = self.file.open_inbox(address, self.talk.inbox.as_of)
         self.talk.forget()
-        note(f"the inbox of {self.talk.inbox.address}, {len(self.talk.inbox):,} mails")
+        output.note(f"the inbox of {self.talk.inbox.address}, {len(self.talk.inbox):,} mails")
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        ready = ready_model(model, self.talk.options, say_step, shown_in(self.arriving))
+        ready = model_options.ready_model(
+            model, self.talk.options, say_step, shown_in(self.arriving)
+        )
         self.talk.policy, self.talk.form = ready
-        note(Model(model).notice or f"{model} answers")
+        output.note(Model(model).notice or f"{model} answers")
 
 
 def say_step(step: str) -> None:
     """Print what happens at the moment."""
-    print_text((f"  {one_line(step)}", "dim"))
+    output.print_text((f"  {output.one_line(step)}", "dim"))
 
 
 def shown_in(arriving: "Live") -> Callable[[str], None]:
     """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
-    return lambda answer: arriving.update(text((clean(answer), "bold dim")), refresh=True)
+    return lambda answer: arriving.update(
+        output.text((output.clean(answer), "bold dim")), refresh=True
+    )
 
 
 def talk(
@@ -332,7 +313,7 @@ def talk(
     address: str | None,
     today: dt.date | None,
     model: str,
-    options: Options,
+    options: model_options.Options,
     past: list[list[str]],
 ) -> None:
     """Take lines until the last one."""
@@ -345,8 +326,8 @@ def talk(
     lines.parent.mkdir(parents=True, exist_ok=True)
     with InboxFile(chosen_db(db), junk=options.junk) as file:
         inbox = file.open_inbox(chosen_address(file, address, db), today)
-        arriving = Live(console=console(), transient=True)
-        ready = ready_model(model, options, say_step, shown_in(arriving))
+        arriving = Live(console=output.console(), transient=True)
+        ready = model_options.ready_model(model, options, say_step, shown_in(arriving))
         chat = Chat(file, Conversation(inbox, file.path, *ready, options, past), arriving)
         words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
         words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
@@ -354,9 +335,9 @@ def talk(
             history=history.FileHistory(str(lines)),
             completer=completion.WordCompleter(words, sentence=False),
         )
-        note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
+        output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
         if (notice := Model(model).notice) is not None:
-            note(notice)
+            output.note(notice)
         while True:
             try:
                 if line := session.prompt("> ").strip():
@@ -365,16 +346,18 @@ def talk(
                 return
             except KeyboardInterrupt:
                 # At the prompt it clears the line, at work it ends the question.
-                note("stopped; Ctrl-D leaves")
+                output.note("stopped; Ctrl-D leaves")
             except UserError as error:
-                note(f"Error: {error}")
+                output.note(f"Error: {error}")
 
 
 # ---- `rate`.
 
 
 @app.command(
-    epilog=example("art-e rate good", 'art-e rate bad --answer "May 3" --source 1842.1075@thyme')
+    epilog=output.example(
+        "art-e rate good", 'art-e rate bad --answer "May 3" --source 1842.1075@thyme'
+    )
 )
 def rate(
     rating: Annotated[Literal["good", "bad"], Argument(help="What the answer was.")],
@@ -407,6 +390,6 @@ def rate(
     sources = [each for each in found.values() if each is not None]
     given = keep_rating(run, trajectory, rating, answer, sources)
     if as_json:
-        print_json(given.model_dump())
+        output.print_json(given.model_dump())
     else:
-        note(f"{rating}: {one_line(given.question)}; kept in {ratings_file()}")
+        output.note(f"{rating}: {output.one_line(given.question)}; kept in {ratings_file()}")

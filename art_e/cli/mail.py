@@ -10,30 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from art_e.cli.options import (
-    AllOption,
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    JsonOption,
-    chosen_db,
-    db_argument,
-    integer,
-    opened_inbox,
-    parse_day,
-)
-from art_e.cli.output import (
-    clean,
-    example,
-    note,
-    one_line,
-    plural,
-    print_json,
-    print_line,
-    print_table,
-    print_text,
-    text,
-)
+from art_e.cli import options, output
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -62,28 +39,28 @@ MessageId = Annotated[
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))
+@app.command(epilog=output.example("art-e inboxes", "art-e inboxes --limit 5 --json"))
 def inboxes(
-    limit: Annotated[int, integer("Number of inboxes to list.")] = 20,
-    db: DbOption = None,
-    as_json: JsonOption = False,
+    limit: Annotated[int, options.integer("Number of inboxes to list.")] = 20,
+    db: options.DbOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """List the inboxes of the file: owners, then the ones with most mail."""
-    with InboxFile(chosen_db(db)) as file:
+    with InboxFile(options.chosen_db(db)) as file:
         listed = file.inboxes(limit)
         total = int(file.counts["inboxes"])
     if as_json:
-        print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
+        output.print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
         return
     rows = [(address, *(f"{count:,}" for count in counts)) for address, *counts in listed]
-    print_table(("address", "emails", "sent", "received"), rows, lines=False)
+    output.print_table(("address", "emails", "sent", "received"), rows, lines=False)
     if total > len(listed):
-        note(f"{total - len(listed):,} more; --limit {total} shows all")
+        output.note(f"{total - len(listed):,} more; --limit {total} shows all")
 
 
 @app.command(
     context_settings={"ignore_unknown_options": True},
-    epilog=example(
+    epilog=output.example(
         "art-e search lease from:ann -draft after:'last month'",
         "art-e search portland move --inbox tim.belden@enron.com --before 2001-01-01",
         "art-e search --from shari --inbox tim.belden@enron.com --limit 3 --json",
@@ -98,7 +75,7 @@ def search(
             + " ".join(f"{each}:" for each in OPERATORS),
         ),
     ] = None,
-    inbox: InboxOption = None,
+    inbox: options.InboxOption = None,
     sender: Annotated[
         str | None, Option("--from", metavar="WHO", help="Part of the sender's address.")
     ] = None,
@@ -107,26 +84,29 @@ def search(
     ] = None,
     after: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, included.")] = None,
     before: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, excluded.")] = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
-    limit: Annotated[int, integer("Number of mails to show.")] = 10,
-    db: DbOption = None,
-    as_json: JsonOption = False,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
+    limit: Annotated[int, options.integer("Number of mails to show.")] = 10,
+    db: options.DbOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Search one inbox, best match first; with a filter alone, newest first."""
-    sent_after, sent_before = parse_day(after, "--after"), parse_day(before, "--before")
+    sent_after, sent_before = (
+        options.parse_day(after, "--after"),
+        options.parse_day(before, "--before"),
+    )
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
     given = words or []
     # Words that begin with "-" are part of the query.
     if unknown := [each for each in given if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
-    today = parse_day(as_of, "--as-of")
+    today = options.parse_day(as_of, "--as-of")
     query = searched_query(joined(given), today) if given else Query([], [])
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     searched = search_words(query.words)
-    with opened_inbox(db, inbox, as_of, junk=junk or query.junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk or query.junk) as opened:
         hits = opened.search(
             query.words,
             from_addr=sender,
@@ -138,55 +118,56 @@ def search(
         )
         sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
     if as_json:
-        print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
+        output.print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
     elif hits:
         for number, (hit, size) in enumerate(sized, start=1):
-            print_text(_shown_hit(number, hit, searched, size))
+            output.print_text(_shown_hit(number, hit, searched, size))
     else:
-        note(f"no mail of {plural(len(opened), 'mail')} matches; try other words or fewer filters")
+        mails = output.plural(len(opened), "mail")
+        output.note(f"no mail of {mails} matches; try other words or fewer filters")
 
 
 @app.command(
     "read",
     help="Show one mail of an inbox in full.",
-    epilog=example(
+    epilog=output.example(
         "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com"
     ),
 )
 @app.command(
     "thread",
     help="Show the conversation that a mail belongs to, oldest mail first.",
-    epilog=example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"),
+    epilog=output.example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"),
 )
 def read(
     context: typer.Context,
     message_id: MessageId,
-    inbox: InboxOption = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
-    db: DbOption = None,
-    as_json: JsonOption = False,
+    inbox: options.InboxOption = None,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
+    db: options.DbOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show a mail, or the conversation that it belongs to."""
     whole = context.info_name == "thread"
-    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk) as opened:
         mail = opened.read(message_id)
         if mail is None:
             raise _no_mail(message_id, opened, db)
         mails = opened.thread(message_id) if whole else [mail]
     if as_json:
-        print_json([each.to_json() for each in mails] if whole else mail.to_json())
+        output.print_json([each.to_json() for each in mails] if whole else mail.to_json())
         return
     for number, each in enumerate(mails, start=1):
         if whole:
             gap = "\n" if number > 1 else ""
-            print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
-        print_text(shown_email(each))
+            output.print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
+        output.print_text(shown_email(each))
 
 
 @app.command(
     "open",
-    epilog=example(
+    epilog=output.example(
         "art-e open 18249430.1075853404722.JavaMail.evans@thyme",
         "art-e open 18249430.1075853404722.JavaMail.evans@thyme 2 --save .",
     ),
@@ -199,19 +180,19 @@ def open_attachment(
     save: Annotated[
         Path | None, Option(metavar="FOLDER", help="Save the file there instead of opening it.")
     ] = None,
-    inbox: InboxOption = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
-    db: DbOption = None,
+    inbox: options.InboxOption = None,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
+    db: options.DbOption = None,
 ) -> None:
     """Open a file that is attached to a mail, or save it."""
-    with opened_inbox(db, inbox, as_of, junk=junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk) as opened:
         if opened.canonical_id(message_id) is None:
             raise _no_mail(message_id, opened, db)
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
-    listed = "; ".join(f"{at} {one_line(each.name)}" for at, each in enumerate(files, 1))
+    listed = "; ".join(f"{at} {output.one_line(each.name)}" for at, each in enumerate(files, 1))
     place = number or 1
     if (number is None and len(files) > 1) or place > len(files):
         raise UserError(f"say which file, by its number: {listed}")
@@ -227,7 +208,7 @@ def open_attachment(
             target.write(data)
     except OSError as error:
         raise UserError(f"can't write {path}: {error.strerror}") from None
-    print_line(str(path))
+    output.print_line(str(path))
     if save is None and typer.launch(str(path), wait=True) != 0:
         raise UserError("no program here opens it; --save FOLDER saves it where you want it")
 
@@ -250,7 +231,7 @@ def _no_mail(message_id: str, inbox: Inbox, db: Path | None) -> UserError:
     until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
     return UserError(
         f"no mail {message_id} in the inbox of {inbox.address}{until};"
-        f" art-e search WORDS --inbox {inbox.address}{db_argument(db)} shows message ids"
+        f" art-e search WORDS --inbox {inbox.address}{options.db_argument(db)} shows message ids"
     )
 
 
@@ -265,9 +246,13 @@ def shown_email(email: Email) -> "Text":
         ("Labels", ", ".join(email.labels)),
         ("Message-ID", email.message_id),
     ]
-    shown = [text((f"{name}: ", "dim"), f"{one_line(value)}\n") for name, value in lines if value]
-    subject = one_line(email.subject) or "(no subject)"
-    return text(*shown, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
+    shown = [
+        output.text((f"{name}: ", "dim"), f"{output.one_line(value)}\n")
+        for name, value in lines
+        if value
+    ]
+    subject = output.one_line(email.subject) or "(no subject)"
+    return output.text(*shown, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
 
 def mail_excerpt(
@@ -275,15 +260,15 @@ def mail_excerpt(
 ) -> "Text":
     """A mail for a person to read, with a word about it, such as "cited", as its `mark`. Empty
     lines are left out; unless `whole`, so are further lines and the ends of long ones."""
-    lines = [each.rstrip().expandtabs(4) for each in clean(body).split("\n") if each.strip()]
+    lines = [each.rstrip().expandtabs(4) for each in output.clean(body).split("\n") if each.strip()]
     shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
     hidden = sum(map(len, lines)) - sum(map(len, shown))
-    return text(
-        (f"{one_line(date)}  {one_line(sender)}", "cyan"),
-        f"  {one_line(subject)}",
-        (f"  {one_line(mark)}" if mark else "", "green"),
+    return output.text(
+        (f"{output.one_line(date)}  {output.one_line(sender)}", "cyan"),
+        f"  {output.one_line(subject)}",
+        (f"  {output.one_line(mark)}" if mark else "", "green"),
         ("".join(f"\n| {line}" for line in shown), "dim"),
-        (f"\n| ({plural(hidden, 'more character')})" if hidden else "", "dim"),
+        (f"\n| ({output.plural(hidden, 'more character')})" if hidden else "", "dim"),
         "\n",
     )
 
@@ -298,17 +283,17 @@ def _listed(recipients: Iterable[Mailbox]) -> str:
 def _shown_hit(number: int, hit: Hit, searched: list[str], in_thread: int) -> "Text":
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
-    snippet = text(one_line(hit.snippet))
+    snippet = output.text(output.one_line(hit.snippet))
     for start, end in places_of(searched, snippet.plain):
         snippet.stylize("bold yellow", start, end)
-    return text(
+    return output.text(
         f"{number:>2}. {format_date(hit.date)[:10]}  ",
-        (one_line(str(hit.sender)) or "(no sender)", "cyan"),
+        (output.one_line(str(hit.sender)) or "(no sender)", "cyan"),
         "  ",
-        (one_line(hit.subject) or "(no subject)", "bold"),
+        (output.one_line(hit.subject) or "(no subject)", "bold"),
         *(("\n    ", snippet) if snippet else ()),
         "\n    ",
-        (f"{one_line(hit.message_id)}{lacks}", "dim"),
+        (f"{output.one_line(hit.message_id)}{lacks}", "dim"),
     )
 
 

@@ -12,20 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer import Argument, Option
 
+from art_e.cli import output
 from art_e.cli.conversation import failure_reason, shown_turn
 from art_e.cli.options import JsonOption, integer
-from art_e.cli.output import (
-    example,
-    note,
-    one_line,
-    plural,
-    print_json,
-    print_line,
-    print_table,
-    print_text,
-    shown_usd,
-    total_usd,
-)
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.runs import Run, find_run, list_runs
@@ -60,11 +49,11 @@ class Record(NamedTuple):
         with contextlib.suppress(TypeError, ValueError):
             when = f"{dt.datetime.fromisoformat(entry['started_at']).astimezone():%Y-%m-%d %H:%M}"
         accuracy = ", ".join(f"{share:.0%}" for share in entry["accuracy"].values())
-        figures = (f"{entry['episodes']:,}", accuracy, shown_usd(entry["cost_usd"], 2))
+        figures = (f"{entry['episodes']:,}", accuracy, output.shown_usd(entry["cost_usd"], 2))
         return (entry["run"], when, entry["model"], _cut(entry["question"]), *figures, self.state)
 
 
-@app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
+@app.command("list", epilog=output.example("art-e runs list", "art-e runs list --limit 5 --json"))
 def list_all(
     limit: Annotated[int, integer("Number of runs to list.")] = 20, as_json: JsonOption = False
 ) -> None:
@@ -72,23 +61,25 @@ def list_all(
     found = list_runs(runs_folder())
     records = [read_run(run) for run in found[:limit]]
     if as_json:
-        print_json([record.entry for record in records])
+        output.print_json([record.entry for record in records])
         return
     if not records:
-        note(f"no runs in {runs_folder()} yet; art-e ask makes one")
+        output.note(f"no runs in {runs_folder()} yet; art-e ask makes one")
         return
-    print_table(
+    output.print_table(
         ("run", "when", "model", "question", "episodes", "accuracy", "cost", "state"),
         [record.row for record in records],
         left=(0, 1, 2, 3, 7),
         lines=False,
     )
     if len(found) > limit:
-        note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
+        output.note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
 
 
 @app.command(
-    epilog=example("art-e runs show last", "art-e runs show 20260101-120000-ask --episode 3f9c")
+    epilog=output.example(
+        "art-e runs show last", "art-e runs show 20260101-120000-ask --episode 3f9c"
+    )
 )
 def show(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
@@ -100,7 +91,7 @@ def show(
     """Show a run's configuration and its episodes, or one episode in full."""
     record = read_run(find_run(name, runs_folder()))
     if record.entry["broken"] is not None:
-        note(f"this run is {record.state}; what can be read of it is shown")
+        output.note(f"this run is {record.state}; what can be read of it is shown")
     if episode is not None:
         found = [each for each in record.trajectories if each.episode_id.startswith(episode)]
         if len(found) != 1:
@@ -123,7 +114,7 @@ def show(
             }
             for each in record.trajectories
         ]
-        print_json({**record.entry, "config": record.config, "episodes": episodes})
+        output.print_json({**record.entry, "config": record.config, "episodes": episodes})
     else:
         _show_record(record)
 
@@ -158,7 +149,7 @@ def read_run(run: Run) -> Record:
         "started_at": config.get("started_at"),
         "episodes": len(trajectories),
         "accuracy": _accuracy(run, model),
-        "cost_usd": total_usd(each.cost_usd for each in trajectories),
+        "cost_usd": output.total_usd(each.cost_usd for each in trajectories),
         "complete": run.complete,
         "broken": broken,
     }
@@ -178,7 +169,7 @@ def _accuracy(run: Run, model: str) -> dict[str, float]:
 
 
 def _cut(line: str) -> str:
-    line = one_line(line)
+    line = output.one_line(line)
     return line if len(line) <= QUESTION_WIDTH else f"{line[: QUESTION_WIDTH - 1]}…"
 
 
@@ -189,17 +180,18 @@ def _question(trajectory: Trajectory) -> str:
 
 def _show_record(record: Record) -> None:
     entry = record.entry
-    print_text((entry["run"], "bold"), f"  {one_line(record.state)}")
+    output.print_text((entry["run"], "bold"), f"  {output.one_line(record.state)}")
     for key, value in record.config.items():
         shown = value if isinstance(value, str) else compact_json(value)
-        print_text((f"  {key}: ", "dim"), one_line(shown))
-    print_text(f"{plural(len(record.trajectories), 'episode')}, {shown_usd(entry['cost_usd'])}")
+        output.print_text((f"  {key}: ", "dim"), output.one_line(shown))
+    episodes = output.plural(len(record.trajectories), "episode")
+    output.print_text(f"{episodes}, {output.shown_usd(entry['cost_usd'])}")
     for model, share in entry["accuracy"].items():
-        print_text(f"accuracy of {one_line(model)}: {share:.1%}")
+        output.print_text(f"accuracy of {output.one_line(model)}: {share:.1%}")
     for trajectory in record.trajectories:
-        turns = plural(int(trajectory.rubric.get("turns", 0)), "turn")
-        print_text(
-            (f"  {one_line(trajectory.episode_id)[:8]}  ", "cyan"),
+        turns = output.plural(int(trajectory.rubric.get("turns", 0)), "turn")
+        output.print_text(
+            (f"  {output.one_line(trajectory.episode_id)[:8]}  ", "cyan"),
             f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  ",
             (_answer(trajectory), "bold"),
         )
@@ -207,20 +199,20 @@ def _show_record(record: Record) -> None:
 
 def _answer(trajectory: Trajectory) -> str:
     without = failure_reason(trajectory)
-    return f"no answer: {without}" if without else one_line(trajectory.final_answer or "")
+    return f"no answer: {without}" if without else output.one_line(trajectory.final_answer or "")
 
 
 def _show_episode(trajectory: Trajectory, as_json: bool) -> None:
     if as_json:
-        print_json(dataclasses.asdict(trajectory))
+        output.print_json(dataclasses.asdict(trajectory))
         return
-    print_text((one_line(_question(trajectory)), "bold"))
+    output.print_text((output.one_line(_question(trajectory)), "bold"))
     as_of = f", up to {trajectory.as_of}" if trajectory.as_of else ""
     about = f"{trajectory.inbox_address}{as_of}, {trajectory.model}, {trajectory.episode_id}\n"
-    print_text((about, "dim"))
+    output.print_text((about, "dim"))
     for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
-        print_text(shown_turn(number, exchange))
-    print_line()
-    print_text((_answer(trajectory), "bold"))
+        output.print_text(shown_turn(number, exchange))
+    output.print_line()
+    output.print_text((_answer(trajectory), "bold"))
     for message_id in trajectory.sources:
-        print_text((f"  {one_line(message_id)}", "dim"))
+        output.print_text((f"  {output.one_line(message_id)}", "dim"))

@@ -15,6 +15,7 @@ from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_
 from art_e.cli.output import console, example, note, one_line, plural, print_json, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.known import ending
 from art_e.models.model import Model, full_name
 from art_e.privacy import load_env
 from art_e.question import read_rows
@@ -276,7 +277,8 @@ def verify_command(
         verify.refuse_own_rows(golden, model)
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
-            note(f"questions and answers go to {Model(judge).host} (judge {judge})")
+            where = f"questions and answers go to {Model(judge).host} (judge {judge})"
+            note("; ".join(filter(None, [where, ending(judge)])))
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE

@@ -15,25 +15,13 @@ from art_e.cli import output
 from art_e.cli.mail import mail_excerpt
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
 from art_e.cli.options import JsonOption
-from art_e.cli.output import console, note, one_line, plural, print_json, print_lines, text
+from art_e.cli.output import note, one_line, plural, print_json, print_lines, print_text, text
 from art_e.errors import UserError
 from art_e.models.model import Model, full_name
 from art_e.runs import find_run
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, exchanges
-from evals.judges import choose_judge, needs_model, spent_by
-from evals.judges.labels import (
-    Case,
-    Rated,
-    agreement,
-    chosen_for_labels,
-    labelled_cases,
-    labels_file,
-    load_pairs,
-    rate,
-    read_labels,
-    write_label,
-)
+from evals.judges import choose_judge, labels, needs_model, spent_by
 from evals.report.tables import number, percent
 from evals.scored import Judge, Scored, load_run
 
@@ -51,6 +39,8 @@ JudgesOption = Annotated[
     ),
 ]
 
+ByJudge = dict[str, list[labels.Rated]]
+
 # ---- `art-e eval label`.
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
@@ -62,21 +52,21 @@ def label(
     """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
     and continue where you stopped."""
     run = find_run(name, runs_folder())
-    chosen = chosen_for_labels(load_run(run))
+    chosen = labels.chosen_for_labels(load_run(run))
     if not chosen:
         raise UserError(f"{run.id} has no judged answer to label; name another run")
-    labels = read_labels(run)
-    left = [each for each in chosen if each.trajectory.episode_id not in labels]
+    earlier = labels.read_labels(run)
+    left = [each for each in chosen if each.trajectory.episode_id not in earlier]
     given = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
-        console().print(_shown(scored, f"{place} of {len(chosen)}"), soft_wrap=True)
+        print_text(_shown(scored, f"{place} of {len(chosen)}"))
         key = output.pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
         if key != "s":
-            write_label(run, scored.trajectory.episode_id, correct=key == "r")
+            labels.write_label(run, scored.trajectory.episode_id, correct=key == "r")
             given += 1
-    note(f"{plural(given, 'label')} added to {labels_file(run)}")
+    note(f"{plural(given, 'label')} added to {labels.labels_file(run)}")
     note(f"art-e eval judge --run {name} compares the verdicts with them")
 
 
@@ -132,10 +122,10 @@ def judge(
             raise UserError("--run has its own answers; leave out --pairs")
         measured, on = _on_run(run, names, max_cost), f"answers of {run}"
     else:
-        cases = [each for each in load_pairs(pairs) if pairs or each.half == "reporting"]
+        cases = [each for each in labels.load_pairs(pairs) if pairs or each.half == "reporting"]
         measured = _rated(names or ["offline"], cases, max_cost)
         on = str(pairs or "the labelled set, reporting half")
-    figures = {name: agreement(rated) for name, rated in measured.items()}
+    figures = {name: labels.agreement(rated) for name, rated in measured.items()}
     if as_json:
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
@@ -148,19 +138,19 @@ def judge(
         raise Exit(1)
 
 
-def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
+def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> ByJudge:
     run = find_run(name, runs_folder())
-    cases = labelled_cases(load_run(run), read_labels(run))
+    cases = labels.labelled_cases(load_run(run), labels.read_labels(run))
     if not cases:
         raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
     if judges:
         return _rated(judges, cases, max_cost)
-    ratings = [Rated(case, verdict) for case in cases for verdict in case.stored]
+    ratings = [labels.Rated(case, verdict) for case in cases for verdict in case.stored]
     names = dict.fromkeys(each.verdict.judge for each in ratings)
     return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
 
 
-def _rated(names: list[str], cases: list[Case], max_cost: float | None) -> dict[str, list[Rated]]:
+def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -> ByJudge:
     """The verdicts of judges that are asked now, by their names."""
     judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
     note_recipients(names)
@@ -168,7 +158,7 @@ def _rated(names: list[str], cases: list[Case], max_cost: float | None) -> dict[
     for each in judges:
         with output.progress("answers", len(cases)) as advance:
             measured[each.name] = asyncio.run(
-                rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
+                labels.rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
         note_cost(each)
     return measured
@@ -189,7 +179,7 @@ def note_cost(judge: Judge) -> None:
         note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
 
 
-def _facts(rated: Rated) -> dict[str, Any]:
+def _facts(rated: labels.Rated) -> dict[str, Any]:
     case, verdict = rated
     return {
         "category": case.category,

@@ -31,20 +31,6 @@ from art_e.question import Question
 from art_e.text import cut_line
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges import claims
-from evals.judges.claims import (
-    MAX_CHARS,
-    Claims,
-    Name,
-    PartialDate,
-    Value,
-    clean,
-    compatible,
-    conflict,
-    content_stems,
-    read_claims,
-    same_name,
-    same_value,
-)
 from evals.scored import Verdict
 
 _WRAPPING = re.compile(
@@ -65,7 +51,7 @@ def is_unanswerable(question: Question) -> bool:
 
 
 def _unwrapped(answer: str) -> str:
-    return _WRAPPING.sub("", clean(answer))
+    return _WRAPPING.sub("", claims.clean(answer))
 
 
 class RuleJudge(ABC):
@@ -87,12 +73,14 @@ class RuleJudge(ABC):
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""
         text = answer or ""
-        abstained = is_abstention(answer and answer[:MAX_CHARS]) and not claims.appeal(clean(text))
+        abstained = is_abstention(answer and answer[: claims.MAX_CHARS]) and not claims.appeal(
+            claims.clean(text)
+        )
         if is_unanswerable(question):
             reason = "abstained on" if abstained else "answered"
             return Verdict(abstained, None, self.name, f"{reason} an unanswerable question")
         gold = question.answer or ""
-        if answer and _unwrapped(answer).casefold() == clean(gold).casefold():
+        if answer and _unwrapped(answer).casefold() == claims.clean(gold).casefold():
             return Verdict(True, None, self.name, "is the gold answer")
         if abstained:
             return Verdict(False, None, self.name, "abstained on an answerable question")
@@ -145,8 +133,8 @@ class Compared:
     """An answer beside the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
-        self.asking, self.gold = read_claims(question.question), read_claims(gold)
-        self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
+        self.asking, self.gold = claims.read_claims(question.question), claims.read_claims(gold)
+        self.answer, self.near = claims.read_claims(_unwrapped(answer)), question.query_date
         wanted = claims.asked(self.asking.text)
         asking = self.asking.text
         self.is_yes_no = claims.asks_yes_no(asking) and not claims.is_choice(asking)
@@ -154,14 +142,14 @@ class Compared:
         focused = tuple(value for value in self.gold.values if value.kind in wanted)
         names = tuple(n for n in self.gold.names if not claims.beside(self.gold.text, n))
         is_named = "name" in wanted and bool(names)
-        is_list = not content_stems(_without(self.gold.text, self.gold.names))
+        is_list = not claims.content_stems(_without(self.gold.text, self.gold.names))
         self.values = focused if focused or is_named else self.gold.values
         self.names = names if is_named or is_list else ()
         if self.is_yes_no:
             self.values = self.names = ()
         self.keyed = bool(self.names) or any(value.kind in wanted for value in self.values)
         self.scored = "text" in wanted or not (self.keyed or self.is_yes_no)
-        self.asked_stems = set(content_stems(self.asking.text))
+        self.asked_stems = set(claims.content_stems(self.asking.text))
 
     def fault(self) -> str | None:
         """What makes the answer wrong however it is worded."""
@@ -175,11 +163,11 @@ class Compared:
     def features(self) -> list[float]:
         """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
         has_keys = all(map(self._is_named, self.names)) and all(
-            any(same_value(value, other, self.near) for other in self.answer.values)
+            any(claims.same_value(value, other, self.near) for other in self.answer.values)
             or _spelled(value, self.answer.text)
             for value in self.values
         )
-        stems = set(content_stems(_without(self.answer.text, self.answer.values)))
+        stems = set(claims.content_stems(_without(self.answer.text, self.answer.values)))
         gold = _without(self.gold.text, [*self.values, *self.names])
         missing = self._missing(gold, stems, has_keys=has_keys)
         return [
@@ -202,7 +190,7 @@ class Compared:
         codes = [code for value in self.values if (code := _spelled(value, self.answer.text))]
         return any(
             value.kind in kinds
-            and not any(compatible(other, value, self.near) for other in known)
+            and not any(claims.compatible(other, value, self.near) for other in known)
             and not any(code.start() <= value.start < code.end() for code in codes)
             for value in self.answer.values
         )
@@ -213,12 +201,12 @@ class Compared:
         return bool(self.names) and any(
             not set(name.words) <= words
             and not claims.opens_sentence(name, self.answer.text)
-            and not any(same_name(gold.words, name.words) for gold in self.names)
+            and not any(claims.same_name(gold.words, name.words) for gold in self.names)
             for name in self.answer.names
         )
 
-    def _is_named(self, name: Name) -> bool:
-        given = [other for other in self.answer.names if same_name(name.words, other.words)]
+    def _is_named(self, name: claims.Name) -> bool:
+        given = [other for other in self.answer.names if claims.same_name(name.words, other.words)]
         if given:
             return not all(claims.beside(self.answer.text, other) for other in given)
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
@@ -244,7 +232,7 @@ class Compared:
         if not self.scored:
             return 0.0
         keys = len(self.values) + len(self.names)
-        beyond = set(content_stems(gold)) - self.asked_stems
+        beyond = set(claims.content_stems(gold)) - self.asked_stems
         if not beyond and not keys:
             return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
         return len(beyond - stems) / max(1, len(beyond) + keys * has_keys)
@@ -257,11 +245,11 @@ class Compared:
         answer = self.answer.text
         if not self.scored:
             return claims.opposed(f"{self.asking.text} {gold}", answer)
-        beyond = stems.intersection(content_stems(gold)) - self.asked_stems
+        beyond = stems.intersection(claims.content_stems(gold)) - self.asked_stems
         return (_denies(gold, beyond) != _denies(answer, beyond)) != claims.opposed(gold, answer)
 
     def _lacks_item(self, given: set[str]) -> bool:
-        parts = map(content_stems, _PARTS.split(self.gold.text))
+        parts = map(claims.content_stems, _PARTS.split(self.gold.text))
         items = [set(stems) for stems in parts if stems]
         is_new = bool(given - self.asked_stems.union(*items))
         return not is_new and len(items) > 1 and not all(item & given for item in items)
@@ -278,7 +266,7 @@ class Compared:
         return len(mixed) >= 2 or bool(_triples(answer) & {each[::-1] for each in _triples(gold)})
 
 
-def _without(text: str, parts: Sequence[Value | Name]) -> str:
+def _without(text: str, parts: Sequence[claims.Value | claims.Name]) -> str:
     for part in sorted(parts, key=lambda part: -part.start):
         text = f"{text[: part.start]} {text[part.end :]}"
     return text
@@ -286,11 +274,11 @@ def _without(text: str, parts: Sequence[Value | Name]) -> str:
 
 def _denies(text: str, beyond: set[str]) -> bool:
     """True if the parts of the text that have any of the stems `beyond` deny something."""
-    parts = [part for part in _PARTS.split(text) if beyond & set(content_stems(part))]
+    parts = [part for part in _PARTS.split(text) if beyond & set(claims.content_stems(part))]
     return bool(claims.negations(" ".join(parts)))
 
 
-def _spelled(value: Value, text: str) -> re.Match[str] | None:
+def _spelled(value: claims.Value, text: str) -> re.Match[str] | None:
     """Where a code, phone number or address stands in `text`, whatever signs are between."""
     if value.kind not in ("code", "phone", "web"):
         return None
@@ -313,7 +301,7 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
         if tag in ("equal", "delete") or (tag == "insert" and at_edge):
             continue
         old, new = (
-            {stem for stem in content_stems(" ".join(words)) if stem.isalpha()}
+            {stem for stem in claims.content_stems(" ".join(words)) if stem.isalpha()}
             for words in (wanted[start:end], given[first:last])
         )
         is_other = bool(old - new) or tag == "insert"
@@ -323,7 +311,7 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 
 def _tokens(text: str) -> set[str]:
-    return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
+    return {token for token in _TOKEN.findall(text.lower()) if claims.content_stems(token)}
 
 
 def _triples(text: str) -> set[tuple[str, ...]]:
@@ -331,7 +319,7 @@ def _triples(text: str) -> set[tuple[str, ...]]:
     found: set[tuple[str, ...]] = set()
     for part in _PARTS.split(text.lower()):
         words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
-        stems = [" ".join(content_stems(word)) or word for word in words]
+        stems = [" ".join(claims.content_stems(word)) or word for word in words]
         found.update(zip(stems, stems[1:], stems[2:], strict=False))
     return {triple for triple in found if triple[0] != triple[2]}
 
@@ -412,15 +400,15 @@ UNREAD = Grounding(False, "no mail was read")
 class _Read(NamedTuple):
     """What a mail of `day` states; the values include its date and the days that it names."""
 
-    claims: Claims
-    values: list[Value]
+    claims: claims.Claims
+    values: list[claims.Value]
     words: frozenset[str]
     day: dt.date | None
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
     """Whether `mails` state what `answer`, which is no abstention, states."""
-    asking, given = read_claims(question), read_claims(answer)
+    asking, given = claims.read_claims(question), claims.read_claims(answer)
     read = [_read(mail) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
@@ -439,16 +427,16 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
         stated = True
         if not any(
             _plain_words(*name.words) <= mail.words | known
-            or any(same_name(name.words, other.words) for other in mail.claims.names)
+            or any(claims.same_name(name.words, other.words) for other in mail.claims.names)
             for mail in read
         ):
             return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
     if stated:
         return Grounding(True, "")
-    new = set(content_stems(given.text)) - set(content_stems(asking.text))
+    new = set(claims.content_stems(given.text)) - set(claims.content_stems(asking.text))
     if not new or (is_count and given.values):
         return Grounding(None, "")
-    stems = {stem for mail in read for stem in content_stems(mail.claims.text)} & new
+    stems = {stem for mail in read for stem in claims.content_stems(mail.claims.text)} & new
     if 2 * len(stems) < len(new):
         return Grounding(False, f"the mails read have {len(stems)} of {len(new)} new words")
     return Grounding(True, "")
@@ -457,22 +445,25 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
 def _read(mail: Email) -> _Read:
     people = ", ".join(str(each) for each in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
     text = f"{mail.subject}\n{mail.body[:MAX_BODY_CHARS]}\n{people}"
-    claims = read_claims(text, limit=2 * MAX_BODY_CHARS)
+    stated = claims.read_claims(text, limit=2 * MAX_BODY_CHARS)
     # What a mail takes back it still states; which of them holds is not asked here.
-    values, words = [*claims.values, *claims.denied], _plain_words(claims.text)
+    values, words = [*stated.values, *stated.denied], _plain_words(stated.text)
     day = None if mail.date is None else mail.date.date()
     if day is not None:
-        dates = [PartialDate(each.year, each.month, each.day) for each in _days(values, words, day)]
-        values += [Value("date", date, 0, 0) for date in dates]
-    return _Read(claims, values, words, day)
+        dates = [
+            claims.PartialDate(each.year, each.month, each.day)
+            for each in _days(values, words, day)
+        ]
+        values += [claims.Value("date", date, 0, 0) for date in dates]
+    return _Read(stated, values, words, day)
 
 
-def _days(values: Sequence[Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
+def _days(values: Sequence[claims.Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
     """The day of a mail, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
     yield day
     yield from (day + dt.timedelta(ahead) for word, ahead in _DAYS_FROM.items() if word in words)
     for date in (value.key for value in values):
-        if not isinstance(date, PartialDate) or date.month or date.year:
+        if not isinstance(date, claims.PartialDate) or date.month or date.year:
             continue
         for ahead in range(31 if date.day else 7 * WEEKS_AHEAD):
             other = day + dt.timedelta(ahead)
@@ -480,7 +471,7 @@ def _days(values: Sequence[Value], words: frozenset[str], day: dt.date) -> Itera
                 yield other
 
 
-def _states(mail: _Read, value: Value, shown: str) -> bool:
+def _states(mail: _Read, value: claims.Value, shown: str) -> bool:
     """True if the mail has the value, or its very words where only context tells its kind."""
     if any(_covers(other, value, mail.day) for other in mail.values):
         return True
@@ -488,13 +479,13 @@ def _states(mail: _Read, value: Value, shown: str) -> bool:
     return bool(re.search(words, mail.claims.text, re.IGNORECASE))
 
 
-def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
+def _covers(stated: claims.Value, given: claims.Value, day: dt.date | None) -> bool:
     """True if `stated`, in a mail of `day`, says all that `given` says, and nothing against it."""
     one, other = stated.key, given.key
-    if not isinstance(one, PartialDate) or not isinstance(other, PartialDate):
-        return same_value(given, stated)
+    if not isinstance(one, claims.PartialDate) or not isinstance(other, claims.PartialDate):
+        return claims.same_value(given, stated)
     # The mail's date tells a year that it leaves out, and a day its weekday.
-    if conflict(one, other, day if one.year is None else None):
+    if claims.conflict(one, other, day if one.year is None else None):
         return False
     parts = list(zip(astuple(one), astuple(other), strict=True))[1:]
     return bool(one.month and one.day) or all(b is None or a is not None for a, b in parts)
