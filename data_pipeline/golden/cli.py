@@ -15,8 +15,8 @@ from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_
 from art_e.cli.output import console, example, note, one_line, plural, print_json, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.known import ending
 from art_e.models.model import Model, full_name
+from art_e.models.providers import ending
 from art_e.privacy import load_env
 from art_e.question import read_rows
 from art_e.ratings import read_ratings
