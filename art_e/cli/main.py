@@ -118,7 +118,6 @@ class Commands(TyperGroup):
                 # A character that the encoding lacks is escaped.
                 stream.reconfigure(errors="backslashreplace")
         files_for_owner_alone()
-        import_nothing_here()
         loopback_directly()
         given = list(sys.argv[1:] if args is None else args)
         try:
@@ -203,4 +202,5 @@ def start(
 
 def run() -> None:
     """The entry point of the `art-e` script."""
+    import_nothing_here()
     app()
