@@ -18,7 +18,7 @@ from typing import NamedTuple
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
-from data_pipeline.golden.generate import Options, make_plan
+from data_pipeline.golden.generate import GoldenOptions, make_plan
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, split
 from data_pipeline.synthetic.world import WorldConfig, messages
@@ -347,7 +347,7 @@ def measured(chain: Chain, folder: Path) -> Measured:
     """Run the chain with careless replies, and split the leaking set."""
     with InboxFile(chain.db) as file:
         inboxes, counts = tuple(chain.inboxes), Counts(1, 0, 1)
-        options = Options(0, counts, inboxes=inboxes, batches=BATCHES, questions=len(FATE))
+        options = GoldenOptions(0, counts, inboxes=inboxes, batches=BATCHES, questions=len(FATE))
         plan = make_plan(file, options)
     batches = zip(plan.batches, plan.data, strict=True)
     planned = {batch.id: (plan_of(data), generated(data)) for batch, data in batches}

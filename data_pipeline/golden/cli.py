@@ -151,7 +151,9 @@ def generate_command(
         " art-e golden import world.questions.jsonl",
     )
     counts = Counts(train, validation, test)
-    options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
+    options = generate.GoldenOptions(
+        seed, counts, min_mails, tuple(inboxes or ()), batches, questions
+    )
     with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
         temperature = generate.TEMPERATURE
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)

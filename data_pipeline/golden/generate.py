@@ -192,7 +192,7 @@ def _mails(file: InboxFile, address: str) -> list[Mail]:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GoldenOptions:
     """What a set is made with. Without named `inboxes` the largest ones are chosen."""
 
     seed: int = 0
@@ -206,13 +206,13 @@ class Options:
 class Plan(NamedTuple):
     """What will be asked: `data` is what the model sees of each of the `batches`."""
 
-    options: Options
+    options: GoldenOptions
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
 
 
-def make_plan(file: InboxFile, options: Options) -> Plan:
+def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
     """Choose inboxes, draw batches and read them; `UserError` if there is no mail to ask about."""
     if options.inboxes:
         named = list(dict.fromkeys(file.open_inbox(each).address for each in options.inboxes))

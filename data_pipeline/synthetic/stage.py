@@ -14,9 +14,9 @@ from art_e.question import Difficulty, Kind, Question, Split
 from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
 from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import Value
+from data_pipeline.synthetic.wording import FactValue
 
-Slot = str | Value
+Slot = str | FactValue
 
 # How likely a person is to ask such a question of their own mail; our estimate.
 _REALISM: dict[Kind, float] = {
@@ -61,7 +61,7 @@ class Fact(NamedTuple):
     """A mail, and what it states."""
 
     mail: Draft
-    value: Value
+    value: FactValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Statement:
 
     def __getitem__(self, name: str) -> Fact:
         slot = self.slots[name]
-        return Fact(self.mail, Value(slot, slot) if isinstance(slot, str) else slot)
+        return Fact(self.mail, FactValue(slot, slot) if isinstance(slot, str) else slot)
 
 
 @dataclass
@@ -113,10 +113,10 @@ class Stage:
 
     # Wording.
 
-    def name(self, person: Person) -> Value:
+    def name(self, person: Person) -> FactValue:
         """A name that nobody else bears: full, or the short form with the family name."""
         full = self.rng.random() < 0.7
-        return Value(person.full, person.full if full else f"{person.nick} {person.family}")
+        return FactValue(person.full, person.full if full else f"{person.nick} {person.family}")
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
         """A phrase of the bank with its slots filled, people as mails call them; it need not have
@@ -162,7 +162,7 @@ class Stage:
 
     # Dates, sums and reference numbers, in free or bounded words.
 
-    def date(self, day: dt.date, offset: int) -> Value:
+    def date(self, day: dt.date, offset: int) -> FactValue:
         """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
         month, weekday = wording.MONTHS[day.month - 1], wording.WEEKDAYS[day.weekday()]
         answer, ahead = wording.date_answer(day), (day - self.day(offset)).days
@@ -175,18 +175,18 @@ class Stage:
             forms += [f"{weekday[:3]} {day.month}/{day.day}", day.isoformat(), answer]
             if 0 < ahead <= 24:
                 forms += [f"{weekday} the {wording.ordinal(day.day)}"] * 2
-        return Value(answer, self.rng.choice(forms))
+        return FactValue(answer, self.rng.choice(forms))
 
-    def target(self, day: dt.date) -> Value:
+    def target(self, day: dt.date) -> FactValue:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
         month, part = wording.MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
         long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
         answer = f"The {long} of {month} {day.year}"
         if self.bounded:
-            return Value(answer, f"the {long} of {month}")
+            return FactValue(answer, f"the {long} of {month}")
         names = (month, month[:3])
         forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-        return Value(answer, self.rng.choice(forms))
+        return FactValue(answer, self.rng.choice(forms))
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
         """A sum of dollars in hundreds; in free words now and then an odd one."""
@@ -195,15 +195,15 @@ class Stage:
             return draw(1, 60) * 1000 + draw(1, 10) * 100
         return draw(low, high) * 100 + self.rng.choice((0, 0, 0, 50, 25, 80))
 
-    def dollars(self, amount: int) -> Value:
+    def dollars(self, amount: int) -> FactValue:
         """$12,400, 12.4k, USD 12,400 ..."""
         answer = f"${amount:,}"
         if self.bounded:
-            return Value(answer, answer)
+            return FactValue(answer, answer)
         forms = [answer, f"${amount}", f"USD {amount:,}", f"{amount:,} dollars"]
         if amount % 100 == 0 and amount >= 2000:
             forms += [f"{amount / 1000:g}k", f"${amount / 1000:g}k"]
-        return Value(answer, self.rng.choice(forms))
+        return FactValue(answer, self.rng.choice(forms))
 
     def reference(self, kind: str) -> str:
         """A number for an invoice, a flight or a ticket, with its prefix in free words."""

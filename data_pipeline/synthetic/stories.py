@@ -10,7 +10,7 @@ from collections.abc import Callable
 from data_pipeline.synthetic.mail import capital
 from data_pipeline.synthetic.people import Person
 from data_pipeline.synthetic.stage import Fact, Stage, Statement
-from data_pipeline.synthetic.wording import Value, date_answer, pick
+from data_pipeline.synthetic.wording import FactValue, date_answer, pick
 
 
 def tell_approval(stage: Stage) -> None:
@@ -67,13 +67,13 @@ def tell_interview(stage: Stage) -> None:
         subject = stage.say("resume_subject", p=person)
         paper = "profile.pdf" if rng.random() < 0.5 else ""
         mail = stage.mail(at, recruiter, subject, [line], attachment=paper)
-        resumes.append(Fact(mail, Value(firm, firm)))
+        resumes.append(Fact(mail, FactValue(firm, firm)))
 
     slots = []
     for at, person in enumerate(candidates):
         date = stage.date(stage.day(24 + 2 * at + at // 2), 4 + 4 * at)
         first, second = map(stage.name, panels[at])
-        room, to = Value(f"Room {rooms[at]}", str(rooms[at])), panels[at][:1]
+        room, to = FactValue(f"Room {rooms[at]}", str(rooms[at])), panels[at][:1]
         slots.append(
             stage.tell(
                 "slot", 4 + 4 * at, recruiter, to=to,
@@ -162,7 +162,7 @@ def tell_outage(stage: Stage) -> None:
     outages = []
     for at, (day, cause) in enumerate(zip(failed, causes, strict=True)):
         to, date = [stage.owner, *crowd] if crowd else [], stage.date(day, 5 + 11 * at)
-        value = Value(capital(cause), cause)
+        value = FactValue(capital(cause), cause)
         down = stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
         outages.append(down)
 
@@ -174,7 +174,7 @@ def tell_outage(stage: Stage) -> None:
 
     def ticket(person: Person, fault: str, offset: int) -> tuple[Fact, Fact]:
         """The report with its number, and what turned out to be wrong."""
-        number, value = stage.reference("ticket"), Value(capital(fault), fault)
+        number, value = stage.reference("ticket"), FactValue(capital(fault), fault)
         report = stage.tell("report", offset, p=stage.name(person), system=system, ticket=number)
         solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=value)
         return report["ticket"], solved["fault"]
@@ -255,7 +255,7 @@ def tell_relocation(stage: Stage) -> None:
         if person is mover:
             lines.append(stage.say("successor", p=mover, r=leaver))
         subject = stage.say("announce_subject", p=person, team=team, city=city)
-        announced.append(Fact(stage.mail(at * 6, boss, subject, lines), Value(city, city)))
+        announced.append(Fact(stage.mail(at * 6, boss, subject, lines), FactValue(city, city)))
 
     def moves(person: Person, target: dt.date) -> Fact:
         """The owner asks when the person moves, and gets a vague date."""
@@ -339,7 +339,7 @@ def tell_travel(stage: Stage) -> None:
         stage.ask_absent(trips[at].mail, p=traveller, city=cities[at])
 
 
-def _other_amount(stage: Stage, old: Fact) -> Value:
+def _other_amount(stage: Stage, old: Fact) -> FactValue:
     """A sum other than the old one."""
     amount = stage.draw_amount()
     while f"${amount:,}" == old.value.answer:

@@ -118,7 +118,7 @@ def ordinal(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class FactValue:
     """What a mail states: as an answer gives it, and in the words of the mail."""
 
     answer: str

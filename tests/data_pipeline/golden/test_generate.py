@@ -32,7 +32,7 @@ Command = Callable[..., Result]
 @pytest.fixture(scope="module")
 def plan(world: InboxFile) -> generate.Plan:
     """What the command's options plan."""
-    options = generate.Options(counts=Counts(1, 0, 1), min_mails=50, batches=3)
+    options = generate.GoldenOptions(counts=Counts(1, 0, 1), min_mails=50, batches=3)
     return generate.make_plan(world, options)
 
 
