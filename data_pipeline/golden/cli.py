@@ -22,7 +22,7 @@ from art_e.question import read_rows
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import export, filtering, generate, importing, review, verify
+from data_pipeline.golden import exchange, filtering, generate, review, verify
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, split
@@ -200,9 +200,9 @@ def import_command(
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason.
     """
-    name = importing.name_of(source)
+    name = exchange.name_of(source)
     with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
-        importing.import_rows(file, golden, list(read_rows(source)), name)
+        exchange.import_rows(file, golden, list(read_rows(source)), name)
 
 
 @app.command(
@@ -213,9 +213,9 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
     ratings = read_ratings()
     if not ratings:
         raise UserError("nothing is rated yet: art-e rate good, after an answer of art-e ask")
-    with _step("import", out, db, as_json=as_json, source=importing.RATINGS) as (file, golden, _):
-        rows = list(map(importing.rated_row, ratings))
-        importing.import_rows(file, golden, rows, importing.RATINGS)
+    with _step("import", out, db, as_json=as_json, source=exchange.RATINGS) as (file, golden, _):
+        rows = list(map(exchange.rated_row, ratings))
+        exchange.import_rows(file, golden, rows, exchange.RATINGS)
 
 
 # ---- filter, verify and split.
@@ -339,7 +339,7 @@ def split_command(
 @app.command("stats", epilog=example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
-    figures = export.stats(GoldenSet.load(folder))
+    figures = exchange.stats(GoldenSet.load(folder))
     if as_json:
         print_json({"set": str(folder), **figures})
         return
@@ -405,7 +405,7 @@ def export_command(
     Rejected rows are left out. If a row has no split, all are written as one file, questions.
     """
     golden = GoldenSet.load(folder)
-    parts = export.export(golden, to)
+    parts = exchange.export(golden, to)
     left_out = len(golden.rejected)
     if as_json:
         print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})

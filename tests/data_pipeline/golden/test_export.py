@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
-from data_pipeline.golden.export import card, export, stats
+from data_pipeline.golden.exchange import card, export, stats
 from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
 from tests.builders import files_of
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.question import read_rows
+from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.golden.importing import import_rows
 from data_pipeline.ingest.batch import Rules
 from tests.builders import date_header, make_inbox, raw
 

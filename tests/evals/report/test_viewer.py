@@ -10,7 +10,7 @@ import pytest
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from evals.report.viewer import KEPT_CHARS, plain, viewer_data
+from evals.report.build import KEPT_CHARS, plain, viewer_data
 from evals.scored import Scored
 from tests import builders
 from tests.evals.runs import Outcome, episode, question

@@ -1,0 +1,272 @@
+"""`import`: questions that others wrote, checked against an inbox file; `export`: a golden set for
+others, its figures and its card.
+
+The provenance of an imported row says where it comes from (`import`: source, row, and its id if
+that was changed); checks of an earlier set are `earlier`. The exported folder holds a Parquet and a
+JSONL file of each split, the card and the manifest. Rejected rows are left out, because they may
+hold anything. If a row has no split, all are in one file.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from huggingface_hub import DatasetCardData
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.message import without_markup
+from art_e.publish import Own, template
+from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, RawRow
+from art_e.ratings import AnswerRating
+from art_e.storage import partial_of
+from art_e.text import cut_line, encodable, visible
+from data_pipeline.golden import golden_set
+from data_pipeline.golden.filtering import agreeing
+from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
+
+_SHOWN_CHARS = 120
+_MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
+RATINGS = "ratings"  # the source of what users rated
+
+
+def name_of(source: str) -> str:
+    """The name of a source in a set; a path says nothing to others."""
+    return Path(source).resolve().name if Path(source).exists() else source
+
+
+def rated_row(rating: AnswerRating) -> RawRow:
+    """The row of an answer that a user rated; it is rejected if nobody said what is right, or if it
+    answers a follow-up question."""
+    is_good = rating.rating == "good"
+    answer = rating.answer if is_good else rating.right_answer
+    row = {
+        "id": f"rated-{rating.episode_id[:12]}",
+        "question": rating.question,
+        "answer": answer,
+        "message_ids": rating.sources if is_good else rating.right_sources,
+        "inbox_address": rating.inbox_address,
+        "query_date": rating.as_of,
+        "answerable": answer is not None,
+        "provenance": {"rated": rating.rating, "model": rating.model if is_good else "person"},
+    }
+    fault = None
+    if rating.talk:
+        fault = "it followed another question, and can't stand alone"
+    elif not is_good and answer is None:
+        fault = "it was rated bad, and nobody said what is right (--answer)"
+    return RawRow(f"rating of {rating.rated_at}", row, fault)
+
+
+def import_rows(
+    file: InboxFile, golden: golden_set.GoldenSet, rows: Sequence[RawRow], name: str
+) -> None:
+    """Fill a new set with the rows of the source of that name."""
+    if not rows:
+        raise UserError(f"{name} has no row; name a file of questions")
+    read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
+    golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
+    golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
+    golden.manifest["db"] = golden_set.made_from(file)
+    addresses = sorted({address_of(each) for each in golden.questions})
+    held = file.execute(
+        "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
+    ).fetchall()
+    cited = cited_mails(file, golden.questions)
+    made = [_placed(each, (address_of(each),) in held, cited[each.id]) for each in golden.questions]
+    golden.finish("import", made, {"source": name})
+
+
+def _read(row: RawRow, source: str, number: int) -> Question | golden_set.Rejected:
+    """The row as a question with its origin, or rejected as it came."""
+    try:
+        if row.error is not None:
+            raise ValueError(row.error)
+        question = Question.from_row(row.value)
+        golden_set.check_bounds(question.question, question.answer, question.how_realistic)
+        texts = f"{question.question}\n{question.answer or ''}"
+        if visible(texts) != texts or without_markup(texts) != texts:
+            raise ValueError("it holds control tokens of models, or characters that nobody sees")
+        if _is_deep(question.provenance):
+            raise ValueError(f"provenance: it is nested deeper than {_MAX_LEVELS} levels")
+    except ValueError as error:
+        plain = _plain(row.value)
+        if not isinstance(plain, dict) or "rejected" in plain:
+            plain = {"raw": plain}
+        return golden_set.Rejected(plain, "import", "row", f"row {number}: {_shown(error)}")
+    provenance: dict[str, Any] = _plain(question.provenance)
+    if "checks" in provenance:
+        provenance["earlier"] = {"checks": provenance.pop("checks")}
+    provenance["import"] = {"source": source, "row": number}
+    answerable = question.answerable or False
+    return dataclasses.replace(question, answerable=answerable, provenance=provenance)
+
+
+def _is_deep(value: Any, level: int = 0) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return False
+    return level == _MAX_LEVELS or any(_is_deep(each, level + 1) for each in inner)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it: NaN is null, other types are text."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        return json.loads(encodable(text), parse_constant=lambda _: None)
+    except (RecursionError, ValueError):
+        return "(nested too deeply)"
+
+
+def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
+    """The questions; repeated ids get a number."""
+    used: set[str] = set()
+    for question in questions:
+        name, number = question.id, 1
+        while name in used:
+            number += 1
+            name = f"{question.id}-{number}"
+        used.add(name)
+        if name != question.id:
+            question.provenance["import"]["id"] = question.id
+        yield dataclasses.replace(question, id=name)
+
+
+def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
+    """The question with fields that agree, and the check that rejects it."""
+    if not has_inbox:
+        reason = f"the inbox file has no mail of {_shown(question.inbox_address)}"
+        return question, golden_set.Check("inbox", "import", False, reason, "rule")
+    # Splits are by inbox, so an address needs one spelling.
+    placed = dataclasses.replace(agreeing(question, cited), inbox_address=address_of(question))
+    faults = [f"{_shown(name)} {mail.fault}" for name, mail in cited.items() if mail.fault]
+    if not placed.answerable or (cited and not faults):
+        return placed, None
+    reason = "; ".join(faults) or "no gold mail is named"
+    return placed, golden_set.Check("gold", "import", False, reason, "rule")
+
+
+def _shown(value: object) -> str:
+    return cut_line(str(value), _SHOWN_CHARS)
+
+
+# ---- The figures of a set.
+
+# What `datasets.load_dataset` calls the part that holds all rows.
+ALL_ROWS = "questions"
+# Rows without split, kind or difficulty, which imported sets may have.
+UNLABELLED = "unlabelled"
+PARQUET_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("id", "question", "answer")]
+    + [("message_ids", pa.list_(pa.string()))]
+    + [(name, pa.string()) for name in ("inbox_address", "query_date")]
+    + [("how_realistic", pa.float64())]
+    + [(name, pa.string()) for name in ("kind", "difficulty")]
+    # Provenance is JSON text: rows differ in it, and a struct would pad them with nulls.
+    + [("answerable", pa.bool_()), ("split", pa.string()), ("provenance", pa.string())]
+)
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
+
+
+def stats(golden: golden_set.GoldenSet) -> dict[str, Any]:
+    """The figures of the set as JSON; `kinds` and `difficulties` are by label and split."""
+    steps = golden.manifest["steps"]
+    columns: dict[str, Any] = {"inbox": [each.inbox_address for each in golden.questions]}
+    for name, labels in (("split", SPLITS), ("kind", KINDS), ("difficulty", DIFFICULTIES)):
+        values = [getattr(each, name) or UNLABELLED for each in golden.questions]
+        # A category keeps the order of its labels.
+        columns[name] = pd.Categorical(values, [*labels, UNLABELLED])
+    rows = pd.DataFrame(columns)
+    return {
+        "rows": len(rows),
+        "rejected": len(golden.rejected),
+        "splits": [
+            {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
+            for name, group in rows.groupby("split", observed=True)
+        ],
+        "kinds": pd.crosstab(rows["split"], rows["kind"]).to_dict(),
+        "difficulties": pd.crosstab(rows["split"], rows["difficulty"]).to_dict(),
+        "steps": [
+            {"step": step, **steps[step]["sums"]} for step in golden_set.STEPS if step in steps
+        ],
+    }
+
+
+# ---- The exported folder and its card.
+
+
+def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
+    """Write the set to the new folder `to`; the number of rows of each part."""
+    if not golden.questions:
+        raise UserError("the set has no row to export; art-e golden stats shows what dropped them")
+    target = to.resolve()
+    parts, partial = _parts(golden.questions), partial_of(target)
+    if target.exists():
+        raise UserError(f"{to} exists already; delete it, or name another --to")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, questions in parts.items():
+            _write(partial, name, questions)
+        (partial / "README.md").write_text(card(golden), "utf-8")
+        golden_set.write_manifest(partial, golden.manifest)
+        # Whole or not at all.
+        partial.rename(target)
+    except OSError as error:
+        raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
+    return {name: len(questions) for name, questions in parts.items()}
+
+
+def _write(folder: Path, name: str, questions: Sequence[Question]) -> None:
+    """Write the questions to `name`.jsonl and `name`.parquet in the folder."""
+    rows = [each.to_row() for each in questions]
+    golden_set.write_rows(folder / f"{name}.jsonl", rows)
+    for row in rows:
+        row["provenance"] = json.dumps(row["provenance"], ensure_ascii=False, sort_keys=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA), folder / f"{name}.parquet")
+
+
+def _parts(questions: list[Question]) -> dict[str, list[Question]]:
+    if any(each.split is None for each in questions):
+        return {ALL_ROWS: questions}
+    parts = {name: [each for each in questions if each.split == name] for name in SPLITS}
+    return {name: rows for name, rows in parts.items() if rows}
+
+
+def card(golden: golden_set.GoldenSet) -> str:
+    """The README.md of the exported set."""
+    rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
+    steps: dict[str, dict[str, Any]] = manifest["steps"]
+    writers = Counter(str(each.provenance.get("model") or "") for each in rows)
+    text = template("data_pipeline.golden", "card.md.j2").render(
+        front_matter=Own(_front_matter(parts, len(rows))),
+        figures=stats(golden),
+        inboxes=len({each.inbox_address for each in rows}),
+        unanswerable=sum(each.answerable is False for each in rows),
+        parts=parts,
+        db=manifest.get("db") or {},
+        writers=[(model, count) for model, count in sorted(writers.items()) if model],
+        synthetic=set(writers) == {"synthetic"},
+        taken={name: steps[name] for name in golden_set.STEPS if name in steps},
+    )
+    return f"{text.rstrip()}\n"
+
+
+def _front_matter(parts: Iterable[str], rows: int) -> str:
+    """What the hub reads at the top of the card."""
+    data_files = [{"split": name, "path": f"{name}.parquet"} for name in parts]
+    return DatasetCardData(
+        pretty_name="ART-E golden set",
+        language="en",
+        task_categories=["question-answering"],
+        size_categories=next((size for limit, size in _SIZES if rows < limit), "n>100K"),
+        configs=[{"config_name": "default", "data_files": data_files}],
+        tags=["email", "agent", "retrieval"],
+    ).to_yaml()
