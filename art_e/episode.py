@@ -160,9 +160,7 @@ class Episode:
 
     def step(self, message: AssistantMessage) -> list[ChatMessage]:
         """Take the model's next message; returns the tools' answers, also added to `messages`.
-
-        Raises `RuntimeError` if the episode is done.
-        """
+        Raises `RuntimeError` if the episode is done."""
         if self.done:
             raise RuntimeError("the episode is done")
         rubric = self.rubric
@@ -213,10 +211,8 @@ class Episode:
         return observations
 
     def cut_off(self) -> None:
-        """End an episode that has no room for another turn: it is out of turns.
-
-        Raises `RuntimeError` if the episode is done.
-        """
+        """End an episode that has no room for another turn: it is out of turns. Raises
+        `RuntimeError` if the episode is done."""
         if self.done:
             raise RuntimeError("the episode is done")
         self.rubric.ran_out_of_turns = True

@@ -78,10 +78,8 @@ _MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
 def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
-    """The run at `out`, else the newest unfinished benchmark in `parent`; None without one.
-
-    Raises `UserError`, naming what differs, if it has another configuration.
-    """
+    """The run at `out`, else the newest unfinished benchmark in `parent`; None without one. Raises
+    `UserError`, naming what differs, if it has another configuration."""
     unfinished = (run for run in runs_of("eval", parent) if not run.complete)
     run = next(unfinished, None) if out is None else Run(out)
     if run is None or not run.begun:
@@ -231,9 +229,7 @@ def published_temperature(model: str) -> float | None:
 
 def published_100(questions: Sequence[Question]) -> list[Question]:
     """The reference's selection: the first 100 questions with a single source, but for seven.
-
-    Raises `UserError` without any.
-    """
+    Raises `UserError` without any."""
     single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
     if not single:
         raise UserError("no question has a single source; leave out --preset")
@@ -333,10 +329,8 @@ def rejudge(
     *,
     on_judged: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Judge the answers of a measured run again, into `run`; return the metrics, as above.
-
-    Raises `UserError` if the file lacks an inbox of the source.
-    """
+    """Judge the answers of a measured run again, into `run`; return the metrics, as above. Raises
+    `UserError` if the file lacks an inbox of the source."""
     metrics, names = source.metrics, ("concurrency", "not_asked")
     facts = {model: {name: of[name] for name in names} for model, of in metrics["models"].items()}
     with held(run), run.log() as log:

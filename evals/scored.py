@@ -63,9 +63,7 @@ class Judge(Protocol):
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         """The verdict on `answer`; `mails` are those that were read (None: don't judge `grounded`).
-
-        Raises UserError for a question without a gold answer.
-        """
+        Raises UserError for a question without a gold answer."""
 
 
 # ---- Episodes.

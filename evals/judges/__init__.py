@@ -77,10 +77,8 @@ class LlmJudge(StructuredModel):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """The verdict on `answer`; with `mails`, also whether they support it.
-
-        Raises UserError for a question without a gold answer.
-        """
+        """The verdict on `answer`; with `mails`, also whether they support it. Raises UserError for
+        a question without a gold answer."""
         unanswerable = is_unanswerable(question)
         if answer is None:
             reason = f"abstained on an {'un' * unanswerable}answerable question"

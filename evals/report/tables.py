@@ -33,10 +33,8 @@ class Entry:
 
 
 def measure(runs: Sequence[Run]) -> list[Entry]:
-    """The models of the runs with their figures, in the order given.
-
-    Raises `UserError` if a run has no episode or can't be read.
-    """
+    """The models of the runs with their figures, in the order given. Raises `UserError` if a run
+    has no episode or can't be read."""
     groups = []
     for run in runs:
         scored = load_costed(run)

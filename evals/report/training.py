@@ -67,10 +67,8 @@ _STEPWISE = (
 
 
 def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
-    """The rows of those runs that have any, in the order given.
-
-    Raises `UserError` for a file that can't be read.
-    """
+    """The rows of those runs that have any, in the order given. Raises `UserError` for a file that
+    can't be read."""
     names = run_names(runs)
     trained = []
     for run in runs:
