@@ -73,6 +73,13 @@ class EpisodeForm(BaseModel):
             utc=self.spaced,
         )
 
+    def begin(self, inbox: Inbox, question: Question, today: dt.date | None = None) -> "Episode":
+        """Begin an episode of this form."""
+        return Episode(
+            inbox, question, max_turns=self.max_turns, view=self.view, system_prompt=self.prompt,
+            today=today,
+        )  # fmt: skip
+
 
 @dataclass(slots=True)
 class Rubric:

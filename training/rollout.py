@@ -51,13 +51,7 @@ class Material(NamedTuple):
         return shuffled[:number]
 
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
-        return Episode(
-            self.file_of[question.id].inbox_of(question),
-            question,
-            max_turns=form.max_turns,
-            view=form.view,
-            system_prompt=form.prompt,
-        )
+        return form.begin(self.file_of[question.id].inbox_of(question), question)
 
 
 @dataclass(slots=True)

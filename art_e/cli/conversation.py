@@ -171,18 +171,11 @@ class Conversation:
     def answer(self, say: Say = lambda _: None, screen: "Console | None" = None) -> Answered:
         """Run the episode of the question, print its turns on `screen`, and complete the run. `say`
         gets what happens at the moment."""
-        line, form, model = self._question.question, self.form, self.policy.model
+        line, model = self._question.question, self.policy.model
         said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
         whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
         question = replace(self._question, question=whole)
-        episode = Episode(
-            self.inbox,
-            question,
-            max_turns=form.max_turns,
-            view=form.view,
-            system_prompt=form.prompt,
-            today=dt.date.today(),
-        )
+        episode = self.form.begin(self.inbox, question, dt.date.today())
 
         def show(exchange: Exchange) -> None:
             if screen is not None:
