@@ -25,7 +25,6 @@ from art_e.cli import output
 from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
 from art_e.cli.conversation import Conversation
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
-from art_e.cli.output import console, example, note, plural, print_json, print_line, print_text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
@@ -63,7 +62,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=example(
+    epilog=output.example(
         "art-e ingest ~/Downloads/takeout-*.zip",
         "art-e ingest imaps://me@gmail.com@imap.gmail.com",
         "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
@@ -144,13 +143,13 @@ def ingest(
     say_likely_others(path, db)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
-        print_json({**report.to_json(), **row})
+        output.print_json({**report.to_json(), **row})
     else:
         for line in _sums(report, questions, db):
-            print_line(line)
+            output.print_line(line)
 
 
-@app.command(epilog=example("art-e sync", "art-e sync --db work.duckdb"))
+@app.command(epilog=output.example("art-e sync", "art-e sync --db work.duckdb"))
 def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
     """Bring an inbox file to what its IMAP account holds now: new mail, flags, deletions."""
     path = target_of(chosen_db(db))
@@ -168,11 +167,11 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
             owner = next(iter(old.owners()), owner)
         report, _ = read_sources([str(file)], path, "imap", owner=owner)
     if as_json:
-        print_json({**changes, "ingest": report and report.to_json()})
+        output.print_json({**changes, "ingest": report and report.to_json()})
         return
-    print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
+    output.print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
     for line in _sums(report, None, db) if report else ():
-        print_line(line)
+        output.print_line(line)
 
 
 def _owner_of(account: Account) -> str | None:
@@ -217,7 +216,9 @@ def read_sources(
             on_progress=on_progress,
         )
     if worlds and limit is not None:
-        note("no questions are written: with --limit, mail that they ask about may be missing")
+        output.note(
+            "no questions are written: with --limit, mail that they ask about may be missing"
+        )
     if not worlds or limit is not None:
         return report, None
     file = path.with_name(f"{path.stem}.questions.jsonl")
@@ -252,25 +253,27 @@ def _check_target(path: Path, *, may_change: bool) -> None:
 
 def _owner(given: str | None, owners: Sequence[LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
-    likely = [f"{output.one_line(each.address)} ({plural(each.mails, 'mail')})" for each in owners]
+    likely = [
+        f"{output.one_line(each.address)} ({output.plural(each.mails, 'mail')})" for each in owners
+    ]
     if given is not None:
         if likely and not any(each.address == given for each in owners):
-            note(f"owner: {given}; most mail is of {', '.join(likely)}")
+            output.note(f"owner: {given}; most mail is of {', '.join(likely)}")
         return given
     if not owners or owners[0].share < LEAST_SHARE:
-        note("no owner: no address has most of the mail; --owner ADDRESS names one")
+        output.note("no owner: no address has most of the mail; --owner ADDRESS names one")
         return None
     address = owners[0].address
     if sys.stdin.isatty() and sys.stderr.isatty():
-        note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
+        output.note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
         key = output.pressed_key("[y]es [n]o", "yn", "answers")
         if key == "q":
             signal.raise_signal(signal.SIGINT)
         if key == "n":
-            note("no owner: --owner ADDRESS --replace names one")
+            output.note("no owner: --owner ADDRESS --replace names one")
             return None
     else:
-        note(f"owner: {likely[0]}; if that is wrong: --owner ADDRESS --replace")
+        output.note(f"owner: {likely[0]}; if that is wrong: --owner ADDRESS --replace")
     return address
 
 
@@ -287,10 +290,9 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield f"{report.db}"
     for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
-    yield (
-        f"  {plural(counts['inboxes'], 'address')}; {plural(report.added_read, 'message')} read"
-        f" in {report.seconds:.1f} s ({report.added_read / report.seconds:,.0f} a second)"
-    )
+    addresses = output.plural(counts["inboxes"], "address")
+    read, rate = output.plural(report.added_read, "message"), report.added_read / report.seconds
+    yield f"  {addresses}; {read} read in {report.seconds:.1f} s ({rate:,.0f} a second)"
     if questions is not None:
         yield f"  questions and their answers: {questions}"
     with InboxFile(report.db) as file:
@@ -303,32 +305,34 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
 # ---- demo.
 
 
-@app.command(epilog=example("art-e demo", "art-e demo --json"))
+@app.command(epilog=output.example("art-e demo", "art-e demo --json"))
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
     world = questions(WorldConfig(size=SIZE, seed=SEED))
     question = tour_question(world)
     db = _sample_inbox(world)
     policy = Model("offline").policy()
-    note(OFFLINE_NOTE)
+    output.note(OFFLINE_NOTE)
     with InboxFile(db) as file:
         opened = file.inbox_of(question)
         if not as_json:
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
-            print_text(("question  ", "dim"), (question.question, "bold"))
-            print_text((f"inbox     {about}\n", "dim"))
+            output.print_text(("question  ", "dim"), (question.question, "bold"))
+            output.print_text((f"inbox     {about}\n", "dim"))
         conversation = Conversation(opened, db, policy)
         conversation.begin(question, "demo", out)
-        answered = conversation.answer(screen=None if as_json else console())
+        answered = conversation.answer(screen=None if as_json else output.console())
     if as_json:
-        print_json({**answered.to_json(), "gold_answer": question.answer})
+        output.print_json({**answered.to_json(), "gold_answer": question.answer})
     else:
         show_answer(answered)
-        print_text(("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim"))
-        print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
-        print_line("  art-e ingest ~/Downloads/takeout-*.zip")
-        print_line("  art-e search invoice march")
-        print_line('  art-e ask "When does the lease end?" --trace')
+        output.print_text(
+            ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
+        )
+        output.print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
+        output.print_line("  art-e ingest ~/Downloads/takeout-*.zip")
+        output.print_line("  art-e search invoice march")
+        output.print_line('  art-e ask "When does the lease end?" --trace')
     exit_for(answered.trajectory)
 
 
@@ -346,7 +350,7 @@ def _sample_inbox(world: list[Question]) -> Path:
     try:
         InboxFile(db).close()
     except UserError:
-        note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
+        output.note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
         read_sources([f"synthetic:{SIZE},seed={SEED}"], db)
     return db
 
@@ -378,7 +382,7 @@ def say_likely_others(path: Path, db: Path | None) -> None:
             others = [each for each in names if each not in same and own & names[each]]
             if others:
                 merge = " ".join(["art-e people merge", owner, *others[:5]])
-                note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
+                output.note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
 
 def _names(address: str, names: str) -> set[frozenset[str]]:
@@ -403,24 +407,24 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
             copy.unlink(missing_ok=True)
 
 
-@people.command("list", epilog=example("art-e people list"))
+@people.command("list", epilog=output.example("art-e people list"))
 def show(db: DbOption = None, as_json: JsonOption = False) -> None:
     """List people with several addresses."""
     with InboxFile(chosen_db(db)) as file:
         listed = file.people()
     if as_json:
-        print_json({"people": listed})
+        output.print_json({"people": listed})
         return
     for person, addresses in listed.items():
-        print_line(f"{person}: {', '.join(addresses[1:])}")
+        output.print_line(f"{person}: {', '.join(addresses[1:])}")
     if not listed:
-        note("nobody has several addresses yet: art-e people merge says who has")
+        output.note("nobody has several addresses yet: art-e people merge says who has")
 
 
 _MERGE = "art-e people merge ann@x.example ann@old.example"
 
 
-@people.command(epilog=example(_MERGE))
+@people.command(epilog=output.example(_MERGE))
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Open one inbox for all these addresses; the first stands for all."""
     path = target_of(chosen_db(db))
@@ -437,12 +441,12 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
     with InboxFile(path) as file:
         emails = len(file.open_inbox(named[0]))
     if as_json:
-        print_json({"person": named[0], "addresses": everyone, "emails": emails})
+        output.print_json({"person": named[0], "addresses": everyone, "emails": emails})
     else:
-        print_line(f"{named[0]}: {plural(emails, 'mail')} of {', '.join(everyone)}")
+        output.print_line(f"{named[0]}: {output.plural(emails, 'mail')} of {', '.join(everyone)}")
 
 
-@people.command(epilog=example("art-e people split ann@x.example"))
+@people.command(epilog=output.example("art-e people split ann@x.example"))
 def split(
     address: Annotated[str, Argument(metavar="ADDRESS", show_default=False)],
     db: DbOption = None,
@@ -456,6 +460,6 @@ def split(
         raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
     _set_person(path, listed, None)
     if as_json:
-        print_json({"addresses": listed})
+        output.print_json({"addresses": listed})
     else:
-        print_line(f"split: {', '.join(listed)}")
+        output.print_line(f"split: {', '.join(listed)}")

@@ -13,7 +13,6 @@ from typer import Argument, Option
 
 from art_e.cli import model_options, output
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
-from art_e.cli.output import example, note, print_json, print_lines, print_text
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -54,7 +53,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
     for each in judges:
         note_cost(each)
     if as_json:
-        print_json({**metrics, "run": str(run.folder)})
+        output.print_json({**metrics, "run": str(run.folder)})
     else:
         rows = [_row(name, figures) for name, figures in models.items() if figures["measured"]]
         if rows:
@@ -62,10 +61,10 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
             output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
-            print_lines(*(f"{name}: {line}" for line in _notes(figures)))
+            output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
         cost = output.total_usd(figures["cost_usd"] for figures in models.values() if figures["n"])
         asked = output.plural(sum(figures["n"] for figures in models.values()), "episode")
-        print_lines(
+        output.print_lines(
             f"{asked}, {output.shown_usd(cost)}",
             f"run: {run.folder}",
             f"the report: art-e eval report {run.folder}",
@@ -122,7 +121,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 @app.command(
-    epilog=example(
+    epilog=output.example(
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
@@ -260,12 +259,14 @@ def run(
         ran = {} if killed is None else benchmark.on_disk(killed, asked)
         if killed is not None:
             measured = sum(each.measured for each in ran.values())
-            note(f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already")
+            output.note(
+                f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already"
+            )
         elif resume:
-            note("nothing to resume: this is a new run")
+            output.note("nothing to resume: this is a new run")
         if len(asked) < len(loaded):
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
-            note(f"{len(asked)} of {len(loaded)} questions, {how}")
+            output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
@@ -279,7 +280,7 @@ def run(
         finally:
             if not started.complete:
                 more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out"
-                note(f"not complete; give the same command with {more} {started.folder}")
+                output.note(f"not complete; give the same command with {more} {started.folder}")
     _show(metrics, started, judges, as_json)
 
 
@@ -314,13 +315,13 @@ def _note_models(
 ) -> None:
     """Say on stderr where mail goes, and what the models are likely to cost."""
     for notice in filter(None, (Model(name).notice for name in models)):
-        note(notice)
+        output.note(notice)
     note_recipients(judges)
     for name in models:
         left = episodes - sum(key.model == name and ran[key].measured for key in ran)
         if name != "offline" and left:
             usd = expected_cost(name, [_TYPICAL], left)
-            note(
+            output.note(
                 f"estimate: {name}: {'cost unknown' if usd is None else f'about ${usd:,.2f}'} for"
                 f" {left:,} episodes of typically {_TYPICAL.prompt_tokens:,} +"
                 f" {_TYPICAL.completion_tokens} tokens"
@@ -330,7 +331,9 @@ def _note_models(
 # ---- `art-e eval rejudge`: other judges for the same answers.
 
 
-@app.command(epilog=example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1"))
+@app.command(
+    epilog=output.example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1")
+)
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     judge: JudgesOption = None,
@@ -365,7 +368,7 @@ _SHOWN_FLIPS = 20
 
 
 @app.command(
-    epilog=example(
+    epilog=output.example(
         "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
         "art-e eval compare 20260101-120000-eval:openai/o3"
         " 20260101-120000-eval:openai/gpt-4.1 --json",
@@ -381,10 +384,10 @@ def compare(
     """Compare two models or prompts, question by question: difference, significance, flips."""
     (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
     if a.judges[:1] != b.judges[:1]:
-        note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
+        output.note(f"A was judged by {', '.join(a.judges[:1])}, B by {', '.join(b.judges[:1])}")
     found = compare_models(a.scored, b.scored)
     if as_json:
-        print_json({"a": facts_a, "b": facts_b, **found})
+        output.print_json({"a": facts_a, "b": facts_b, **found})
         return
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
@@ -392,17 +395,19 @@ def compare(
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
-        print_lines(f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}")
-        print_lines(*(f"{side}: {line}" for line in entry.figures["reservations"]))
-    print_lines(*tables.summary(found, "A", "B"))
+        output.print_lines(
+            f"{side}: {entry.model}, prompt {facts['prompt']}, run {entry.run.id}{cost}"
+        )
+        output.print_lines(*(f"{side}: {line}" for line in entry.figures["reservations"]))
+    output.print_lines(*tables.summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         lines: list[str | tuple[str, str]] = [f"right in {flip['right'].upper()} alone: "]
         lines.append((output.one_line(flip["question"]), "bold"))
         for name, answer in (("gold", flip["gold"]), ("A", flip["a"]), ("B", flip["b"])):
             lines += [(f"\n  {name:6}", "dim"), output.one_line(answer or "(none)")]
-        print_text(*lines)
+        output.print_text(*lines)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
-        print_lines(f"and {more:,} more flipped; --json has them all")
+        output.print_lines(f"and {more:,} more flipped; --json has them all")
 
 
 def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
@@ -429,17 +434,17 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
 # ---- `art-e eval judge` and `art-e eval label`, in their module, and `art-e eval report`.
 
 app.command(
-    epilog=example(
+    epilog=output.example(
         "art-e eval judge",
         "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
         "art-e eval judge --run 20260101-120000-eval",
     )
 )(judge)
-app.command(epilog=example("art-e eval label 20260101-120000-eval"))(label)
+app.command(epilog=output.example("art-e eval label 20260101-120000-eval"))(label)
 
 
 @app.command(
-    epilog=example(
+    epilog=output.example(
         "art-e eval report 20260101-120000-eval",
         "art-e eval report runs/baselines runs/training --out report",
     )
@@ -457,6 +462,8 @@ def report(
     folder = out or distinct[0].folder
     page, *plots = build_report(distinct, folder)
     if as_json:
-        print_json({"report": str(page), "plots": [str(each) for each in plots]})
+        output.print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines(f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}")
+    output.print_lines(
+        f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}"
+    )

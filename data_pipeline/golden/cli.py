@@ -12,7 +12,6 @@ from typer import Argument, Option
 from art_e.cli import output
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
 from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_argument, integer
-from art_e.cli.output import console, example, note, one_line, plural, print_json, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
@@ -74,24 +73,26 @@ def _step(
         yield file, golden, folder
         later = golden.save(folder)
     if later:
-        note(f"{step} was run again; so must be: {', '.join(later)}")
+        output.note(f"{step} was run again; so must be: {', '.join(later)}")
     record: dict[str, Any] = golden.manifest["steps"][step]
     if as_json:
-        print_json({"set": str(folder), "step": step, **record})
+        output.print_json({"set": str(folder), "step": step, **record})
         return
     sums = record["sums"]
-    print_line(f"{step}: {plural(sums['in'], 'row')}, {sums['kept']:,} kept")
+    output.print_line(f"{step}: {output.plural(sums['in'], 'row')}, {sums['kept']:,} kept")
     for what in ("dropped", "changed", "unsure"):
         for name, count in sums[what].items():
-            print_line(f"  {count:>7,}  {what}: {one_line(name)}")
+            output.print_line(f"  {count:>7,}  {what}: {output.one_line(name)}")
     if step in _NEXT:
-        note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
+        output.note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{one_line(name)} {_cell(each)}" for name, each in value.items() if each)
-    return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
+        return ", ".join(
+            f"{output.one_line(name)} {_cell(each)}" for name, each in value.items() if each
+        )
+    return f"{value:,}" if isinstance(value, int) else cut_line(output.one_line(str(value)), 100)
 
 
 def _refuse_unhosted(model: str, offline: str) -> None:
@@ -110,7 +111,7 @@ def _refuse_unhosted(model: str, offline: str) -> None:
 
 @app.command(
     "generate",
-    epilog=example(
+    epilog=output.example(
         "art-e golden generate --db enron.duckdb --out golden --max-cost 40",
         "art-e golden generate --inbox me@example.com --test 1 --train 0 --validation 0"
         " --model ollama_chat/qwen2.5:14b",
@@ -159,30 +160,32 @@ def generate_command(
         asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options)
         splits = Counter(plan.splits.values())
-        note(f"{len(plan.splits)} of {plural(sum(counts), 'inbox')} wanted: {_cell(splits)}")
-        note(str(Model(model).notice))
+        output.note(
+            f"{len(plan.splits)} of {output.plural(sum(counts), 'inbox')} wanted: {_cell(splits)}"
+        )
+        output.note(str(Model(model).notice))
         if kept := asker.spent.calls:
-            note(f"{kept:,} replies of earlier runs are kept and not paid for again")
+            output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         with output.progress("batches", len(plan.batches)) as advance:
             lost = generate.generate(file, golden, asker, plan, concurrency, advance)
-        note(f"cost so far: {output.shown_usd(asker.spent.cost_usd)}")
+        output.note(f"cost so far: {output.shown_usd(asker.spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
-        note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
+        output.note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
     _note_retry(reasons.keys() - {"unreadable"}, "asks for those that are missing")
 
 
 def _note_retry(kinds: Set[str], does: str) -> None:
     """Say what to do about calls that failed for reasons of these kinds."""
     if "budget" in kinds:
-        note(f"the same command with a higher --max-cost {does}")
+        output.note(f"the same command with a higher --max-cost {does}")
     elif kinds:
-        note(f"the same command again {does}")
+        output.note(f"the same command again {does}")
 
 
 @app.command(
     "import",
-    epilog=example(
+    epilog=output.example(
         "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
         "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
     ),
@@ -206,7 +209,7 @@ def import_command(
 
 
 @app.command(
-    "from-ratings", epilog=example("art-e golden from-ratings --db mail.duckdb --out mine")
+    "from-ratings", epilog=output.example("art-e golden from-ratings --db mail.duckdb --out mine")
 )
 def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
     """Make questions of the answers that you rated good or corrected (art-e rate)."""
@@ -222,7 +225,8 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
 
 
 @app.command(
-    "filter", epilog=example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6")
+    "filter",
+    epilog=output.example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6"),
 )
 def filter_command(
     db: DbOption = None,
@@ -244,7 +248,7 @@ READER = "gemini/gemini-3.5-flash-lite"
 
 
 @app.command(
-    "verify", epilog=example("art-e golden verify --model openai/o3 --strict --max-cost 5")
+    "verify", epilog=output.example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
     model: Annotated[str, _model("Model that reads the mail; not the rows' writer.")] = READER,
@@ -277,10 +281,10 @@ def verify_command(
     )
     with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
-        note(str(Model(model).notice))
+        output.note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             where = f"questions and answers go to {Model(judge).host} (judge {judge})"
-            note("; ".join(filter(None, [where, ending(judge)])))
+            output.note("; ".join(filter(None, [where, ending(judge)])))
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE
@@ -294,16 +298,18 @@ def verify_command(
         costs = [reader.spent.cost_usd]
         if needs_model(judge):
             costs.append(spent_on(folder, "judge", judge).cost_usd)
-        note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
+        output.note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
-        note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
+        output.note(
+            f"not checked: {check} of {output.plural(sum(why.values()), 'row')} ({reasons})"
+        )
     kinds = set[str]().union(*unchecked.values()) - {"unparseable"}
     _note_retry(kinds, "makes the checks that are missing")
 
 
-@app.command("split", epilog=example("art-e golden split --seed 7 --train 10 --test 4"))
+@app.command("split", epilog=output.example("art-e golden split --seed 7 --train 10 --test 4"))
 def split_command(
     seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
     train: TrainOption = TRAIN,
@@ -323,40 +329,42 @@ def split_command(
         split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
-    note(
-        f"{quoted:,} of {plural(learned, 'gold mail')} outside the test split"
+    output.note(
+        f"{quoted:,} of {output.plural(learned, 'gold mail')} outside the test split"
         f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
     )
     inboxes: dict[str, int] = record["inboxes"]
     origins = {"generate": "as generate drew them", "rows": "as the rows came with them"}
     origin = origins.get(record["splits_from"], f"drawn by seed {seed}")
-    note(f"{plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
+    output.note(f"{output.plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
 
 # ---- stats.
 
 
-@app.command("stats", epilog=example("art-e golden stats golden"))
+@app.command("stats", epilog=output.example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
     figures = exchange.stats(GoldenSet.load(folder))
     if as_json:
-        print_json({"set": str(folder), **figures})
+        output.print_json({"set": str(folder), **figures})
         return
-    print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
+    output.print_line(f"{output.plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
     for name in ("kinds", "difficulties"):
         figures[name] = [{"": label, **counts} for label, counts in figures[name].items()]
     for name in ("kinds", "difficulties", "splits", "steps"):
         if rows := figures[name]:
-            print_line(f"\n{name}")
+            output.print_line(f"\n{name}")
             cells = [[_cell(value) for value in row.values()] for row in rows]
-            output.print_table(list(map(one_line, rows[0])), cells, lines=False)
+            output.print_table(list(map(output.one_line, rows[0])), cells, lines=False)
 
 
 # ---- review and export.
 
 
-@app.command("review", epilog=example("art-e golden review golden/ --db inbox.duckdb --split test"))
+@app.command(
+    "review", epilog=output.example("art-e golden review golden/ --db inbox.duckdb --split test")
+)
 def review_command(
     folder: SetArgument,
     sample: Annotated[int, integer("Number of rows.")] = 100,
@@ -379,22 +387,24 @@ def review_command(
         if not rows:
             of = f" of split {chosen.split}" if chosen.split else ""
             raise UserError(f"{folder} has no question{of} to review; name another set or --split")
-        given = review.ask(folder, file, rows, console(to_stderr=as_json))
-        note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
+        given = review.ask(folder, file, rows, output.console(to_stderr=as_json))
+        output.note(f"{output.plural(given, 'review')} added to {review.reviews_file(folder)}")
         review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]
     precision, of = record["precision"], record["split"] or "all splits"
     if precision["value"] is None:
-        note(f"no row of the sample of {of} is reviewed; the precision is not known")
+        output.note(f"no row of the sample of {of} is reviewed; the precision is not known")
         return
     share, *bounds = (f"{precision[name]:.1%}" for name in ("value", "low", "high"))
-    right = f"{record['kept']} of {plural(record['reviewed'], 'row')} of {of} were right"
-    note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
+    right = f"{record['kept']} of {output.plural(record['reviewed'], 'row')} of {of} were right"
+    output.note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
     if record["stale"]:
-        note(f"{plural(record['stale'], 'row')} changed after the review: not applied")
+        output.note(
+            f"{output.plural(record['stale'], 'row')} changed after the review: not applied"
+        )
 
 
-@app.command("export", epilog=example("art-e golden export golden --to published"))
+@app.command("export", epilog=output.example("art-e golden export golden --to published"))
 def export_command(
     folder: SetArgument,
     to: Annotated[Path, Option("--to", metavar="OUT", help="New folder to write.")],
@@ -408,10 +418,10 @@ def export_command(
     parts = exchange.export(golden, to)
     left_out = len(golden.rejected)
     if as_json:
-        print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})
+        output.print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})
         return
     for name, count in parts.items():
-        print_line(f"{count:>7,}  {name}")
-    note(f"written to {to}; {plural(left_out, 'rejected row')} left out")
+        output.print_line(f"{count:>7,}  {name}")
+    output.note(f"written to {to}; {output.plural(left_out, 'rejected row')} left out")
     if any(each.split is None for each in golden.questions):
-        note(f"some rows have no split; art-e golden split --out {folder} gives them one")
+        output.note(f"some rows have no split; art-e golden split --out {folder} gives them one")

@@ -15,7 +15,6 @@ from art_e.cli import output
 from art_e.cli.mail import mail_excerpt
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
 from art_e.cli.options import JsonOption
-from art_e.cli.output import note, one_line, plural, print_json, print_lines, print_text, text
 from art_e.errors import UserError
 from art_e.models.model import Model, full_name
 from art_e.runs import find_run
@@ -59,28 +58,28 @@ def label(
     left = [each for each in chosen if each.trajectory.episode_id not in earlier]
     given = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
-        print_text(_shown(scored, f"{place} of {len(chosen)}"))
+        output.print_text(_shown(scored, f"{place} of {len(chosen)}"))
         key = output.pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
         if key != "s":
             labels.write_label(run, scored.trajectory.episode_id, correct=key == "r")
             given += 1
-    note(f"{plural(given, 'label')} added to {labels.labels_file(run)}")
-    note(f"art-e eval judge --run {name} compares the verdicts with them")
+    output.note(f"{output.plural(given, 'label')} added to {labels.labels_file(run)}")
+    output.note(f"art-e eval judge --run {name} compares the verdicts with them")
 
 
 def _shown(scored: Scored, heading: str) -> "Text":
     question, answer = scored.question, scored.trajectory.final_answer or ""
     gold = "(the mail does not tell)" if question.answer is None else question.answer
-    shown = text((f"\n{heading}\n", "dim"))
+    shown = output.text((f"\n{heading}\n", "dim"))
     for mail in _mails(scored.trajectory):
         shown.append_text(mail).append("\n")
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
-    lines = text(
-        *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
-        *(("\ngold      ", "dim"), (one_line(gold), "green")),
-        *(("\nanswer    ", "dim"), (one_line(answer), "yellow")),
+    lines = output.text(
+        *(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim")),
+        *(("\ngold      ", "dim"), (output.one_line(gold), "green")),
+        *(("\nanswer    ", "dim"), (output.one_line(answer), "yellow")),
     )
     return shown.append_text(lines)
 
@@ -89,7 +88,9 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
     """The mails that were read, each once, as the model was shown them."""
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
     results = [call.results[0] for call in calls if call.results]
-    mails = {one_line(str(each.get("message_id"))): each for each in results if "body" in each}
+    mails = {
+        output.one_line(str(each.get("message_id"))): each for each in results if "body" in each
+    }
     for name, mail in mails.items():
         head = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
         date, sender, subject, body = head
@@ -129,11 +130,11 @@ def judge(
     if as_json:
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
-        print_json({"on": on, "judges": figures})
+        output.print_json({"on": on, "judges": figures})
     for name, of_judge in () if as_json else figures.items():
         _print_judge(name, on, of_judge)
         for each in [one.verdict for one in measured[name] if one.verdict.correct is None][:1]:
-            print_lines(f"unjudged, in no figure: {of_judge['unjudged']:,} ({each.reason})")
+            output.print_lines(f"unjudged, in no figure: {of_judge['unjudged']:,} ({each.reason})")
     if any(each["agreement"]["value"] is None for each in figures.values()):
         raise Exit(1)
 
@@ -167,16 +168,16 @@ def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -
 def note_recipients(judges: Iterable[str]) -> None:
     """Say on stderr where the judges of these names send answers and mail, and which end soon."""
     for name in filter(needs_model, dict.fromkeys(judges)):
-        note(f"judge: {Model(name).notice}")
+        output.note(f"judge: {Model(name).notice}")
 
 
 def note_cost(judge: Judge) -> None:
     """Say on stderr what a judge's calls have cost, if it makes any."""
     spent = spent_by(judge)
     if spent is not None:
+        calls, cost = output.plural(spent.calls, "call"), output.shown_usd(spent.cost_usd)
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
-        cost = output.shown_usd(spent.cost_usd)
-        note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
+        output.note(f"{judge.name}: {calls}, {output.plural(tokens, 'token')}, {cost}")
 
 
 def _facts(rated: labels.Rated) -> dict[str, Any]:
@@ -214,4 +215,4 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"
-    print_lines(line)
+    output.print_lines(line)
