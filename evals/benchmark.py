@@ -26,7 +26,6 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
-from art_e.models.providers import accepts
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
@@ -220,11 +219,6 @@ PUBLISHED_VIEW = View(all_words=True, calls=1)
 PUBLISHED_JUDGE = "gemini/gemini-2.0-flash"
 # Questions that its authors found ambiguous, or contradicted by other mail.
 _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
-
-
-def published_temperature(model: str) -> float | None:
-    """The default 1.0 that the reference relied on; None for models without a temperature."""
-    return 1.0 if kind_of(model) != "hosted" or accepts(model).temperature else None
 
 
 def published_100(questions: Sequence[Question]) -> list[Question]:

@@ -17,10 +17,10 @@ from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import OFFLINE, ModelOptions, Usage
+from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
-from art_e.models.providers import SHORT_NAMES, ending
+from art_e.models.providers import SHORT_NAMES, accepts, ending
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
@@ -293,7 +293,10 @@ def _entrant(
     paid = (step for key, steps in turns.items() if key.model == name for step in steps)
     spent = sum(step.cost_usd or 0.0 for step in paid)
     limit, at_once = config.max_cost_usd, config.concurrency[name]
-    temperature = benchmark.published_temperature(name) if config.preset else config.temperature
+    temperature = config.temperature
+    if config.preset:
+        # The default that the reference relied on, if the model takes any.
+        temperature = 1.0 if kind_of(name) != "hosted" or accepts(name).temperature else None
     options = ModelOptions(
         temperature=temperature,
         reasoning_effort=config.reasoning_effort,
