@@ -30,15 +30,7 @@ from tests.provider import KEY, Provider, Reply, Request, says
 from tests.training import tiny
 from training import reproduction
 from training.recipe import load_toml, toml_names
-from training.reproduction import (
-    STAMPS,
-    Command,
-    Profile,
-    chosen_seed,
-    episodes_of_test,
-    over_seeds,
-    steps,
-)
+from training.reproduction import STAMPS, Command, Profile, chosen_seed, steps
 
 WORLDS = [f"synthetic:1000,seed={n},short,vocabulary=800,names=0,split={split}"
           for n, split in ((200, "validation"), (900, "test"))]  # fmt: skip
@@ -203,7 +195,7 @@ def run_of(folder: Path, right: int) -> Path:
 def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     starts = [run_of(tmp_path / f"start-{seed}", right) for seed, right in enumerate((8, 12))]
     ends = [run_of(tmp_path / f"end-{seed}", right) for seed, right in enumerate((16, 24))]
-    figures = over_seeds(starts, ends)["greedy"]
+    figures = reproduction.over_seeds(starts, ends)["greedy"]
     accuracy = {name: each["accuracy"] for name, each in figures.items()}
     # Right are 6 and 9 of 18 answerable questions, and later 12 and 18.
     shares = [accuracy[name]["value"] for name in ("start", "trained", "gain")]
@@ -215,7 +207,7 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     for text, error in (("{\n", "can't be read"), ("", "not all of the test")):
         (ends[0] / "test.jsonl").write_text(text)
         with pytest.raises(UserError, match=error):
-            episodes_of_test(ends[0])
+            reproduction.episodes_of_test(ends[0])
 
 
 # ---- The whole, killed on the way: hosted models are a local server, a tiny Qwen2 that of 14B.

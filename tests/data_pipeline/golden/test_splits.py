@@ -16,17 +16,9 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden import generate
+from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
-from data_pipeline.golden.inboxes import (
-    MIN_SENT,
-    Counts,
-    Mail,
-    choose_inboxes,
-    draw,
-    split,
-    threads_of,
-)
+from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
 from tests.golden import set_of
@@ -70,7 +62,7 @@ def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str | None, chosen: lis
     mails = [
         raw(f"<{n}.{to}>", sender=sender, to=f"{to}, all@test.example", body=f"{n} for {to}.")
         for sender, (to, more) in people.items()
-        for n in range(MIN_SENT + more)
+        for n in range(inboxes.MIN_SENT + more)
     ]
     mails.append(raw("<list@test>", sender="all@test.example", to="ann@test.example"))
     make_inbox(tmp_path / "inbox.duckdb", mails, owner=owner)
