@@ -107,8 +107,8 @@ def test_judges_are_paid_by_the_call() -> None:
     assert other[1].episodes == 24 * 100 + 2 * 400
     assert judge_fees(load_recipe("nano"), 1.5) == []
     # Whoever changes a prompt measures again: 4.3 and 4.4 characters a token.
-    judge, grounded = (len(prompt_text("evals.judges", each)) for each in ("judge", "grounded"))
-    assert judge / 4.34 == pytest.approx(CORRECT_TOKENS - 82 - 85, rel=0.1)
+    correct, grounded = (len(prompt_text("evals.judges", each)) for each in ("judge", "grounded"))
+    assert correct / 4.34 == pytest.approx(CORRECT_TOKENS - 82 - 85, rel=0.1)
     assert grounded / 4.43 == pytest.approx(GROUNDED_TOKENS - 82 - 62, rel=0.1)
 
 
