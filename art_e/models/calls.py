@@ -15,7 +15,7 @@ from art_e.message import compact_json
 from art_e.models.base import ModelOptions, PolicyError, Usage
 from art_e.models.clients import complete, load_litellm
 from art_e.models.failures import LONGEST_ASKED_S, ProviderError, failure_of, finish_failure
-from art_e.models.prices import Budget, price_of
+from art_e.models.prices import Budget, price_of, served_price
 from art_e.models.providers import Accepts, accepts, corrected, on_this_machine, receiving_host
 from art_e.privacy import without_keys
 
@@ -271,7 +271,8 @@ class Calls:
         charged = getattr(getattr(answer, "usage", None), "cost", None)
         if isinstance(charged, float | int) and 0 <= charged < _MOST_USD:
             return float(charged)
-        return None if usage is None or self._price is None else self._price.cost(usage)
+        price = served_price(self._model, getattr(answer, "model", None), self._price)
+        return None if usage is None or price is None else price.cost(usage)
 
     def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
         """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""

@@ -33,6 +33,8 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
 }
 
+_AZURE_VERSION = "2025-02-01-preview"  # litellm's default
+
 _clients: dict[
     asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
 ] = {}
@@ -99,17 +101,23 @@ async def complete(
     if known.door == "ollama":
         address = address_of(provider) or ""
         return await ollama.complete(request, address, timeout_s, on_text or (lambda _: None))
-    # litellm writes OpenAI's Responses, and a pydantic model as the schema that a provider takes.
-    if known.door == "litellm" or "response_format" in request or name.startswith("responses/"):
+    # litellm writes OpenAI's Responses.
+    if known.door == "litellm" or name.startswith("responses/"):
         return await load_litellm().acompletion(
             **request, timeout=timeout_s, num_retries=0, max_retries=0
         )
+    import openai
+
     # As litellm does: some servers reject null.
     messages = [
         {key: value for key, value in each.items() if value is not None}
         for each in request["messages"]
     ]
     sent: Any = {**request, "model": name, "messages": messages, "timeout": timeout_s}
+    if form := request.get("response_format"):
+        schema = openai.pydantic_function_tool(form)["function"]["parameters"]
+        strict = {"name": form.__name__, "strict": True, "schema": schema}
+        sent["response_format"] = {"type": "json_schema", "json_schema": strict}
     if on_text is None:
         answer = await _client(provider).chat.completions.create(**sent)
     else:
@@ -162,9 +170,15 @@ def _client(provider: str) -> "AsyncOpenAI":
     _refuse_redirects()
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     if (provider, address, key) not in clients:
-        clients[provider, address, key] = openai.AsyncOpenAI(
-            base_url=address, api_key=key or "none", max_retries=0
-        )
+        common: Any = {"api_key": key or "none", "max_retries": 0}
+        if provider == "azure":  # the name of a model is that of its deployment
+            version = os.environ.get("AZURE_API_VERSION", _AZURE_VERSION)
+            client: AsyncOpenAI = openai.AsyncAzureOpenAI(
+                azure_endpoint=address or "", api_version=version, **common
+            )
+        else:
+            client = openai.AsyncOpenAI(base_url=address, **common)
+        clients[provider, address, key] = client
     return clients[provider, address, key]
 
 

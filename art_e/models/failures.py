@@ -37,17 +37,18 @@ class ProviderError(Exception):
 
 
 # How litellm introduces a provider's message.
-_FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
-# Kinds by the provider's words, whatever the status: some say 400 or 429 for all of these.
+_FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |[\w ]+(?:Exception|Error) - )+")
+# Kinds by the provider's words: some say 400 or 429 for all of these.
 _WORDS = {
     "context": r"context_length_exceeded|context (length|window|size)|maximum (model|context) len"
-    r"|prompt is too long",
-    "quota": r"insufficient_quota|PerDay",
-    "no-credit": r"credit balance|insufficient credits|billing hard limit",
+    r"|prompt is too long|input token count.* exceeds|ContextWindowExceeded",
+    "quota": r"insufficient_quota|PerDay|per-day|API usage limits",
+    "no-credit": r"credit balance|insufficient credits|billing hard limit|credits are depleted",
     "auth": r"API_KEY_INVALID|API key not valid|invalid x-api-key|incorrect api key",
     "region": r"unsupported_country|location is not supported|not available in your (country|reg)",
-    "no-model": r"has been deprecated|model_not_found|is no longer available",
-    "content": r"content management policy|content_policy_violation|content_filter",
+    "no-model": r"has been deprecated|model_not_found|is no longer available|not a valid model",
+    "content": r"content management policy|content_policy_violation|content_filter|was flagged"
+    r"|ContentPolicyViolation",
 }  # fmt: skip
 _KINDS = {
     **dict.fromkeys((401, 403), "auth"),
@@ -55,48 +56,46 @@ _KINDS = {
     404: "no-model",
     429: "rate-limit",
     **dict.fromkeys((408, 504), "timeout"),
-    529: "overload",
+    **dict.fromkeys((503, 529), "overload"),
 }
-# With these the same request may pass later.
-_PASSING = frozenset({408, 409, 425, 429})
+_PASSING = frozenset({408, 409, 425, 429})  # the same request may pass later
 
 
 def failure_of(error: Exception, model: str) -> ProviderError:
-    """The failure that `error`, raised by a call to `model`, stands for."""
-    if isinstance(error, ProviderError):
-        return error
+    """Return the failure that `error`, raised by a call to `model`, stands for."""
+    chain = list(_chain(error))
+    for ours in chain:
+        if isinstance(ours, ProviderError):
+            return ours
+        if isinstance(ours, PolicyError):
+            return ProviderError(ours.kind, f"{model}: {_one_line(str(ours))}", again=False)
+        if isinstance(ours, ConnectionRefusedError):
+            # A retry would not help: no server is running.
+            here = f"{model}: no server answers at its address"
+            return ProviderError("connection", here, again=False)
     headers = _headers(error)
-    status: int = getattr(error, "status_code", None) or 500
-    body = getattr(error, "body", None)
-    code, told = (body.get("code"), body.get("message")) if isinstance(body, dict) else ("", None)
-    said = f"{error} {code}"
-    what = _one_line(told if isinstance(told, str) else str(error)) or type(error).__name__
-    for refused in (each for each in _chain(error) if isinstance(each, PolicyError)):
-        return ProviderError(refused.kind, f"{model}: {_one_line(str(refused))}", again=False)
-    if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
-        # A retry would not help: no server is running.
-        message = f"{model}: no server answers at its address"
-        return ProviderError("connection", message, again=False)
-    if headers is None and (broken := _broken(error)) is not None:
+    if headers is None and (broken := _broken(chain)) is not None:
         kind, how = broken
         return ProviderError(kind, f"{model}: {how}", again=True, may_be_billed=True)
-    said_so = (kind for kind, words in _WORDS.items() if re.search(words, said, re.IGNORECASE))
-    by_words = next(said_so, None) if 400 <= status < 500 else None
-    if type(error).__name__ == "ContextWindowExceededError":
-        by_words = "context"
-    if status < 400 or (headers is None and status >= 500 and by_words is None):
-        message = f"{model}: no readable answer: {what}"
-        return ProviderError("provider", message, again=True, may_be_billed=True)
-    kind = by_words or _KINDS.get(status, "provider" if status >= 500 else "request")
-    asked = retry_after_s(headers or {}, said)
+    body = getattr(error, "body", None)
+    told = body if isinstance(body, dict) else {}
+    words = f"{type(error).__name__}: {error} {told.get('code')}"
+    what = _one_line(str(told.get("message") or error)) or type(error).__name__
+    status: int = getattr(error, "status_code", None) or 500
+    by_words = (kind for kind, pattern in _WORDS.items() if re.search(pattern, words, re.I))
+    kind = _KINDS.get(status, "provider" if status >= 500 else "request")
+    if 400 <= status < 500:
+        kind = next(by_words, kind)
+    elif headers is None or status < 400:
+        unread = f"{model}: no readable answer: {what}"
+        return ProviderError("provider", unread, again=True, may_be_billed=True)
+    elif "overloaded" in words.lower():
+        kind = "overload"
+    asked = retry_after_s(headers or {}, words)
     if kind == "rate-limit" and asked is not None and asked > LONGEST_ASKED_S:
         kind = "quota"
-    return ProviderError(
-        kind,
-        f"{model}: {status}: {what}",
-        again=(status in _PASSING or status >= 500) and kind not in LASTING,
-        retry_after=asked,
-    )
+    again = (status in _PASSING or status >= 500) and kind not in LASTING
+    return ProviderError(kind, f"{model}: {status}: {what}", again=again, retry_after=asked)
 
 
 def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderError | None:
@@ -137,12 +136,11 @@ def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
     return max(asked, default=None)
 
 
-def _broken(error: Exception) -> tuple[str, str] | None:
-    """Kind and words of how a call ended without an answer; None if the provider answered."""
+def _broken(chain: list[BaseException]) -> tuple[str, str] | None:
+    """Return the kind and words of how a call ended without an answer; None with an answer."""
     import httpx
     import openai
 
-    chain = list(_chain(error))
     timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
     if any(isinstance(each, timeouts) for each in chain):
         return "timeout", "no answer in time (--timeout)"

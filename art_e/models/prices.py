@@ -19,6 +19,7 @@ An unknown price is None, never 0. `Budget` keeps all calls of a policy within a
 """
 
 import math
+import re
 import threading
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -81,6 +82,20 @@ def price_of(model: str) -> Price | None:
         return None
     free = model.startswith("ollama") and on_this_machine(receiving_host(model))
     return Price(0.0, 0.0, 0.0) if free else _list_price(model)
+
+
+_DATE = re.compile(r"-\d{4}-\d\d-\d\d$")  # of a version of a model
+
+
+def served_price(model: str, served: str | None, price: Price | None) -> Price | None:
+    """Return the price of a call that `served` answered, as the provider names it. Providers bill
+    the model that answers; `price`, that of `model`, stays if it is the user's own."""
+    provider = model.partition("/")[0]
+    # The name of an Azure deployment says nothing of its model.
+    if price != _list_price(model) or (price is None and provider != "azure"):
+        return price
+    name = f"{provider}/{served}"
+    return _list_price(name) or _list_price(_DATE.sub("", name)) or price
 
 
 def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> float | None:

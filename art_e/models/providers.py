@@ -70,7 +70,7 @@ PROVIDERS = {
     ),
     "cohere_chat": Provider(("COHERE_API_BASE",), "https://api.cohere.com", ("COHERE_API_KEY",)),
     "bedrock": Provider((), "https://amazonaws.com"),
-    "azure": Provider(("AZURE_API_BASE",), None, ("AZURE_API_KEY",)),
+    "azure": Provider(("AZURE_API_BASE",), None, ("AZURE_API_KEY",), "openai"),
     "ollama": _OLLAMA,
     "ollama_chat": _OLLAMA,
     # Without an address litellm would send these to OpenAI.

@@ -80,32 +80,96 @@ def test_what_a_long_prompt_leaves_is_asked_for(make: Make) -> None:
         assert [each.body["max_tokens"] for each in provider.requests] == [4096, 3192]
 
 
-GOOGLE = "Please retry in 46.4s. {}"
 DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "%ss"}]'
+FAMILIES = {
+    "openai/gpt-4.1": ("OPENAI_BASE_URL", "/v1"), "azure/ours": ("AZURE_API_BASE", ""),
+    "gemini/gemini-3.8-flash": ("GEMINI_API_BASE", ""),
+    "anthropic/claude-opus-4-6": ("ANTHROPIC_API_BASE", ""),
+    "openrouter/qwen/qwen3-14b": ("OPENROUTER_API_BASE", "/api/v1"),
+    "ollama_chat/qwen3:8b": ("OLLAMA_API_BASE", ""),
+    "hosted_vllm/qwen": ("HOSTED_VLLM_API_BASE", "/v1"),
+}  # fmt: skip
+# What providers say, by the kind of failure: family, status, words (and a code, where it matters).
+FAILURES = """
+auth        openai 401 Incorrect API key provided
+auth        gemini 400 API key not valid. Please pass a valid API key.
+auth        anthropic 401 invalid x-api-key
+auth        openrouter 401 No auth credentials found
+auth        azure 401 Access denied due to invalid subscription key or wrong API endpoint.
+auth        ollama 401 unauthorized
+auth        hosted_vllm 401 Unauthorized
+no-model    openai 404 The model `gpt-4.1` does not exist or you do not have access to it.
+no-model    openai 404 The model `o4-mini` has been deprecated
+no-model    gemini 404 models/x is not found for API version v1beta
+no-model    anthropic 404 model: claude-x
+no-model    openrouter 400 qwen/x is not a valid model ID
+no-model    azure 404 The API deployment for this resource does not exist.
+no-model    ollama 404 model 'qwen3:8b' not found
+no-model    hosted_vllm 404 The model `qwen` does not exist.
+quota       openai 429 You exceeded your current quota, code insufficient_quota
+quota       gemini 429 Quota exceeded: GenerateRequestsPerDayPerProjectPerModel-FreeTier
+quota       gemini 429 Slow down. Please retry in 33791s
+quota       anthropic 400 You have reached your specified API usage limits.
+quota       openrouter 429 Rate limit exceeded: free-models-per-day
+quota       azure 429 Please retry in 86400s
+rate-limit  openai 429 Rate limit reached for gpt-4.1. Please try again in 0s
+rate-limit  gemini 429 Slow down. Please retry in 0s
+rate-limit  anthropic 429 This request would exceed your organization's rate limit
+rate-limit  openrouter 429 qwen3-14b is temporarily rate-limited upstream
+rate-limit  azure 429 Requests have exceeded the call rate limit
+rate-limit  hosted_vllm 429 Too many requests
+no-credit   openai 400 Billing hard limit has been reached
+no-credit   gemini 429 Your prepayment credits are depleted.
+no-credit   anthropic 400 Your credit balance is too low to access the Anthropic API.
+no-credit   openrouter 402 Insufficient credits. Add more
+region      openai 403 Country not supported: unsupported_country_region_territory
+region      gemini 400 User location is not supported for the API use.
+content     openai 400 Your request was flagged as potentially violating our usage policy.
+content     azure 400 The prompt triggers Azure OpenAI's content management policy
+content     openrouter 403 Your chosen model requires moderation and your input was flagged
+context     openai 400 This model's maximum context length is 9 tokens.
+context     gemini 400 The input token count (2000000) exceeds the maximum number of tokens
+context     anthropic 400 prompt is too long: 210000 tokens > 200000 maximum
+context     openrouter 400 This endpoint's maximum context length is 9 tokens.
+context     azure 400 This model's maximum context length is 9 tokens.
+context     hosted_vllm 400 This model's maximum context length is 9 tokens.
+overload    openai 503 The server is overloaded or not ready yet.
+overload    gemini 503 The model is overloaded. Please try again later.
+overload    anthropic 529 Overloaded
+overload    openrouter 503 No instances available
+overload    azure 503 The service is temporarily unable to process your request.
+overload    ollama 503 server busy, please try again. maximum pending requests exceeded
+overload    hosted_vllm 503 Service Unavailable
+""".strip().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("status", "words", "kind", "tries"),
-    [
-        (400, "Your credit balance is too low to access the Anthropic API.", "no-credit", 1),
-        (429, "Quota: GenerateRequestsPerDayPerProjectPerModel-FreeTier", "quota", 1),
-        (429, f"Slow down. {DELAY % 33791}", "quota", 1),
-        (429, f"Slow down. {DELAY % 0}", "rate-limit", 3),
-        (400, "API key not valid. Please pass a valid API key.", "auth", 1),
-        (400, "User location is not supported for the API use.", "region", 1),
-        (404, "The model `o4-mini` has been deprecated", "no-model", 1),
-        (400, "blocked by our content management policy", "content", 1),
-        (529, "Overloaded", "overload", 3),
-    ],
-)
+@pytest.mark.parametrize("line", FAILURES)
 def test_a_failure_is_named_by_the_providers_words(
-    make: Make, status: int, words: str, kind: str, tries: int
+    line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Provider([refuses(status, words)] * 3) as provider:
-        with pytest.raises(PolicyError) as error:
-            act(make(provider, "openai/gpt-4.1"))
-        assert len(provider.requests) == tries
-    assert error.value.kind == kind and words.partition(".")[0] in str(error.value)
+    kind, family, status, words = line.split(maxsplit=3)
+    model = next(each for each in FAMILIES if each.startswith(family))
+    error: Any = {"message": words, "type": words.rpartition(" code ")[2], "code": int(status)}
+    if family == "openai":
+        error["code"] = words.rpartition(" code ")[2]
+    requests = []
+
+    def refuse(_: str, path: str, *__: Any) -> tuple[int, Any]:
+        requests.append(path)
+        return int(status), {"error": words if family == "ollama" else error}
+
+    monkeypatch.setenv("AZURE_API_VERSION", "2025-04-01-preview")
+    monkeypatch.setenv(f"{family.upper()}_API_KEY", "sk-test-0123456789abcdef")
+    with json_server(refuse) as url:
+        variable, path = FAMILIES[model]
+        monkeypatch.setenv(variable, f"{url}{path}")
+        with pytest.raises(PolicyError) as caught:
+            act(LitellmPolicy(model, ModelOptions(), QUICK))
+    print(f"{family:11} {len(requests)} requests, {kind}: {caught.value}")
+    assert caught.value.kind == kind and words.partition(",")[0][:60] in str(caught.value)
+    # What will not get better is tried once, and a refusal costs nothing.
+    assert len(requests) == (3 if kind in ("rate-limit", "overload") else 1)
+    assert caught.value.cost_usd == 0
 
 
 def test_the_wait_that_a_provider_asks_for_in_its_body() -> None:
