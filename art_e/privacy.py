@@ -28,8 +28,8 @@ _PROVIDERS = (
 _ENV_KEYS = {f"{provider}_API_KEY" for provider in _PROVIDERS.split()} | set(
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN CO_API_KEY HF_TOKEN".split()
 )
-# No address and no path, nor anything that a program might expand.
-_KEY_VALUE = re.compile(r"(?![./~])(?!.*://)[\w.+/=:~-]+")
+# No address and no path, nor anything that a program might expand: a key has "." or "/".
+_KEY_VALUE = re.compile(r"[\w+](?:[\w.=~-]*|[\w+/=~-]*)")
 _KEYS = (
     # Keys by their first letters; providers mask the middle with asterisks or dots.
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][\w*•…-]{5,}(?:\.{2,}[\w-]*)?"
@@ -98,7 +98,8 @@ def without_keys(text: str) -> str:
     named = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     keys = [each for each in named if len(each) >= 2 * _PIECE and not re.search(r"\s", each)]
     for key in keys:
-        text = re.sub(r"[\W_]{0,4}".join(map(re.escape, key)), REDACTED, text)
+        # Its own signs may be any others, which leaves one way only to match.
+        text = re.sub(r"[\W_]{0,6}+".join(re.findall(r"[^\W_]", key)), REDACTED, text)
     cut_out = (key[at : at + _PIECE] for key in keys for at in range(len(key) - _PIECE + 1))
     pieces = {each for each in cut_out if _OF_A_WORD.fullmatch(each) is None}
 

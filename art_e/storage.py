@@ -31,16 +31,19 @@ def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
     """Replace the file's content by the text in UTF-8; a kill leaves the old or the new content.
     `errors` is that of `open`."""
     partial = partial_of(path)
+    partial.unlink(missing_ok=True)  # a link in a folder that came from elsewhere
     partial.write_text(text, encoding="utf-8", errors=errors)
     partial.replace(path)
 
 
 class AppendLog:
     """A file of lines that survive a kill: each is on the disk before `append` returns. One process
-    at a time may have it open. Opening it removes what a kill left of a last line."""
+    at a time may have it open. Opening it removes what a kill left of a last line, so a link, which
+    may lead to any file, raises `OSError`."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab+")
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        self._file = os.fdopen(os.open(path, flags, 0o600), "ab+")
         whole = self._file.seek(0, os.SEEK_END)
         while whole > 0:
             start = max(0, whole - _BLOCK)

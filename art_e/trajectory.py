@@ -130,14 +130,18 @@ class Trajectory:
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """The trajectory of one line. Raises `ValueError` for another schema."""
-        row = json.loads(line)
-        if not isinstance(row, dict) or row.get("schema") != SCHEMA:
-            raise ValueError(f"not a line of {SCHEMA}")
+        """The trajectory of one line. Raises `ValueError` for another schema or odd numbers."""
         try:
-            return cls(**row)
-        except TypeError as error:
+            row = json.loads(line)
+            if not isinstance(row, dict) or row.get("schema") != SCHEMA:
+                raise ValueError(f"not a line of {SCHEMA}")
+            read = cls(**row)
+            numbers = [*read.usage.values(), *read.seconds.values(), read.cost_usd or 0]
+            if not all(0 <= each < 1e15 for each in numbers):
+                raise ValueError("impossible numbers")
+        except (AttributeError, RecursionError, TypeError) as error:
             raise ValueError(str(error)) from None
+        return read
 
 
 def read_trajectories(path: Path) -> Iterator[Trajectory]:

@@ -158,6 +158,10 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
     account = Account.of(state.account)
+    if not account.spool.is_dir():
+        # The file may come from elsewhere, and its account gets the password.
+        again = f"if it is yours: art-e ingest {account} --replace{db_argument(db)}"
+        raise UserError(f"{account} was never read from here; {again}")
     changes = follow(account, path)
     report = None
     # An ingest that was interrupted leaves an older file.
@@ -397,6 +401,7 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
     with locked(lock_of(path), f"an ingest is writing {path}; wait for it to end"):
         copy = partial_of(path)
         try:
+            copy.unlink(missing_ok=True)
             shutil.copyfile(path, copy)
             with duckdb.connect(str(copy)) as file:
                 file.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses])

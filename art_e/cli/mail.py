@@ -216,7 +216,8 @@ def open_attachment(
 def safe_name(file: AttachedFile) -> str:
     """A file's name without folders, control characters and what shells take for more."""
     name = _UNSAFE_IN_NAMES.sub("_", file.name.replace("\\", "/").rpartition("/")[2])
-    return name.strip(" .-_")[-150:] or "unnamed"
+    # File systems take 255 bytes.
+    return name.strip(" .-_").encode()[-200:].decode("utf-8", "ignore") or "unnamed"
 
 
 def searched_query(text: str, today: dt.date | None) -> Query:

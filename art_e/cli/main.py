@@ -36,7 +36,8 @@ _MENDABLE = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions, or name another place"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _SPACE),
     **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST, errno.EROFS, errno.ENAMETOOLONG), "name another place"
+        (errno.ENOTDIR, errno.EEXIST, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
+        "name another place",
     ),
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "close other programs",
@@ -150,6 +151,8 @@ class Commands(TyperGroup):
                 what = f"{error.filename or 'the file'}: {error.strerror}"
                 _fail(f"Error: {what}; {_MENDABLE[error.errno]}", USER_ERROR)
             _our_fault(error)
+        except RecursionError:
+            _fail("Error: a JSON or TOML file nests too deep to be read; correct it", USER_ERROR)
         except Exception as error:  # noqa: BLE001 - the last line of defence
             if interrupted():
                 raise typer.Exit(INTERRUPTED) from None

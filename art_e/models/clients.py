@@ -34,6 +34,7 @@ _ENVIRONMENT = {
 }
 
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
+_MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
 
 _clients: dict[
     asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
@@ -46,7 +47,6 @@ def load_litellm() -> Any:
     """The module litellm, silent, and offline except for the calls that we make."""
     os.environ.update(_ENVIRONMENT)
     loopback_directly()
-    _refuse_redirects()
     import litellm
 
     # pydantic warns about litellm's types.
@@ -63,13 +63,22 @@ def load_litellm() -> Any:
 
 
 @cache
-def _refuse_redirects() -> None:
+def _guard_clients() -> None:
     """Have no client follow a redirect of a POST: it would take mail, and keys in headers, to a
-    host that the user was not told of. All clients send through httpx; litellm makes its own in
-    many places and has each follow. Downloads are GET, and go on as before."""
+    host that the user was not told of. Have none read an answer without an end into memory. All
+    clients send through httpx; litellm makes its own in many places and has each follow. Downloads
+    are GET and synchronous, and go on as before."""
+    from httpx import Response
     from httpx._client import BaseClient
 
-    build = BaseClient._build_redirect_request
+    build, read = BaseClient._build_redirect_request, Response.aiter_bytes
+
+    async def bounded(self: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        size = 0
+        async for part in read(self, chunk_size):
+            if (size := size + len(part)) > _MOST_BYTES:
+                raise PolicyError("provider", f"an answer of over {_MOST_BYTES // 10**6} MB")
+            yield part
 
     def refuse(self: Any, request: Any, response: Any) -> Any:
         there = build(self, request, response)
@@ -83,6 +92,7 @@ def _refuse_redirects() -> None:
         )
 
     BaseClient._build_redirect_request = refuse  # type: ignore[method-assign]
+    Response.aiter_bytes = bounded  # type: ignore[method-assign]
 
 
 async def complete(
@@ -94,6 +104,7 @@ async def complete(
     the client can follow it; `timeout_s` is the longest silence. Raises what the clients raise, and
     anything over an answer in another form.
     """
+    _guard_clients()
     await close_clients_with_loop()
     model = str(request["model"])
     provider, _, name = model.partition("/")
@@ -167,7 +178,6 @@ def _client(provider: str) -> "AsyncOpenAI":
     address, key = address_of(provider), os.environ.get(f"{provider.upper()}_API_KEY")
     if address == PROVIDERS[provider].default:
         address = f"{address}/v1"
-    _refuse_redirects()
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     if (provider, address, key) not in clients:
         common: Any = {"api_key": key or "none", "max_retries": 0}

@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, Field, ValidationError
 
-from art_e.cli.output import note, one_line, progress
+from art_e.cli.output import note, one_line, plural, progress
 from art_e.errors import UserError
 from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
 from art_e.storage import home, locked, partial_of, write_whole
@@ -412,6 +412,9 @@ def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folde
             for uid in _fetch_into(imap, place, list(batch)):
                 kept.add(str(uid))
                 advance()
+    if lost := sum(str(uid) not in kept for uid in missing):
+        name = _words(folder.name, imap.password)
+        note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
     return Folder(name=folder.name, place=place.name, messages=present)
 

@@ -320,6 +320,7 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     written = []
     for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
+        written[-1].unlink(missing_ok=True)  # a link that came with the run
         write_png(chart.draw(titled=True), written[-1])
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.

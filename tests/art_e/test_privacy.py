@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.models import clients
 from art_e.models.base import ModelOptions, PolicyError
 from art_e.models.hosted import LitellmPolicy
 from art_e.privacy import REDACTED, redact, without_keys
@@ -146,6 +147,17 @@ def test_a_redirect_is_refused_with_both_hosts(model: str, monkeypatch: pytest.M
             with pytest.raises(PolicyError, match="no redirect is followed"):
                 act(LitellmPolicy(model, streamed, QUICK))
     assert trapped == []
+
+
+@pytest.mark.parametrize("model", ["hosted_vllm/mine", "ollama/mine", "gemini/gemini-2.5-pro"])
+def test_an_answer_without_an_end_is_not_read(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_MOST_BYTES", 1_000_000)
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-is-set")
+    with json_server(lambda *_: (200, {"no": "end" * 1_000_000})) as here:
+        name, path = CLIENTS[model]
+        monkeypatch.setenv(name, here + path)
+        with pytest.raises(PolicyError, match="an answer of over 1 MB"):
+            act(LitellmPolicy(model, ModelOptions(), QUICK))
 
 
 def test_code_that_comes_with_weights_is_never_run(art_e: Run, db: Path, tmp_path: Path) -> None:

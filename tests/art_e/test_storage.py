@@ -54,6 +54,18 @@ def test_a_torn_last_line_is_left_out_and_costs_no_other_line(tmp_path: Path) ->
     assert list(whole_lines(path)) == [b"third"]
 
 
+def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
+    """A folder that came from elsewhere may hold links to any file of the user's."""
+    victim, page, log = (tmp_path / name for name in ("victim", "page", "log"))
+    victim.write_text("no line end")
+    for link in (page, partial_of(page), log):
+        link.symlink_to(victim)
+    write_whole(page, "new")
+    with pytest.raises(OSError, match="symbolic links"):
+        AppendLog(log)
+    assert (victim.read_text(), page.read_text()) == ("no line end", "new")
+
+
 def test_an_appended_line_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     # A loss of power can't be tested; that the whole line is synced can.

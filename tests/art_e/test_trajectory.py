@@ -39,7 +39,12 @@ def test_a_line_gives_the_trajectory_back() -> None:
 def test_another_bad_line_is_an_error(tmp_path: Path) -> None:
     path, line = tmp_path / "t.jsonl", trajectory().to_line()
     older = line.replace("art-e/trajectory/", "art-e/trajectory/0")
-    for bad in ("{", "\udcff", older, line.replace('"rubric"', '"unknown"')):
+    odd = (
+        trajectory(usage={"prompt_tokens": 10**400}), trajectory(seconds={"total": -1.0}),
+        trajectory(cost_usd=float("nan")),
+    )  # fmt: skip
+    lines = [line.replace('"rubric"', '"unknown"'), *(each.to_line() for each in odd)]
+    for bad in ("{", "\udcff", older, "[" * 100_000, *lines):
         text = f"{line}\n{bad}\n{line}\n"
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         rows = read_trajectories(path)

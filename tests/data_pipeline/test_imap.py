@@ -252,6 +252,9 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     assert box.stored().keys() == {"1", "2", "3"}
     with InboxFile(box.db) as file:
         assert file.owners() == ["bob@x.example"]
+    # A file that came from elsewhere may name an account that is to get the password.
+    shutil.rmtree(Account.of(box.url).spool)
+    assert f"if it is yours: art-e ingest {box.url}" in the_error(art_e("sync"))
     state_file(box.db).write_text("{")
     assert "is damaged: delete it" in the_error(art_e("sync"))
     art_e("ingest", other, "--replace")
