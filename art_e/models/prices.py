@@ -2,20 +2,9 @@
 
 Prices of hosted models come from litellm's list in the installed package; the cost of a call is
 computed here, because litellm's handling of cached tokens has been wrong. That some models charge
-more for prompts of over 128,000 tokens is left out: no episode is so long. Self-hosted models have
-no list price. Entries in `prices.toml` of `ART_E_HOME` override the list:
-
-    [models."hosted_vllm/Qwen2.5-14B-Instruct"]
-    gpu_usd_per_hour = 2.10
-    prompt_tokens_per_second = 9000      # `art-e eval run --gpu-usd-per-hour` measures
-    completion_tokens_per_second = 1200  # both, and says which lines to write
-
-    [models."openai/of-our-own"]
-    usd_per_million_prompt = 0.20
-    usd_per_million_cached_prompt = 0.05
-    usd_per_million_completion = 0.80
-
-An unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit.
+more for prompts of over 128,000 tokens is left out: no episode is so long. Entries in `prices.toml`
+of `ART_E_HOME` override the list (docs/models.md shows them), and self-hosted models need one. An
+unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit.
 """
 
 import math
@@ -48,20 +37,19 @@ class Price:
     cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float:
-        """What a call with that usage costs, in USD."""
+        """Return what a call with that usage costs, in USD."""
         reasoning = self.completion if self.reasoning is None else self.reasoning
         write = self.prompt if self.cache_write is None else self.cache_write
-        plain = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
         return (
-            plain * self.prompt
-            + usage.cached_prompt_tokens * self.cached_prompt
-            + usage.cache_write_tokens * write
-            + (usage.completion_tokens - usage.reasoning_tokens) * self.completion
-            + usage.reasoning_tokens * reasoning
+            usage.prompt_tokens * self.prompt
+            + usage.cached_prompt_tokens * (self.cached_prompt - self.prompt)
+            + usage.cache_write_tokens * (write - self.prompt)
+            + usage.completion_tokens * self.completion
+            + usage.reasoning_tokens * (reasoning - self.completion)
         )
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """An upper bound of the cost in USD of a call with no more tokens than these."""
+        """Return an upper bound of the cost in USD of a call of at most so many tokens."""
         prompt = prompt_tokens * max(self.prompt, self.cached_prompt, self.cache_write or 0)
         return prompt + completion_tokens * max(self.completion, self.reasoning or 0)
 
@@ -109,10 +97,8 @@ def _own_entries(path: Path) -> Mapping[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no TOML: {error}; mend or remove it") from None
-    except OSError as error:
-        raise UserError(f"can't read {path}: {error.strerror}; mend or remove it") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"can't read {path} as TOML: {error}; fix or delete it") from None
     models = content.pop("models", {})
     if content or not isinstance(models, dict):
         raise UserError(f'{path}: {next(iter(content), "models")}: entries are [models."NAME"]')
@@ -157,10 +143,9 @@ def _own_price(entry: Any, where: str) -> Price:
 
 
 def _list_price(model: str) -> Price | None:
-    """The price in litellm's list, with or without the provider in the model's name; 0 is none."""
-    # litellm.get_model_info would ask an Ollama server over the network.
+    """Return the price in litellm's list, with or without the provider in the model's name."""
     provider, _, name = model.partition("/")
-    prices: Mapping[str, Mapping[str, Any]] = listed_models()
+    prices = listed_models()
     entry = prices.get(model) or prices.get(name, {})
     listed = str(entry.get("litellm_provider"))
     if model not in prices and listed != provider and not listed.startswith(f"{provider}-"):
@@ -176,13 +161,13 @@ def _list_price(model: str) -> Price | None:
 
 
 class Budget:
-    """What is spent and reserved of `max_cost_usd`; with None there is no limit. Safe to use from
-    several threads and tasks. Raises `UserError` for a limit without a price."""
+    """Counts what is spent and reserved of `max_cost_usd` (None: no limit), from any thread or
+    task. Raises `UserError` for a limit without a price."""
 
     def __init__(self, max_cost_usd: float | None, price: Price | None, model: str) -> None:
         if max_cost_usd is not None:
             if not (math.isfinite(max_cost_usd) and max_cost_usd >= 0):
-                raise UserError(f"--max-cost {max_cost_usd} is no sum; write USD, such as 0.50")
+                raise UserError("--max-cost must be an amount in USD, such as 0.50")
             if price is None:
                 raise UserError(
                     f"--max-cost can't be kept: the price of {model} is not known;"
@@ -200,11 +185,11 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """USD settled so far. Calls of unknown cost count as 0 if the price is unknown."""
+        """USD settled so far."""
         return float(self._spent)
 
     def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Reserve the most that a call of so many tokens can cost; returns the USD for `settle`.
+        """Reserve the most that a call of so many tokens can cost, and return it for `settle`.
         Raises `PolicyError` of the kind "budget" if that could pass the limit."""
         most = 0.0 if self._price is None else self._price.most(prompt_tokens, completion_tokens)
         with self._lock:

@@ -1,8 +1,7 @@
 """A hosted model that replies with JSON of a fixed form, as judges and question writers need it.
 
-Replies are kept on disk, so that no request is paid for twice: one file for each, named by the
-SHA-256 of the whole request. It holds the reply's text and usage, but not the request, which might
-contain keys.
+Replies are cached on disk, so that no request is paid for twice: a file each, named by the SHA-256
+of the request, which it does not hold, because that might contain keys.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 
 class UnparseableError(Exception):
-    """The model's reply is not of the form asked for. The message is one line."""
+    """The model's reply is not of the requested form. The message is one line."""
 
 
 class Response(NamedTuple):
@@ -46,8 +45,7 @@ class Response(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What calls have cost so far, without those answered from the cache. `cost_usd` is None if the
-    price is not known."""
+    """What calls cost, without those answered from the cache; `cost_usd` None: price unknown."""
 
     calls: int
     usage: Usage
@@ -55,12 +53,9 @@ class Spent(NamedTuple):
 
 
 class StructuredModel:
-    """Asks `model`, a litellm name.
-
-    `max_cost_usd` limits all its calls together, `cache` is a folder that keeps responses, and
-    `temperature` is used if the model takes one. Raises `UserError` for a model that litellm does
-    not know, that lacks its key, that takes no form of reply, or that has no price under a limit.
-    """
+    """Asks `model`, a full name. `max_cost_usd` limits all its calls together, `cache` is a folder
+    that keeps responses, and `temperature` is used if the model takes one. Raises `UserError` for a
+    model that can't be used so."""
 
     def __init__(
         self,
@@ -86,9 +81,7 @@ class StructuredModel:
     def spent(self) -> Spent:
         """What its calls have cost so far."""
         cost = self._calls.spent_usd
-        if cost is None and self._answered == 0:
-            cost = 0.0
-        return Spent(self._answered, self._usage, cost)
+        return Spent(self._answered, self._usage, cost if self._answered else cost or 0.0)
 
     @property
     def exhausted(self) -> bool:
@@ -96,9 +89,9 @@ class StructuredModel:
         return self._calls.budget.exhausted
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        """The model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
-        `UnparseableError` if it is not of `form`; the cache does not keep such a reply. Raises
-        `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`)."""
+        """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
+        `UnparseableError` for another form, which is not cached, and `PolicyError` as
+        `LitellmPolicy.act` does."""
         return parsed(await self.reply(prompt, data, form, only_readable=True), form)
 
     async def reply(
@@ -110,9 +103,8 @@ class StructuredModel:
         attempt: int = 0,
         only_readable: bool = False,
     ) -> str:
-        """The model's reply as text, of the form asked for or not. The cache keeps every reply, or
-        those of the form; another `attempt` is another request to the cache, and the same to the
-        model. Raises `PolicyError` as `ask` does."""
+        """Return the model's reply as text, of the form or (unless `only_readable`) not. Another
+        `attempt` is another request to the cache, and the same to the model. Raises as `ask`."""
         endpoint = set_address(self.model.partition("/")[0])
         request = self._request(prompt, data, accepts(self.model))
         named = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
@@ -168,8 +160,7 @@ def parsed(text: str | None, form: type[Form]) -> Form:
 
 
 def unwrapped(reply: str, form: type[BaseModel]) -> str:
-    """The JSON of a reply, without a code fence around it. A bare list becomes the only field of
-    `form`."""
+    """Return the JSON of a reply without its code fence; a bare list becomes `form`'s one field."""
     text = reply.strip()
     if not text.startswith(("{", "[")) and (fence := _FENCE.search(text)) is not None:
         text = fence[1].strip()
@@ -182,7 +173,7 @@ def unwrapped(reply: str, form: type[BaseModel]) -> str:
 
 
 def request_key(request: Mapping[str, Any]) -> str:
-    """The name of a request; it does not depend on the order of its keys."""
+    """Return the name of a request; the order of its keys does not matter."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -75,7 +75,7 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[models\n", "no TOML"),
+        ("[models\n", "as TOML"),
         (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
         (ENTRY + GPU + "usd_per_million_prompt = 2\n", "usd_per_million_prompt: Extra inputs"),
         (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second: Input should be greater"),
