@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from art_e.errors import UserError
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
-from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.storage import home
 from art_e.text import cut_line, prompt_text
@@ -22,6 +21,7 @@ from art_e.trajectory import Exchange, exchanges
 from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
 from evals.scored import Scored
+from evals.structured import StructuredModel, UnparseableError
 from training.progress import TrainingAlarm
 from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges

@@ -60,46 +60,40 @@ class Pace:
         if loop not in self._places:
             for ended in [each for each in list(self._places) if each.is_closed()]:
                 self._places.pop(ended, None)
-            self._places[loop] = asyncio.Semaphore(self._most)
-            self._withheld = 0
+            self._places[loop], self._withheld = asyncio.Semaphore(self._most), 0
         places = self._places[loop]
         await places.acquire()
+        free = 1  # places that this call gives back
         try:
             yield
+            self._passed += 1
+            if self._withheld and self._passed >= self._most - self._withheld:
+                self._withheld, self._passed, free = self._withheld - 1, 0, 2
         except ProviderError as error:
             if error.kind == "rate-limit" and self._withheld < self._most - 1:
-                self._withheld += 1
-            else:
+                self._withheld, free = self._withheld + 1, 0
+            raise
+        finally:
+            for _ in range(free):
                 places.release()
-            raise
-        except BaseException:
-            places.release()
-            raise
-        places.release()
-        self._passed += 1
-        if self._withheld and self._passed >= self._most - self._withheld:
-            self._withheld, self._passed = self._withheld - 1, 0
-            places.release()
 
 
-# Several times what any model takes or writes in one call.
-_MOST_TOKENS = 10_000_000
+_MOST_TOKENS = 10_000_000  # several times what any model takes or writes in one call
 
 
 def usage_of(response: Any) -> Usage | None:
-    """The tokens of litellm's response; None if the provider did not report them. litellm writes
+    """Return the tokens of a response; None if the provider did not report them. litellm writes
     zeros then. Raises `ValueError` for numbers that no call has."""
     usage = getattr(response, "usage", None)
     if usage is None or not usage.prompt_tokens:
         return None
 
-    def detail(of: str, *names: str) -> int:
-        details = getattr(usage, f"{of}_tokens_details", None)
-        return next(filter(None, (getattr(details, name, 0) for name in names)), 0)
+    def detail(of: str, name: str) -> int:
+        return getattr(getattr(usage, f"{of}_tokens_details", None), name, 0) or 0
 
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     cached, reasoning = detail("prompt", "cached_tokens"), detail("completion", "reasoning_tokens")
-    written = detail("prompt", "cache_creation_tokens", "cache_write_tokens")
+    written = detail("prompt", "cache_creation_tokens") or detail("prompt", "cache_write_tokens")
     for count in (prompt, cached, completion, reasoning, written):
         if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
             raise ValueError("impossible usage")
@@ -110,13 +104,8 @@ def usage_of(response: Any) -> Usage | None:
 
 
 @cache
-def _say_corrected(model: str, parameter: str, value: str) -> None:
-    sys.stderr.write(f"{model} refused a request: from now on with {parameter} = {value}\n")
-
-
-@cache
-def _say_impossible(model: str) -> None:
-    sys.stderr.write(f"{model} reports impossible numbers of tokens; costs follow our own count\n")
+def _say_once(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 # A prompt is counted before the call with a tokenizer that may not be the model's own. The true
@@ -138,9 +127,8 @@ class Called(NamedTuple):
     retries: int = 0
 
 
-# A request as a model takes it.
+# Makes a request as a model takes it.
 Build = Callable[[Accepts], Mapping[str, Any]]
-
 
 # As vLLM refuses a prompt and an output that together are too long.
 _ROOM = re.compile(r"context length is (\d+) tokens and your request has (\d+) input tokens")
@@ -148,10 +136,10 @@ _LEAST_ROOM = 256
 
 
 def room_left(refusal: str) -> int | None:
-    """The tokens that a prompt leaves for the output, if a refusal says so and they are enough for
-    a call."""
-    found = _ROOM.search(refusal)
-    room = 0 if found is None else int(found[1]) - int(found[2])
+    """Return the tokens that a prompt leaves for the output, if a refusal says that they are at
+    least `_LEAST_ROOM`."""
+    sizes = _ROOM.search(refusal)
+    room = 0 if sizes is None else int(sizes[1]) - int(sizes[2])
     return room if room >= _LEAST_ROOM else None
 
 
@@ -161,11 +149,8 @@ class Calls:
     missing key or address, and a limit without a price."""
 
     def __init__(self, model: str, options: ModelOptions, retries: Retries | None = None) -> None:
-        self._model, self._options, self._retries = (
-            model,
-            options,
-            retries or Retries(options.tries),
-        )
+        self._model, self._options = model, options
+        self._retries = retries or Retries(options.tries)
         # Raises if the host is unknown: litellm sends some such requests to OpenAI.
         self.host = receiving_host(model)
         self.takes = accepts(model)
@@ -220,7 +205,8 @@ class Calls:
                 if better is None or error.kind not in ("request", "no-model"):
                     raise
                 self.takes, changed = better
-                _say_corrected(self._model, changed, str(getattr(self.takes, changed)))
+                value = getattr(self.takes, changed)
+                _say_once(f"{self._model} refused a request: from now on with {changed} = {value}")
 
     async def _once(
         self, request: Mapping[str, Any], on_text: Callable[[str], None] | None
@@ -261,7 +247,8 @@ class Calls:
         try:
             return usage_of(answer)
         except ValueError:
-            _say_impossible(self._model)
+            told = "reports impossible numbers of tokens; costs follow our own count"
+            _say_once(f"{self._model} {told}")
         count = partial(load_litellm().token_counter, model=self._model)
         prompt = count(messages=request["messages"], tools=request.get("tools"))
         return Usage(prompt, completion_tokens=count(text=str(message)))

@@ -3,6 +3,7 @@
 `local.py` loads them, for which it needs torch, transformers and peft: the extra `train`.
 """
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -28,12 +29,12 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of a model, fetched from the hub if `name` is a hub id. Raises `UserError`."""
+    """Return a model's folder, fetched from the hub if `name` is a hub id. Raises `UserError`."""
     return _folder(name, CONFIG, "model")
 
 
 def adapter_folder(name: str) -> Path:
-    """The folder of a peft adapter, found as `checkpoint_folder` finds a model."""
+    """Return the folder of a peft adapter, found as `checkpoint_folder` finds a model."""
     return _folder(name, ADAPTER_CONFIG, "adapter")
 
 
@@ -77,26 +78,23 @@ def episode_form(model: str) -> EpisodeForm | None:
 
 
 def base_of(checkpoint: Path) -> str | None:
-    """The folder or hub id of the model under the adapter in `checkpoint`; None for a whole model.
-    Raises `UserError` if the adapter names no model."""
+    """Return the folder or hub id of the model under the adapter in `checkpoint`; None for a whole
+    model. Raises `UserError` if the adapter names no model."""
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
     base = _json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise UserError(
-            f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained"
-            " on; write it there as base_model_name_or_path"
-        )
-    return base
+    if isinstance(base, str) and base:
+        return base
+    raise UserError(
+        f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained on;"
+        " write it there as base_model_name_or_path"
+    )
 
 
 def of_training(name: str, adapter: str | None = None) -> tuple[str, str | None]:
-    """Return the model and the adapter that PATH-or-hub-id[+ADAPTER] stands for.
-
-    A training run's folder stands for its best checkpoint, and an adapter's folder for the model
-    that it was trained on with the adapter. Raises `UserError` for a run without a best checkpoint,
-    for an adapter that names no model, and for two adapters.
-    """
+    """Return the model and the adapter that PATH-or-hub-id[+ADAPTER] stands for: a training run's
+    folder for its best checkpoint, and an adapter's for the model that it was trained on with the
+    adapter. Raises `UserError` for a run without a best checkpoint, and for two adapters."""
     if adapter is None:
         name, adapter = _split(name)
     folder = expanded(name)
@@ -121,15 +119,13 @@ def _split(name: str) -> tuple[str, str | None]:
 
 def _json_object(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file of a run or checkpoint. Raises `UserError` without one."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} can't be read; name a training run's folder, or a checkpoint, that has it"
-        )
-    return content
+        if isinstance(content, dict):
+            return content
+    raise UserError(
+        f"{path} can't be read; name a training run's folder, or a checkpoint, that has it"
+    )
 
 
 def require_train_extra() -> None:
@@ -144,7 +140,7 @@ def require_train_extra() -> None:
 
 
 def best_device() -> tuple[str, str]:
-    """The device that models run on here, and the number format of their weights."""
+    """Return the device that models run on here, and the number format of their weights."""
     import torch
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
@@ -167,20 +163,15 @@ def _folder(name: str, needed: str, kind: str) -> Path:
     try:
         folder = Path(snapshot_download(name, allow_patterns=_FILES))
     except GatedRepoError:
-        raise UserError(
-            f"{name} has terms to accept: do so at https://huggingface.co/{name},"
-            " then hf auth login"
-        ) from None
+        where = f"https://huggingface.co/{name}"
+        raise UserError(f"{name} has terms: accept them at {where}, then hf auth login") from None
     except RepositoryNotFoundError:
-        raise UserError(
-            f"there is no folder {name}, and no {kind} of that id on the hub; check the name"
-            " (a private one needs hf auth login)"
-        ) from None
+        why = f"no {kind} of that id on the hub; check the name (a private one needs hf auth login)"
+        raise UserError(f"there is no folder {name}, and {why}") from None
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise UserError(
-            f"there is no folder {name}, and the hub can't be reached"
-            f" ({type(error).__name__}); with a network: hf download {name}"
-        ) from None
+        why = f"the hub can't be reached ({type(error).__name__})"
+        fix = f"with a network: hf download {name}"
+        raise UserError(f"there is no folder {name}, and {why}; {fix}") from None
     if not (folder / needed).is_file():
         raise UserError(f"{name} on the hub is no {kind}: it has no {needed}; use another id")
     return folder
@@ -191,7 +182,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def room_for(rank: object) -> int:
-    """The rank to start vLLM with for an adapter. Raises `UserError` if `rank` is too high."""
+    """Return the rank to start vLLM with for an adapter. Raises `UserError` if it is too high."""
     if not isinstance(rank, int) or rank > _RANKS[-1]:
         raise UserError(f"vLLM takes no adapter of rank {rank}: merge it, or train one of less")
     return next(each for each in _RANKS if each >= rank)

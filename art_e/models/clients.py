@@ -36,15 +36,15 @@ _ENVIRONMENT = {
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
 _MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
 
-_clients: dict[
-    asyncio.AbstractEventLoop, dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
-] = {}
+# Of each event loop: its clients by provider, address and key, and what closes them at its end.
+_Clients = dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
+_clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
 _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 
 @cache
 def load_litellm() -> Any:
-    """The module litellm, silent, and offline except for the calls that we make."""
+    """Return the module litellm, silent, and offline except for the calls that we make."""
     os.environ.update(_ENVIRONMENT)
     loopback_directly()
     import litellm
@@ -64,10 +64,9 @@ def load_litellm() -> Any:
 
 @cache
 def _guard_clients() -> None:
-    """Have no client follow a redirect of a POST: it would take mail, and keys in headers, to a
-    host that the user was not told of. Have none read an answer without an end into memory. All
-    clients send through httpx; litellm makes its own in many places and has each follow. Downloads
-    are GET and synchronous, and go on as before."""
+    """Make all clients refuse a redirect of a POST, which would take mail, and keys in headers, to
+    a host that the user does not know of, and an answer without an end. All send through httpx, and
+    litellm makes its own, which follow. Downloads are GET and synchronous, and go on as before."""
     from httpx import Response
     from httpx._client import BaseClient
 
@@ -98,12 +97,10 @@ def _guard_clients() -> None:
 async def complete(
     request: Mapping[str, Any], timeout_s: float, on_text: Callable[[str], None] | None = None
 ) -> Any:
-    """The answer to a request in the form of OpenAI's chat completions.
-
-    `on_text` gets the text of each call, or of a message without calls, each time it grows, where
-    the client can follow it; `timeout_s` is the longest silence. Raises what the clients raise, and
-    anything over an answer in another form.
-    """
+    """Return the answer to a request in the form of OpenAI's chat completions. `on_text` gets the
+    text of each call, or of a message without calls, each time it grows, if the client can follow
+    it; `timeout_s` is the longest silence. Raises what the clients raise, and anything over an
+    answer in another form."""
     _guard_clients()
     await close_clients_with_loop()
     model = str(request["model"])
@@ -142,8 +139,8 @@ async def complete(
 
 
 def follows(model: str, takes: Accepts) -> bool:
-    """Whether an answer can be read while it is written. OpenAI streams models that reason to
-    verified organisations alone."""
+    """Return whether an answer can be read while it is written. OpenAI streams models that reason
+    to verified organisations alone."""
     door = PROVIDERS.get(model.partition("/")[0], Provider()).door
     return door == "ollama" or (door == "openai" and not takes.reasons)
 
@@ -151,7 +148,7 @@ def follows(model: str, takes: Accepts) -> bool:
 async def _followed(
     client: "AsyncOpenAI", request: dict[str, Any], on_text: Callable[[str], None]
 ) -> Any:
-    """The answer to a request, put together from what arrives."""
+    """Return the answer to a request, put together from what arrives."""
     from openai.lib.streaming.chat import ChatCompletionStreamState
 
     state = ChatCompletionStreamState()
@@ -172,24 +169,21 @@ async def _followed(
 
 
 def _client(provider: str) -> "AsyncOpenAI":
-    """The client of the running loop for a provider at its address and with its key of now."""
+    """Return this event loop's client for the provider, with its current address and key."""
     import openai
 
     address, key = address_of(provider), os.environ.get(f"{provider.upper()}_API_KEY")
     if address == PROVIDERS[provider].default:
         address = f"{address}/v1"
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    if (provider, address, key) not in clients:
-        common: Any = {"api_key": key or "none", "max_retries": 0}
-        if provider == "azure":  # the name of a model is that of its deployment
-            version = os.environ.get("AZURE_API_VERSION", _AZURE_VERSION)
-            client: AsyncOpenAI = openai.AsyncAzureOpenAI(
-                azure_endpoint=address or "", api_version=version, **common
-            )
-        else:
-            client = openai.AsyncOpenAI(base_url=address, **common)
-        clients[provider, address, key] = client
-    return clients[provider, address, key]
+    name = provider, address, key
+    common: Any = {"api_key": key or "none", "max_retries": 0}
+    if name not in clients and provider == "azure":  # a model is named as its deployment
+        common["api_version"] = os.environ.get("AZURE_API_VERSION", _AZURE_VERSION)
+        clients[name] = openai.AsyncAzureOpenAI(azure_endpoint=address or "", **common)
+    elif name not in clients:
+        clients[name] = openai.AsyncOpenAI(base_url=address, **common)
+    return clients[name]
 
 
 @cache
@@ -211,9 +205,8 @@ def warm_up(model: str) -> None:
 
 
 async def close_clients_with_loop() -> None:
-    """Close the HTTP clients of the running loop when the loop ends, litellm's too. litellm keeps a
-    client for each loop and never closes one. asyncio closes a loop's asynchronous generators at
-    its end, so one of them closes the clients."""
+    """Close the HTTP clients of the running loop when it ends, litellm's too, which never closes
+    one. asyncio closes a loop's asynchronous generators at its end: one of them closes clients."""
     loop = asyncio.get_running_loop()
     if loop not in _closers:
         _closers[loop] = _close_at_end(loop)

@@ -60,12 +60,10 @@ def load_checkpoint(
     bits: int = 16,
     sharded: bool = False,
 ) -> Checkpoint:
-    """The model, with its adapter, on the best device. Raises `UserError`.
-
-    `exact` keeps weights in float32 on a GPU too: bfloat16 would round small training steps away.
-    With 4 `bits` the linear layers are NF4. With `sharded` the weights stay on the CPU for a
-    trainer that spreads them over several devices.
-    """
+    """Load the model, with its adapter, on the best device. Raises `UserError`. `exact` keeps
+    weights in float32 on a GPU too: bfloat16 would round small training steps away. With 4 `bits`
+    the linear layers are NF4. With `sharded` the weights stay on the CPU for a trainer that spreads
+    them over several devices."""
     folder = checkpoint_folder(name)
     tokenizer = load_tokenizer(folder, name)
     device, dtype = best_device()
@@ -94,9 +92,9 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does. It reads
-    tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if the config
-    says qwen2. `name` is for errors."""
+    """Load the tokenizer saved in `folder`; its chat template must call tools as Qwen's does. It
+    reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if the
+    config says qwen2. `name` is for errors."""
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
     try:
@@ -106,16 +104,13 @@ def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
     if tokenizer.chat_template is None:
-        raise UserError(
-            f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
-        )
+        fix = "use an instruct model, or save its tokenizer with one"
+        raise UserError(f"{name} has no chat template; {fix}")
     try:
         call_form(tokenizer)
     except TemplateError as error:
-        raise UserError(
-            f"the chat template of {name} can't be used: {_in_a_line(error)};"
-            " save its tokenizer with another"
-        ) from None
+        why = f"{_in_a_line(error)}; save its tokenizer with another"
+        raise UserError(f"the chat template of {name} can't be used: {why}") from None
     except ValueError:
         raise UserError(
             f"{name} does not call tools in Qwen's form, the only one that local: reads; use a"
@@ -125,7 +120,7 @@ def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
 
 
 def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
-    """Whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
+    """Return whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
     try:
         reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except ValueError:  # a tokenizer that comes as code, which is never run
@@ -136,7 +131,7 @@ def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
 def stop_ids(
     tokenizer: PreTrainedTokenizerFast, generation_config: GenerationConfig
 ) -> tuple[int, ...]:
-    """The tokens that end a turn: the model's, the tokenizer's, the chat template's."""
+    """Return the tokens that end a turn: the model's, the tokenizer's, the chat template's."""
     eos = generation_config.eos_token_id
     configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
     own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
@@ -144,9 +139,9 @@ def stop_ids(
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """The special token that the chat template writes after a message of the model. None if the
-    template writes no special token there. Qwen2.5-Instruct's generation config lists two end
-    tokens, and only the template tells which of them ends a turn."""
+    """Return the special token that the chat template writes after a message of the model, if any.
+    Qwen2.5-Instruct's generation config lists two end tokens; the template tells which ends a turn.
+    """
     reply = "reply"
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False
@@ -175,19 +170,16 @@ def _load_model(
             folder, trust_remote_code=False, **options
         )
     except torch.OutOfMemoryError:
-        raise UserError(
-            f"{name} does not fit into the memory of the {device or 'cpu'}; use a smaller model"
-        ) from None
+        where = f"the memory of the {device or 'cpu'}"
+        raise UserError(f"{name} does not fit into {where}; use a smaller model") from None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"{name} can't be loaded as a causal language model: {_in_a_line(error)};"
-            " save or download it again"
-        ) from None
+        why = f"{_in_a_line(error)}; save or download it again"
+        raise UserError(f"{name} can't be loaded as a causal language model: {why}") from None
     return model
 
 
 def _with_adapter(model: PreTrainedModel, folder: Path, name: str) -> PreTrainedModel:
-    """The model with the adapter on it. Raises `UserError` if weights have no counterpart."""
+    """Return the model with the adapter. Raises `UserError` if weights have no counterpart."""
 
     def misfit(why: str) -> UserError:
         return UserError(

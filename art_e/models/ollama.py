@@ -15,8 +15,7 @@ from art_e.models.base import MAX_OUTPUT_TOKENS, PolicyError
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
-# Tokens of the smallest context; a longer one doubles it.
-_CONTEXT = 16_384
+_CONTEXT = 16_384  # tokens of the smallest
 # Characters of a token: English has about four, code and other languages down to 2.5; 6 are more
 # than any text has.
 _FEWEST_CHARS, _MOST_CHARS = 2.5, 6
@@ -25,9 +24,8 @@ _FEWEST_CHARS, _MOST_CHARS = 2.5, 6
 async def complete(
     request: Mapping[str, Any], address: str, timeout_s: float, on_text: Callable[[str], None]
 ) -> "ChatCompletion":
-    """The answer to a request in the form of OpenAI's chat completions; `on_text` gets the text as
-    it grows. `timeout_s` is the longest silence. Raises errors of httpx and openai, and
-    `PolicyError` if the conversation doesn't fit."""
+    """Return the answer to a request in the form of OpenAI's chat completions; arguments as in
+    `clients.complete`. Raises errors of httpx and openai, and `PolicyError` if it doesn't fit."""
     import httpx
     from openai.types.chat import ChatCompletion
 
@@ -39,14 +37,12 @@ async def complete(
         "format": None if schema is None else schema.model_json_schema(),
         "stream": True,
     }
-    chars, most = (
-        len(compact_json([sent["messages"], sent["tools"]])),
-        request.get("max_tokens", MAX_OUTPUT_TOKENS),
-    )
+    chars = len(compact_json([sent["messages"], sent["tools"]]))
+    output = request.get("max_tokens", MAX_OUTPUT_TOKENS)
     async with httpx.AsyncClient(base_url=address, timeout=timeout_s) as client:
         limit = await context_length(client, sent["model"])
-        context = fitting(int(chars / _FEWEST_CHARS) + most, limit)
-        options = {"num_ctx": context, "num_predict": most}
+        context = fitting(int(chars / _FEWEST_CHARS) + output, limit)
+        options = {"num_ctx": context, "num_predict": output}
         if "temperature" in request:
             options["temperature"] = request["temperature"]
         body = {name: value for name, value in sent.items() if value is not None}
@@ -58,17 +54,11 @@ async def complete(
             f"Ollama cut the conversation: {prompt:,} tokens of about {chars // 4:,} reached the"
             f" model, whose context is {limit:,}; ask with fewer turns, or another model",
         )
-    calls = message.pop("tool_calls")
-    said = {
-        "role": "assistant",
-        "content": message["content"] or None,
-        "tool_calls": list(map(_call, calls)) or None,
-    }
     cut = last.get("done_reason") == "length"
-    reason = "tool_calls" if calls else "length" if cut else "stop"
+    reason = "tool_calls" if message["tool_calls"] else "length" if cut else "stop"
     return ChatCompletion.model_validate({
         "id": "", "object": "chat.completion", "created": 0, "model": last.get("model", ""),
-        "choices": [{"index": 0, "message": said, "finish_reason": reason}],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {
             "prompt_tokens": prompt, "completion_tokens": completion,
             "total_tokens": prompt + completion,
@@ -77,8 +67,8 @@ async def complete(
 
 
 def fitting(tokens: int, limit: int) -> int:
-    """The context for so many tokens of prompt and answer: 16,384 doubled as often as they need,
-    and at most what the model takes."""
+    """Return the context for prompt and answer: 16,384 doubled as often as `tokens` need, and at
+    most the model's limit."""
     context = _CONTEXT
     while context < tokens:
         context *= 2
@@ -86,7 +76,7 @@ def fitting(tokens: int, limit: int) -> int:
 
 
 async def context_length(client: Any, model: str) -> int:
-    """The longest context of a model, as Ollama reads it from its file. Raises httpx's errors."""
+    """Return the longest context of a model, as Ollama reads it from its file."""
     response = await client.post("/api/show", json={"model": model})
     await _checked(response)
     facts = response.json().get("model_info") or {}
@@ -97,7 +87,7 @@ async def context_length(client: Any, model: str) -> int:
 async def _followed(
     client: Any, body: Mapping[str, Any], on_text: Callable[[str], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The message put together from what arrives, and the last line with its counts."""
+    """Return the message put together from what arrives, and the last line with its counts."""
     content = ""
     calls: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
@@ -113,7 +103,8 @@ async def _followed(
             on_text(compact_json(calls[-1]["function"]["arguments"]) if calls else content)
     if not last.get("done"):
         raise EOFError("the answer ended in the middle")
-    return {"content": content, "tool_calls": calls}, last
+    tool_calls = list(map(_call, calls)) or None
+    return {"role": "assistant", "content": content or None, "tool_calls": tool_calls}, last
 
 
 async def _checked(response: Any) -> None:
@@ -128,13 +119,9 @@ async def _checked(response: Any) -> None:
 def _message(message: ChatMessage) -> ChatMessage:
     """A message as Ollama takes it: the arguments of calls are objects."""
     sent = {"role": message["role"], "content": message.get("content") or ""}
-    functions = [each["function"] for each in message.get("tool_calls") or ()]
-    parsed = [ToolCall("", each["name"], each["arguments"]).parsed for each in functions]
-    calls = [
-        {"function": {"name": function["name"], "arguments": arguments}}
-        for function, arguments in zip(functions, parsed, strict=True)
-    ]
-    return {**sent, "tool_calls": calls} if calls else sent
+    calls = [ToolCall("", **each["function"]) for each in message.get("tool_calls") or ()]
+    functions = [{"name": each.name, "arguments": each.parsed} for each in calls]
+    return {**sent, "tool_calls": [{"function": each} for each in functions]} if calls else sent
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,29 +87,29 @@ OLLAMA_HOST = "ollama.com"
 
 
 def provider_of(model: str) -> str:
-    """The provider of a model's full name. Raises `UserError` for an unknown name."""
+    """Return the provider of a model's full name. Raises `UserError` for an unknown name."""
     provider, _, name = model.partition("/")
     named = {str(each.get("litellm_provider")) for each in listed_models().values()}
-    if not name.strip() or name != name.strip() or provider not in PROVIDERS.keys() | named:
-        names = "offline, local:PATH or a litellm name such as openai/o3"
-        raise UserError(f"unknown model {model!r}; use {names}")
-    return provider
+    if name and name == name.strip() and provider in PROVIDERS.keys() | named:
+        return provider
+    names = "offline, local:PATH or a litellm name such as openai/o3"
+    raise UserError(f"unknown model {model!r}; use {names}")
 
 
 def set_address(provider: str) -> str | None:
-    """The provider's address that the environment sets; None if it sets none."""
+    """Return the provider's address that the environment sets, or None."""
     variables = PROVIDERS.get(provider, Provider()).variables
     return next(filter(None, map(os.environ.get, variables)), None)
 
 
 def address_of(provider: str) -> str | None:
-    """The provider's address from the environment, else its own."""
+    """Return the provider's address from the environment, else its own."""
     return set_address(provider) or PROVIDERS.get(provider, Provider()).default
 
 
 def receiving_host(model: str) -> str:
-    """The host (and port, if named) that receives what a hosted model is sent. Raises `UserError`
-    if the provider or its address is unknown."""
+    """Return the host (and port, if named) that receives what a hosted model is sent. Raises
+    `UserError` if the provider or its address is unknown."""
     provider = provider_of(model)
     address = address_of(provider)
     if address is None and provider in PROVIDERS:
@@ -133,7 +133,7 @@ def receiving_host(model: str) -> str:
 
 
 def on_this_machine(host: str) -> bool:
-    """Whether `host`, as `receiving_host` gives it, is a loopback address."""
+    """Return whether `host`, as `receiving_host` gives it, is a loopback address."""
     name = urlsplit(f"//{host}").hostname or ""
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -171,14 +171,10 @@ _GEMINI_3 = re.compile(r"gemini-([3-9]|\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a model accepts.
-
-    `tools`: tool schemas. `reasons`: it may think before it answers, within its output.
-    `tool_choice` is the strongest form that it accepts, `max_tokens` the name of the parameter
-    that limits its output, `system_role` the role of the system prompt. `responses`: tools only
-    through OpenAI's Responses, unless the effort is "none". `schema`: it can be held to a JSON
-    schema.
-    """
+    """What a model accepts. `reasons`: it may think before it answers, within its output.
+    `tool_choice` is the strongest form, `max_tokens` the name of the limit of its output,
+    `system_role` the role of the system prompt. `responses`: tools only through OpenAI's Responses,
+    unless the effort is "none". `schema`: it can be held to a JSON schema."""
 
     tools: bool = True
     reasons: bool = False
@@ -197,8 +193,8 @@ class Accepts:
 
 
 def accepts(model: str) -> Accepts:
-    """What `model` accepts, as far as that is known before a call. Raises `UserError` for an
-    unknown name or a missing key."""
+    """Return what `model` accepts, as far as that is known before a call. Raises `UserError` for
+    an unknown name or a missing key."""
     provider, name = provider_of(model), model.partition("/")[2]
     keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
     if keys and not any(map(os.environ.get, keys)):
@@ -234,7 +230,7 @@ def accepts(model: str) -> Accepts:
 
 
 def _keys_of(model: str) -> list[str]:
-    """The keys that are missing for a model of a provider that only litellm knows."""
+    """Return the keys that are missing for a model of a provider that only litellm knows."""
     from art_e.models.clients import load_litellm
 
     missing = list(load_litellm().validate_environment(model)["missing_keys"])
@@ -242,8 +238,8 @@ def _keys_of(model: str) -> list[str]:
     return missing if all(each.endswith("_API_KEY") for each in missing) else []
 
 
-# What a provider's refusal of a parameter says, the field that it is about, and what comes in the
-# place of its value: something weaker, so that corrections come to an end.
+# What a provider's refusal of a parameter says, the field that it is about, and what replaces its
+# value: something weaker, so that corrections come to an end.
 _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
     (r"/v1/responses", "responses", {False: True}),
     (r"use '?max_completion_tokens", "max_tokens", {"max_tokens": "max_completion_tokens"}),
@@ -256,8 +252,8 @@ _CORRECTIONS: tuple[tuple[str, str, dict[Any, Any]], ...] = (
 
 
 def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
-    """What a model accepts by its provider's `refusal`, and the field that changes; None if the
-    refusal names no parameter that could be left out."""
+    """Return what a model accepts by its provider's `refusal`, and the field that changes; None if
+    it names no parameter that could be left out."""
     for pattern, field, weaker in _CORRECTIONS:
         value = getattr(now, field)
         if value in weaker and re.search(pattern, refusal, re.IGNORECASE):

@@ -2,16 +2,14 @@
 
 Trajectories keep the OpenAI form. Qwen's forms are those of its chat templates: JSON up to Qwen3,
 and since Qwen3.5 `<function=NAME>` with a `<parameter=NAME>` for each argument. For a model without
-tool calls, `prompts/text_calls.txt` describes the tools after the system prompt: a call is one
-object `{"name": TOOL, "arguments": {...}}`; a message may hold several, alone, in a list, in code
-fences, and with prose around them. The conversation sent to it has its earlier calls in that form
-and the tools' answers as user messages. Everything else stays text.
+tool calls, `prompts/text_calls.txt` describes the tools: a call is `{"name": TOOL, "arguments":
+{...}}`; a message may hold several, alone, in a list, in code fences, and with prose around them.
 """
 
-import contextlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from string import Template
@@ -27,8 +25,7 @@ CallForm = Literal["json", "xml"]
 NOT_THINKING: dict[str, Any] = {"enable_thinking": False}
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
 # A call in the right form, whose arguments follow; or any other object with a name, which counts as
-# arguments as a whole. Without a name it is no call, and stays text.
-# A match takes a run of white space from its start, so that none is scanned twice.
+# arguments as a whole. A match takes white space from its start, so that none is scanned twice.
 _OPEN = (
     r"(?<!\s)\s*+<tool_call>\s*\{\s*"
     r'(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)")'
@@ -38,7 +35,6 @@ _OPEN = (
 _CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
 
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
-
 
 _FUNCTION = r"(?<!\s)\s*+<tool_call>\s*<function=(?P<function>[^>\s]+)>"
 _FIRST = re.compile(
@@ -56,11 +52,11 @@ _AFTER = {
 
 def parse_reply(text: str, turn: int) -> AssistantMessage:
     """The text and calls of what a model wrote as its message number `turn`."""
-    said: list[str] = []
+    prose: list[str] = []
     calls: list[ToolCall] = []
     place = 0
     while (found := _FIRST.search(text, place)) is not None:
-        said.append(text[place : found.start()])
+        prose.append(text[place : found.start()])
         place = found.end()
         if kind := found.lastgroup:  # none where the message ends
             closed = _AFTER[kind].search(text, place)
@@ -71,21 +67,27 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
                     name, arguments = found["function"], _arguments(arguments)
                 calls.append(ToolCall(f"call_{turn}_{len(calls)}", name, arguments))
             place = rest
-    said.append(text[place:])
-    return AssistantMessage("".join(said) or None, tuple(calls))
+    prose.append(text[place:])
+    return AssistantMessage("".join(prose) or None, tuple(calls))
 
 
 def _arguments(written: str) -> str:
-    """The parameters of a call as a JSON object. A value that is a JSON list or object, or null, is
-    one; others are text, which the tools take as numbers where they want one."""
-    found: dict[str, Any] = {}
-    for each in _PARAMETER.finditer(written):
-        value: Any = each["value"]
-        with contextlib.suppress(ValueError, RecursionError):
-            read = json.loads(value)
-            value = read if read is None or isinstance(read, list | dict) else value
-        found[each["name"]] = value
-    return compact_json(found)
+    """Return the parameters of a call as a JSON object. JSON lists, objects and null are read;
+    other values are text, which the tools take as numbers if they need one."""
+    values: dict[str, Any] = {}
+    for parameter in _PARAMETER.finditer(written):
+        value = _as_json(parameter["value"])
+        is_text = value is not None and not isinstance(value, list | dict)
+        values[parameter["name"]] = parameter["value"] if is_text else value
+    return compact_json(values)
+
+
+def _as_json(text: str) -> Any:
+    """Return the JSON value that is written, or the text if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def as_written(messages: Iterable[ChatMessage], form: CallForm = "json") -> list[ChatMessage]:
@@ -123,12 +125,11 @@ def written_call(call: ToolCall, form: CallForm = "json") -> str:
     arguments = call.parsed if form == "xml" else None
     inside = f'{{"name": "{call.name}", "arguments": {call.arguments}}}'
     if isinstance(arguments, dict):
-        written = {
-            name: each if isinstance(each, str) else compact_json(each)
-            for name, each in arguments.items()
-        }
-        lines = [f"<parameter={name}>\n{each}\n</parameter>" for name, each in written.items()]
-        inside = "\n".join([f"<function={call.name}>", *lines, "</function>"])
+        lines = [f"<function={call.name}>"]
+        for name, value in arguments.items():
+            text = value if isinstance(value, str) else compact_json(value)
+            lines.append(f"<parameter={name}>\n{text}\n</parameter>")
+        inside = "\n".join([*lines, "</function>"])
     return f"<tool_call>\n{inside}\n</tool_call>"
 
 
@@ -166,8 +167,8 @@ def prompt_hash() -> str:
 
 
 def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
-    """The conversation for a model without tool calls, with the tools described. User messages in a
-    row, such as the answers to several calls, become one."""
+    """Return the conversation for a model without tool calls, with the tools described and their
+    answers as user messages, which become one if they follow each other."""
     schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
     description = Template(text_calls_prompt()).substitute(tools=schemas).strip()
     sent: list[ChatMessage] = []
@@ -192,10 +193,9 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
 
 
 def parse_text(text: str, turn: int) -> AssistantMessage:
-    """The message that a model wrote as text, with its calls parsed. `turn` counts the model's
-    earlier messages; the ids of calls contain it."""
+    """Return the message that a model wrote as text, its message number `turn`, with the calls."""
     calls: list[ToolCall] = []
-    kept: list[str] = []
+    prose: list[str] = []
     start = position = 0
     for _ in range(_MOST_TRIED):
         bracket = _OPENING.search(text, position)
@@ -209,17 +209,14 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
         found = _calls_of(value)
         if found:
             calls += found
-            kept.append(text[start : bracket.start()])
+            prose.append(text[start : bracket.start()])
             start = end
         position = end
     if not calls:
         return AssistantMessage(text or None)
-    prose = _FENCE.sub("", "".join([*kept, text[start:]])).strip()
-    numbered = (
-        ToolCall(f"call_{turn}_{number}", each.name, each.arguments)
-        for number, each in enumerate(calls)
-    )
-    return AssistantMessage(prose or None, tuple(numbered))
+    content = _FENCE.sub("", "".join([*prose, text[start:]])).strip()
+    numbered = (replace(call, id=f"call_{turn}_{number}") for number, call in enumerate(calls))
+    return AssistantMessage(content or None, tuple(numbered))
 
 
 def _calls_of(value: Any) -> list[ToolCall]:
@@ -233,15 +230,10 @@ def _calls_of(value: Any) -> list[ToolCall]:
     if not isinstance(name, str):
         return []
     # Some models write the arguments as text, as the API does; the episode checks either.
-    return [
-        ToolCall("", name, arguments if isinstance(arguments, str) else compact_json(arguments))
-    ]
+    text = arguments if isinstance(arguments, str) else compact_json(arguments)
+    return [ToolCall("", name, text)]
 
 
 def _written(call: ToolCall) -> str:
-    """A call as the prompt asks for it; arguments that are no JSON stay text."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return compact_json({"name": call.name, "arguments": arguments})
+    """Return a call as the prompt asks for it; arguments that are not JSON stay text."""
+    return compact_json({"name": call.name, "arguments": _as_json(call.arguments)})

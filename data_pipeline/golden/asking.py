@@ -15,10 +15,10 @@ from art_e.models.base import Usage
 from art_e.models.calls import Retries
 from art_e.models.prices import price_of
 from art_e.models.providers import accepts
-from art_e.models.structured import Responses, Spent, StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.text import digest
 from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
+from evals.structured import Responses, Spent, StructuredModel, UnparseableError
 
 ATTEMPTS = 3  # for a reply that can't be read
 

@@ -21,7 +21,6 @@ from pydantic_core import from_json
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.models.base import PolicyError
-from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
@@ -29,6 +28,7 @@ from data_pipeline.golden.asking import Asker, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
 from evals.scored import limited_gather
+from evals.structured import UnparseableError, unwrapped
 
 BATCHES = 25
 BATCH_MAILS = 20

@@ -28,7 +28,6 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError
-from art_e.models.structured import UnparseableError, parsed
 from art_e.question import Question
 from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable, prompt_text
@@ -39,6 +38,7 @@ from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.offline import grounded_in
 from evals.scored import Judge, limited_gather
+from evals.structured import UnparseableError, parsed
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]

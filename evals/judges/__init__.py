@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.models.base import PolicyError, kind_of
-from art_e.models.structured import Spent, StructuredModel, UnparseableError
 from art_e.privacy import load_env
 from art_e.question import Question
 from art_e.storage import home
@@ -23,6 +22,7 @@ from art_e.tools import MAX_BODY_CHARS
 from evals.judges.claims import MAX_CHARS
 from evals.judges.offline import UNREAD, F1Judge, OfflineJudge, RuleJudge, is_unanswerable
 from evals.scored import Judge, Verdict
+from evals.structured import Spent, StructuredModel, UnparseableError
 
 WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
 

@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from art_e.inbox.mail import Email, Mailbox
-from art_e.models.structured import StructuredModel
 from art_e.question import Question
 from art_e.text import prompt_text
 from evals.judges import LlmJudge
 from evals.scored import Verdict
+from evals.structured import StructuredModel
 from tests.builders import QUICK
 from tests.provider import KEY, Provider, Reply, Request, rate_limited, refuses, says
 

@@ -22,8 +22,8 @@ from art_e.models.clients import load_litellm
 from art_e.models.failures import retry_after_s
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import accepts
-from art_e.models.structured import Response, Responses, request_key
 from art_e.tools import schemas
+from evals.structured import Response, Responses, request_key
 from tests.builders import HELLO, LEASE, QUICK, WAIT_S, Make, Start, act, answer, call, read, search
 from tests.provider import (
     Provider,
@@ -263,7 +263,7 @@ def test_numbers_of_tokens_that_can_not_be_are_not_believed(
     make: Make, capsys: pytest.CaptureFixture[str], follows: bool
 ) -> None:
     """They are counted here, which is said once, and no limit grows by them."""
-    module._say_impossible.cache_clear()
+    module._say_once.cache_clear()
     pairs = [(100, each) for each in IMPOSSIBLE] + [(each, 10) for each in IMPOSSIBLE if each]
     script = []
     for prompt, completion in pairs:

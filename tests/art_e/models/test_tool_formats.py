@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.structured import unwrapped
 from art_e.models.tool_formats import (
     answer_so_far,
     as_written,
@@ -24,6 +23,7 @@ from art_e.models.tool_formats import (
     written_call,
 )
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
+from evals.structured import unwrapped
 from tests.builders import LEASE, Make, Start, tries
 from tests.provider import Provider, says
 

@@ -13,11 +13,11 @@ from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
-from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
 from data_pipeline.golden import generate
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, mails_of
+from evals.structured import UnparseableError
 from tests.command_line import Run, json_of, the_error
 from tests.golden import WRITER, data_of
 from tests.provider import KEY, Provider, Reply, Request, says
