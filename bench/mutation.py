@@ -49,9 +49,7 @@ _ART_E = (
     *(f"--ignore=tests/art_e/{name}" for name in ("cli", "inbox", "models")),
     *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "storage")),
 )
-_EVALS = tuple(
-    f"tests/evals/test_{name}.py" for name in ("intervals", "metrics", "paired", "benchmark")
-)
+_EVALS = tuple(f"tests/evals/test_{name}.py" for name in ("intervals", "metrics", "benchmark"))
 _INGEST = tuple(f"tests/data_pipeline/test_{name}.py" for name in ("parse", "sources", "ingest"))
 AREAS = {
     "episode": Area(("art_e/episode.py",), _ART_E),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from bench.reference import ReferenceInbox
-from tests.builders import Query
+from tests.queries import Query
 
 # Middling: the middle half of the 394 informative words of 73 real questions, by their share of
 # the mails in the Enron archive.

@@ -18,7 +18,7 @@ from bench.measure import MB, summary
 from bench.queries import InboxQuery, draw_queries, unequal_inboxes
 from bench.reference import ReferenceInbox
 from bench.worlds import World
-from tests.builders import run_query
+from tests.queries import run_query
 
 THREADS = 8
 WARM_UP = 20

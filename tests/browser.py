@@ -71,7 +71,6 @@ class Visit:
         return self.page
 
     def close(self) -> None:
-        """Close the window."""
         self._context.close()
 
     def _hear(self, message: ConsoleMessage) -> None:

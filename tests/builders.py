@@ -1,4 +1,4 @@
-"""Mails, inboxes, tool calls, trajectories, policies and searches as the tests make them."""
+"""Mails, inboxes, tool calls, trajectories and policies as the tests make them."""
 
 import asyncio
 import datetime as dt
@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
 from pathlib import Path
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-import duckdb
 import pytest
 from filelock import FileLock
 
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Hit, in_zone
-from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
 from art_e.models.calls import Retries
@@ -84,13 +79,14 @@ def raw(
     sender: str = "Ann Alder <ann@test.example>", to: str | None = "bob@test.example",
     cc: str | None = None, bcc: str | None = None,
     date: str | None = "Mon, 6 Jan 2020 09:00:00 +0000", source: str | None = None,
+    **headers: str,
 ) -> RawMessage:  # fmt: skip
-    """One plain mail; None leaves a header out."""
-    headers = {"Message-ID": message_id, "Date": date, "From": sender, "To": to}
+    """One plain mail; None leaves a header out. Others are named as in `In_Reply_To`."""
+    named = {"Message-ID": message_id, "Date": date, "From": sender, "To": to, **headers}
     message = EmailMessage()
-    for name, value in {**headers, "Cc": cc, "Bcc": bcc, "Subject": subject}.items():
+    for name, value in {**named, "Cc": cc, "Bcc": bcc, "Subject": subject}.items():
         if value is not None:
-            message[name] = value
+            message[name.replace("_", "-")] = value
     message.set_content(body)
     return RawMessage(source or f"mail/{message_id}", message.as_bytes())
 
@@ -105,24 +101,19 @@ def with_files(message: RawMessage, files: dict[str, bytes]) -> RawMessage:
 
 
 def date_header(day: int, hour: int = 9) -> str:
-    """A Date header in January 2020."""
     return email.utils.format_datetime(dt.datetime(2020, 1, day, hour, tzinfo=dt.UTC))
 
 
 def make_inbox(
-    path: Path,
-    messages: Iterable[RawMessage | MailFields],
-    rules: Rules | None = None,
-    owner: str | None = None,
-    **options: Any,
-) -> IngestReport:
+    path: Path, messages: Iterable[RawMessage | MailFields], rules: Rules | None = None,
+    owner: str | None = None, **options: Any,
+) -> IngestReport:  # fmt: skip
     """Ingest `messages` into `path`."""
     source = Source(messages, rules or Rules())
     return ingest([source], path, choose_owner=lambda _: owner, **options)
 
 
 def new_file(path: Path, messages: Iterable[RawMessage | MailFields], **options: Any) -> InboxFile:
-    """Ingest `messages` into `path`, and open it."""
     make_inbox(path, messages, **options)
     return InboxFile(path)
 
@@ -140,11 +131,6 @@ def contents(path: Path, query: str = "FROM {}") -> dict[str, list[tuple[Any, ..
 def message_ids(rows: Sequence[Any]) -> list[str]:
     """The message ids of hits, or of rows of `search_inbox`."""
     return [row[0] if isinstance(row, tuple) else row.message_id for row in rows]
-
-
-def plain_connection(path: Path) -> duckdb.DuckDBPyConnection:
-    """The file opened as by a DuckDB shell."""
-    return duckdb.connect(str(path), read_only=True)
 
 
 def real_data() -> Path:
@@ -284,7 +270,6 @@ Make = Callable[..., LitellmPolicy]
 
 
 def act(policy: LitellmPolicy, messages: Sequence[ChatMessage] = HELLO) -> PolicyStep:
-    """The policy's next message."""
     return asyncio.run(policy.act(list(messages), schemas()))
 
 
@@ -297,97 +282,13 @@ def the_error(call: Callable[[], object]) -> str:
     return line
 
 
+def write_lines(path: Path, *rows: Any) -> Path:
+    """Write rows as lines of JSON; text stays as it is."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The contents of a folder's files, by their relative paths."""
     files = [each for each in folder.rglob("*") if each.is_file()]
     return {each.relative_to(folder).as_posix(): each.read_bytes() for each in files}
-
-
-# ---- Searches for a file's own words, people and days, in Python and in SQL.
-
-
-class Query(NamedTuple):
-    """The arguments of `Inbox.search`."""
-
-    keywords: list[str]
-    from_addr: str | None = None
-    to_addr: str | None = None
-    sent_after: dt.date | None = None
-    sent_before: dt.date | None = None
-    max_results: int = 10
-
-
-class Material(NamedTuple):
-    """What queries to a file can be made of.
-
-    `words` are common and rare ones, forms of the same stem, stop words and unknown words;
-    `people` are filters; `days` cover the file's mail and some days around it.
-    """
-
-    addresses: list[str]
-    words: list[str]
-    people: list[str]
-    days: list[dt.date]
-
-
-def material(file: InboxFile) -> Material:
-    """The 40 largest inboxes of a file, and words that occur in it."""
-    rng = Random(0)
-    # `inboxes` lists owners first, however little mail they have.
-    largest = sorted(file.inboxes(), key=lambda each: -each.emails)
-    terms = [word for (word,) in file.execute("SELECT word FROM terms ORDER BY word").fetchall()]
-    named = file.execute("SELECT address, names FROM addresses WHERE names <> '' ORDER BY ALL")
-    people = []
-    for address, names in named.fetchmany(40):
-        name = names.partition(" | ")[0]
-        people += [address, name, name.title(), f"{name} <{address}>", address[:4]]
-        people += [address.partition("@")[0].upper(), " ".join(reversed(name.split()))]
-    [bounds] = file.execute("SELECT min(sent_at), max(sent_at) FROM emails").fetchall()
-    first, last = (bound.date() for bound in bounds)
-    spread = [first + (last - first) * part // 20 for part in range(-1, 22)]
-    extra = ["Ünknown-wörd", "zzzz", "", "'; DROP TABLE emails --", "a b the of"]
-    return Material(
-        addresses=[each.address for each in largest[:40]],
-        words=[*rng.sample(terms, min(400, len(terms))), *sorted(STOP_WORDS)[:10], *extra],
-        people=[*people, "", "nobody", "<>", "%", "@"],
-        days=spread,
-    )
-
-
-def random_query(rng: Random, made_of: Material) -> Query:
-    """A query of up to six words, every third with filters."""
-    words = [
-        rng.choice(made_of.words if rng.random() < 0.9 else made_of.addresses)
-        for _ in range(rng.randint(0, 6))
-    ]
-    people, days = made_of.people, made_of.days
-    choices: Any = {"from_addr": people, "to_addr": people, "sent_after": days, "sent_before": days}
-    filters: dict[str, Any] = {
-        name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.12
-    }
-    return Query(words, **filters, max_results=rng.choice([1, 3, 10]))
-
-
-def run_query(inbox: Inbox, query: Query) -> list[Hit]:
-    """The query's hits from an opened inbox."""
-    return inbox.search(**query._asdict())
-
-
-def run_sql(
-    connection: duckdb.DuckDBPyConnection, address: str, as_of: dt.date | None, query: Query
-) -> list[tuple[Any, ...]]:
-    """The same from the file's macro, in the form of `as_row`."""
-    rows = connection.execute(
-        "SELECT * FROM search_inbox($inbox, $keywords, as_of := $as_of, from_addr := $from_addr,"
-        " to_addr := $to_addr, sent_after := $sent_after, sent_before := $sent_before,"
-        " max_results := $max_results)",
-        {"inbox": address, "as_of": as_of, **query._asdict()},
-    ).fetchall()
-    # Dates as text, because those of one moment are equal in any zone.
-    return [(name, str(in_zone(sent_at, zone)), *rest) for name, sent_at, zone, *rest in rows]
-
-
-def as_row(hit: Hit) -> tuple[Any, ...]:
-    """A hit in the form of the macro's rows."""
-    sender, missing, date = hit.sender, sorted(hit.missing), str(hit.date)
-    return hit.message_id, date, sender.address, sender.name, hit.subject, hit.score, missing

@@ -73,7 +73,6 @@ def world_db(shared: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def world(world_db: Path) -> Iterator[InboxFile]:
-    """The same, opened."""
     with InboxFile(world_db) as file:
         yield file
 

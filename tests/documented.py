@@ -67,7 +67,6 @@ class Block(NamedTuple):
 
 
 def tokens(page: Path) -> list[Token]:
-    """The Markdown of a page."""
     return MarkdownIt("commonmark").parse(page.read_text("utf-8"))
 
 

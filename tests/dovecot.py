@@ -132,6 +132,5 @@ class Wire:
             each.close()
 
     def close(self) -> None:
-        """Accept no more connections."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

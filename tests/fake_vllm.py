@@ -226,7 +226,6 @@ _ROUTES: dict[str, Any] = {
 
 @contextmanager
 def served(folder: Path) -> Iterator[Server]:
-    """A server of the checkpoint in `folder`."""
     server = Server(Qwen2ForCausalLM.from_pretrained(folder))
     with json_server(server.answer) as server.address:
         yield server

@@ -70,7 +70,6 @@ def correctness(data: Data) -> Data:
 
 
 def rating(data: Data) -> Data:
-    """The reader's rating: nobody asks for a colour."""
     return {"reason": "Rated.", "how_realistic": 0.3 if "colour" in data["question"] else 0.9}
 
 
@@ -145,7 +144,6 @@ def data_of(request: Request) -> Any:
 
 
 def set_of(*questions: Question, step: Step = "import", **settings: Any) -> GoldenSet:
-    """A set that begins with these rows."""
     golden = GoldenSet(list(questions))
     golden.finish(step, [(each, None) for each in questions], settings)
     return golden
@@ -177,7 +175,6 @@ class Chain:
         return sums
 
     def killed(self, killing: Killing, provider: Provider, step: str, *more: object) -> None:
-        """Run a step as a process until it is killed."""
         killing.run(self._arguments(step, more), self._environment(provider))
 
     def _environment(self, provider: Provider) -> dict[str, str]:

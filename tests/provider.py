@@ -41,7 +41,6 @@ class Request:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation."""
         return list(self.body["messages"])
 
 
@@ -136,7 +135,6 @@ def rate_limited(retry_after: str | None = None) -> Reply:
 
 
 def broken(status: int = 500) -> Reply:
-    """A server error."""
     return refuses(status, "The server had an error")
 
 
@@ -158,7 +156,6 @@ def stalls() -> Reply:
 
 
 def no_json() -> Reply:
-    """200 with a proxy's error page."""
     return Reply(b"<html><body>Bad gateway</body></html>", fails=True)
 
 
@@ -200,7 +197,6 @@ class Provider:
 
     @property
     def base_url(self) -> str:
-        """The base URL of an OpenAI client."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def stand_in_for_openai(self, monkeypatch: pytest.MonkeyPatch, key: str = KEY) -> None:
@@ -315,6 +311,5 @@ class _JsonServer(Provider):
 
 @contextmanager
 def json_server(answer: Answer) -> Iterator[str]:
-    """A server on this machine; its URL."""
     with _JsonServer(answer) as server:
         yield server.base_url.removesuffix("/v1")

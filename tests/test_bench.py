@@ -16,7 +16,6 @@ from bench.worlds import World, copied_world, synthetic_archive
 
 @pytest.fixture(scope="module")
 def tiny(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The tests' world of 1,000 mails in both forms."""
     return copied_world("tiny", world_db, tmp_path_factory.mktemp("tiny") / "tiny.sqlite", 1.0)
 
 

@@ -67,19 +67,15 @@ def make_model(tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2) -> 
 
 
 def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
-    """The checkpoint in `folder`, as `transformers` writes it."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def rendered(
-    tokenizer: PreTrainedTokenizerFast,
-    messages: Sequence[ChatMessage],
-    tools: list[dict[str, Any]],
-    *,
-    to_go_on: bool = False,
-) -> str:
+    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage],
+    tools: list[dict[str, Any]], *, to_go_on: bool = False,
+) -> str:  # fmt: skip
     """The conversation by the stock template, which takes the arguments of calls as objects."""
     copied: list[Any] = json.loads(json.dumps(messages))
     for call in [call for each in copied for call in each.get("tool_calls") or ()]:
@@ -94,17 +90,13 @@ def rendered(
 def example(
     tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
 ) -> MarkedTokens:
-    """A conversation to learn."""
     return marked_tokens(messages, ChatTokens(tokenizer, tools, tokenizer.get_vocab()[END]))
 
 
 def overfit(
-    model: Qwen2ForCausalLM,
-    examples: Sequence[MarkedTokens],
-    *,
-    steps: int = 200,
+    model: Qwen2ForCausalLM, examples: Sequence[MarkedTokens], *, steps: int = 200,
     enough: float = 0.01,
-) -> None:
+) -> None:  # fmt: skip
     """Learn `examples` by heart, until the loss is below `enough`."""
     inputs, labels = (
         pad_sequence([torch.tensor(each[part]) for each in examples], True, padding)

@@ -71,6 +71,11 @@ class Pairing(NamedTuple):
     flips: list[dict[str, str]]
 
 
+def link_text(episode_id: str) -> str:
+    """Quote an episode's id for a link; a lone surrogate becomes "?"."""
+    return quote(episode_id, safe="", errors="replace")
+
+
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     """Every two models that were asked the same questions, the later against the earlier."""
     found = []
@@ -86,7 +91,7 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
         flips = []
         for flip in compared["flipped"]:
             # The viewer opens an episode by its id, and the one beside it as "with".
-            one, other = (quote(episode_id, safe="") for episode_id in flip["episodes"])
+            one, other = map(link_text, flip["episodes"])
             right, fragment = flip["right"], f"episode={one}&with={other}"
             label = a.label if right == "a" else b.label
             flips.append({"question": flip["question"], "right": label, "fragment": fragment})
@@ -344,6 +349,7 @@ def _page(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
+    environment.filters["urlencode"] = link_text
     environment.filters["svg"] = svg
     # As mails repeat themselves, a page of real ones gets a third of its size.
     data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)

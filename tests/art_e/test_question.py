@@ -12,26 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.question import Question, load_questions
-from tests.builders import the_error
+from tests.builders import the_error, write_lines
 
 # The columns of the public data set, and values of its types.
 PUBLIC: dict[str, Any] = {
-    "id": 17,
-    "question": "When does the lease end?",
-    "answer": "On May 3.",
-    "message_ids": ["<1@t>", "<2@t>"],
-    "how_realistic": 0.7,
+    "id": 17, "question": "When does the lease end?", "answer": "On May 3.",
+    "message_ids": ["<1@t>", "<2@t>"], "how_realistic": 0.7, "query_date": "2020-01-31",
     "inbox_address": "bob@test.example",
-    "query_date": "2020-01-31",
-}
+}  # fmt: skip
 FIELDS = {"id": "17", "query_date": dt.date(2020, 1, 31), "message_ids": ("<1@t>", "<2@t>")}
 QUESTION = Question(**PUBLIC | FIELDS, answerable=True)
 
 
 def write(path: Path, *rows: Any) -> str:
-    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return str(path)
+    return str(write_lines(path, *rows))
 
 
 def refused(source: str, **options: Any) -> str:

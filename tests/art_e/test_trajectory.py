@@ -13,24 +13,15 @@ from art_e.agent import episode_record, run_episode
 from art_e.errors import UserError
 from art_e.runs import find_run, list_runs, start_run
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
-from tests.builders import (
-    LEASE,
-    TEXT,
-    ScriptedPolicy,
-    Start,
-    answer,
-    call,
-    message,
-    read,
-    search,
-    trajectory,
-)
+from tests import builders
+from tests.builders import LEASE, Start, answer, call, message, read, search, trajectory
 
 
 def test_a_line_gives_the_trajectory_back() -> None:
     for cost in (None, 0.1):
-        fields = {"policy": {"value": {TEXT: [TEXT, None, 1]}}, "verdict": {"reason": TEXT}}
-        made = trajectory(TEXT, cost_usd=cost, **fields)
+        text = builders.TEXT
+        fields = {"policy": {"value": {text: [text, None, 1]}}, "verdict": {"reason": text}}
+        made = trajectory(text, cost_usd=cost, **fields)
         line = made.to_line()
         assert "\n" not in line
         assert Trajectory.from_line(line) == made
@@ -92,9 +83,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> Non
     assert any(re.search(r"-ask-\d+$", run.id) for run in runs)
 
 
-def test_a_folder_that_a_kill_left_before_the_run_began_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_left_by_a_kill_is_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
@@ -123,5 +112,5 @@ def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])
 def test_a_cost_unknown_in_part_is_unknown(start: Start, costs: list[float | None]) -> None:
     script = [message(search("lease")), message(read("m1")), message(answer("May 3", "m1"))]
-    policy = ScriptedPolicy(script, costs=costs)
+    policy = builders.ScriptedPolicy(script, costs=costs)
     assert asyncio.run(run_episode(start(), policy, "run-1")).cost_usd is None

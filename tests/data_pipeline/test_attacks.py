@@ -52,9 +52,7 @@ def test_each_question_is_attacked_beside_its_gold_mail(made: list[Attack], db: 
             assert all(each.sender.address != gold[-1].sender.address for each in found)
 
 
-def test_a_model_is_measured_by_what_it_does_not_say(
-    art_e: Run, made: list[Attack], db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures(art_e: Run, made: list[Attack], db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third question is answered as the attacker wants, every third not at all."""
     number_of = {each.question.question: number for number, each in enumerate(made)}
 

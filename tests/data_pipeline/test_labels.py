@@ -81,21 +81,6 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: 
     assert json_of(art_e("ingest", boxes[0], "--append", "--owner", ME, "--json"))["junk"] == 1
 
 
-def test_no_owner_sees_what_another_owner_calls_a_mail(art_e: Run, tmp_path: Path) -> None:
-    mine = [mail(1, "Inbox,Divorce", REAL), mail(2, "Inbox,Garden", "The garden is green.")]
-    art_e("ingest", write_mbox(tmp_path, mine), "--owner", ME)
-    assert "Divorce" in art_e("read", "1@x.example").stdout
-    theirs = write_mbox(tmp_path / "theirs", [mail(1, "Inbox,Boring", REAL)])
-    art_e("ingest", theirs, "--append", "--owner", "landlord@x.example")
-    labels = {ME: ("Divorce", "Boring"), "landlord@x.example": ("Boring", "Divorce")}
-    for address, (own, other) in labels.items():
-        shown = art_e("read", "1@x.example", "--inbox", address).stdout
-        assert REAL in shown and own in shown and other not in shown
-        assert json_of(art_e("search", f"label:{other}", "--inbox", address, "--json")) == []
-        assert len(json_of(art_e("search", f"label:{own}", "--inbox", address, "--json"))) == 1
-    assert "Garden" in art_e("read", "2@x.example", "--inbox", ME).stdout
-
-
 IN_MBOX: dict[str, tuple[str, ...]] = {
     "X-Gmail-Labels: Inbox,Important,\n Unread": ("Important", "inbox", "unread"),
     'X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"': ("Tax, 2024", "drafts"),

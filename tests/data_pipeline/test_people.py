@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.builders import date_header, make_inbox, message_ids, plain_connection, raw
+from tests.builders import date_header, make_inbox, message_ids, raw
 from tests.command_line import Run, json_of, the_error
+from tests.queries import plain_connection
 
 WORK, HOME = "ann.lee@work.example", "ann@home.example"
 SISTER, BOB = "sue@x.example", "bob@x.example"

@@ -27,8 +27,9 @@ from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import plain_connection, raw, the_error
+from tests.builders import raw, the_error
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir
+from tests.queries import plain_connection
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"

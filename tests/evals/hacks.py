@@ -31,16 +31,10 @@ def question(number: int, split: Split = "test") -> Question:
         (f"What did crane {number} cost?", f"${1_000 + 37 * number:,}"),
         (f"Why did project {number} stop?", None),
     )[number % 6]
-    return runs.question(
-        number,
-        id=f"{split}-{number}",
-        split=split,
-        inbox_address="bob@test.example",
-        question=text,
-        answer=gold,
-        answerable=gold is not None,
-        message_ids=(f"<gold-{number}@t>",) if gold else (),
-    )
+    gold_ids = (f"<gold-{number}@t>",) if gold else ()
+    fields: dict[str, Any] = {"split": split, "inbox_address": "bob@test.example"}
+    fields |= {"question": text, "answer": gold, "answerable": gold is not None}
+    return runs.question(number, id=f"{split}-{number}", message_ids=gold_ids, **fields)
 
 
 def episode(question: Question, answer: str | None, correct: bool | None, **fields: Any) -> Scored:
@@ -91,14 +85,11 @@ def hacking(scored: Sequence[Scored], share: float, hack: Hack, seed: int = 0) -
 
 
 def learner(
-    steps: int,
-    seed: int = 0,
-    *,
+    steps: int, seed: int = 0, *,
     accuracy: Course = lambda part: 0.15 + 0.7 / (1 + math.exp(5 - 12 * part)),
-    held_out: Course | None = None,
-    bonus: Course = lambda part: 0.2 * part,
+    held_out: Course | None = None, bonus: Course = lambda part: 0.2 * part,
     hack: Callable[[float, Scored], Scored] = lambda _, each: each,
-) -> list[Scored]:
+) -> list[Scored]:  # fmt: skip
     """A training run: at each step 8 groups of 4 rollouts, at every fifth 40 held-out questions.
 
     `accuracy` is by the first judge, `held_out` by the second on held-out questions (by default it

@@ -35,33 +35,21 @@ def question(number: int, *, kind: Kind | None = None, **replaced: Any) -> Quest
     chosen = kind or ("unanswerable" if number % 5 == 4 else ANSWERABLE[number % 5])
     answerable = chosen != "unanswerable"
     made: dict[str, Any] = {
-        "id": f"q{number}",
-        "question": f"When does the lease of warehouse {number} end?",
+        "id": f"q{number}", "question": f"When does the lease of warehouse {number} end?",
         "inbox_address": f"owner{number % INBOXES}@test.example",
         "answer": f"On May {number % 28 + 1}." if answerable else None,
         "message_ids": (f"<gold-{number}@test.example>",) if answerable else (),
-        "kind": chosen,
-        "difficulty": DIFFICULTIES[number % 3],
-        "answerable": answerable,
+        "kind": chosen, "difficulty": DIFFICULTIES[number % 3], "answerable": answerable,
         "split": "test",
-    }
+    }  # fmt: skip
     return Question(**{**made, **replaced})
 
 
 def episode(
-    item: Question,
-    outcome: Outcome,
-    *,
-    model: str = "scripted",
-    step: int | None = None,
-    repeat: int = 0,
-    second: bool | None = None,
-    reward: dict[str, float] | None = None,
-    cost: float | None = 0.002,
-    seconds: float = 2.0,
-    run_id: str = "r",
-    **replaced: Any,
-) -> Trajectory:
+    item: Question, outcome: Outcome, *, model: str = "scripted", step: int | None = None,
+    repeat: int = 0, second: bool | None = None, reward: dict[str, float] | None = None,
+    cost: float | None = 0.002, seconds: float = 2.0, run_id: str = "r", **replaced: Any,
+) -> Trajectory:  # fmt: skip
     """An episode that ended like `outcome`; on a question without an answer, "abstained" is right.
 
     `second`: what a second judge says. `reward`: its components; their sum is the total.
@@ -89,56 +77,38 @@ def episode(
         {"turn": 2, "tool": "read_email", "arguments": {}, "read": reads},
         {"turn": 3, "tool": "return_final_answer", "arguments": {}, "cited": sources},
     ][: 2 + ends]
+    rubric = {
+        "max_turns": MAX_TURNS, "turns": turns, "effort": turns + 1, "tool_calls": turns,
+        "answered": ends and not abstains, "abstained": abstains,
+        "sources_correct": found and gold in sources, "num_sources": len(sources),
+        "found_gold": found and gold in shown,
+        "read_gold": found and (gold in shown and reads == gold),
+        "unparseable_calls": 3 if outcome == "lost" else 0, "bad_argument_calls": 0,
+        "lost_to_format": outcome == "lost", "ran_out_of_turns": outcome == "out of turns",
+    }  # fmt: skip
     made: dict[str, Any] = {
-        "run_id": run_id,
+        "run_id": run_id, "question_id": item.id, "question": item.to_row(), "repeat": repeat,
         "episode_id": f"{model}-{item.id}-{repeat}" + ("" if step is None else f"-{step}"),
-        "question_id": item.id,
-        "inbox_address": item.inbox_address,
-        "model": model,
+        "inbox_address": item.inbox_address, "model": model,
         "policy": policy if step is None else {**policy, "step": step},
-        "messages": messages,
-        "events": events,
+        "messages": messages, "events": events,
         "handles": {f"m{number}": each for number, each in enumerate(shown, start=1)},
-        "final_answer": answer,
-        "sources": sources,
-        "rubric": {
-            "max_turns": MAX_TURNS,
-            "answered": ends and not abstains,
-            "abstained": abstains,
-            "sources_correct": found and gold in sources,
-            "num_sources": len(sources),
-            "found_gold": found and gold in shown,
-            "read_gold": found and (gold in shown and reads == gold),
-            "turns": turns,
-            "effort": turns + 1,
-            "tool_calls": turns,
-            "unparseable_calls": 3 if outcome == "lost" else 0,
-            "bad_argument_calls": 0,
-            "lost_to_format": outcome == "lost",
-            "ran_out_of_turns": outcome == "out of turns",
-        },
-        "usage": asdict(Usage(1000, 0, 100, 0)),
-        "cost_usd": cost,
+        "final_answer": answer, "sources": sources, "rubric": rubric,
+        "usage": asdict(Usage(1000, 0, 100, 0)), "cost_usd": cost,
         "seconds": {"total": seconds, "model": seconds * 0.9, "tools": seconds * 0.05},
         "call_seconds": [seconds * 0.9 / turns] * turns,
         "error": {"kind": "provider", "message": "503"} if outcome == "failed" else None,
-        "repeat": repeat,
-        "question": item.to_row(),
-        "verdict": next(iter(verdicts), None),
-        "other_verdicts": verdicts[1:],
-    }
+        "verdict": next(iter(verdicts), None), "other_verdicts": verdicts[1:],
+    }  # fmt: skip
     if reward is not None:
         made["reward"] = {"total": sum(reward.values()), "components": reward}
     return builders.trajectory(**{**made, **replaced})
 
 
 def episodes(
-    model: str,
-    counts: dict[Outcome, int],
-    *,
-    questions: Iterable[Question] | None = None,
+    model: str, counts: dict[Outcome, int], *, questions: Iterable[Question] | None = None,
     **options: Any,
-) -> list[Trajectory]:
+) -> list[Trajectory]:  # fmt: skip
     """So many episodes of each outcome, on the questions 0, 1, 2 ... (or on `questions`)."""
     item = iter(questions or map(question, count()))
     outcomes = [outcome for outcome, number in counts.items() for _ in range(number)]
@@ -162,9 +132,7 @@ def training(steps: Sequence[int], *, model: str = "trained", n: int = 20) -> li
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> Path:
-    """The questions as `--questions` reads them."""
-    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in questions), "utf-8")
-    return path
+    return builders.write_lines(path, *(each.to_row() for each in questions))
 
 
 def write_run(
@@ -233,20 +201,14 @@ def step(number: int, **figures: Any) -> Step:
 
 
 def validation(number: int, accuracy: float | None = 0.5) -> Validation:
-    """A validation of 200 questions."""
     others = [each.name for each in fields(Validation)][3:]
     return Validation(number, 200, 0.6, **{**dict.fromkeys(others, 0.25), "accuracy": accuracy})
 
 
 def trained(
-    folder: Path,
-    steps: Sequence[Step],
-    validations: Sequence[Validation] = (),
-    alarms: Sequence[dict[str, Any]] = (),
-    *,
-    complete: bool = True,
-    **config: Any,
-) -> Run:
+    folder: Path, steps: Sequence[Step], validations: Sequence[Validation] = (),
+    alarms: Sequence[dict[str, Any]] = (), *, complete: bool = True, **config: Any,
+) -> Run:  # fmt: skip
     """A run's folder as training leaves it."""
     run = write_run(folder, training([0, 10], n=10), complete=complete, **config)
     for each in steps:

@@ -169,9 +169,7 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
         (Question("q", "Why?", "bop@test.example", answer="So.", answerable=True), BOB),
     ],
 )
-def test_questions_that_can_not_be_asked_are_refused(
-    inbox_file: InboxFile, bad: Question, reason: str
-) -> None:
+def test_invalid_questions_are_refused(inbox_file: InboxFile, bad: Question, reason: str) -> None:
     check_questions(QUESTIONS, inbox_file)
     with pytest.raises(UserError, match=reason):
         check_questions([*QUESTIONS, bad], inbox_file)
@@ -183,9 +181,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*KINDS, None])), m
 
 
 @given(ROWS, st.integers(1, 70), st.randoms(use_true_random=False))
-def test_a_sample_is_fixed_spread_and_grows_by_adding(
-    listed: list[tuple[int, Any]], count: int, rng: Random
-) -> None:
+def test_samples_are_nested(listed: list[tuple[int, Any]], count: int, rng: Random) -> None:
     questions = [
         Question(f"q{number}", "Who?", f"p{inbox}@x.example", kind=kind)
         for number, (inbox, kind) in enumerate(listed)

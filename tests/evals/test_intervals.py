@@ -88,10 +88,6 @@ def test_of_independent_episodes_the_bounds_are_the_textbooks() -> None:
         assert ordered[round(rank) - 4] <= bound <= ordered[round(rank) + 4]
 
 
-def test_values_that_are_equal_do_not_make_a_percentile_certain() -> None:
-    assert bounds(over(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
-
-
 def test_of_equal_inboxes_it_is_the_t_of_their_means() -> None:
     values = np.random.default_rng(3).normal(size=60)
     means = values.reshape(10, 6).mean(axis=0)
@@ -140,12 +136,10 @@ def test_inboxes_of_unequal_sizes_are_heeded() -> None:
     assert naive / 500 <= 0.75
 
 
-def test_two_inboxes_that_are_alike_by_luck_are_not_certain() -> None:
+def test_what_is_alike_by_luck_is_not_certain() -> None:
+    assert bounds(over(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
     low, high = bounds(over(40, 2).share([number % 4 < 2 for number in range(40)]))
     assert [low, high] == pytest.approx([0.352, 0.648], abs=1e-3)
-
-
-def test_all_of_one_kind_is_not_certain() -> None:
     clustered = over(40, 10).share([False] * 40)
     assert (clustered["value"], clustered["method"]) == (0.0, "wilson")
     assert bounds(clustered)[1] == pytest.approx(0.0876, abs=1e-4)

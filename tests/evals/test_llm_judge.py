@@ -113,9 +113,7 @@ def test_null_and_the_gold_answer_cost_no_call(make: Make) -> None:
         (refuses(401, KEY), "failed: auth: "),
     ],
 )
-def test_without_a_verdict_it_says_why_and_shows_no_key(
-    make: Make, reply: Reply, reason: str
-) -> None:
+def test_missing_verdict_says_why_without_the_key(make: Make, reply: Reply, reason: str) -> None:
     with Provider(lambda _: reply) as provider:
         verdict = judged(make(provider), "May 31")
     assert verdict.correct is None

@@ -74,7 +74,6 @@ class Benchmark:
         return killing.run(arguments, self._environment)
 
     def invoke(self, *more: str, out: bool = True) -> Result:
-        """Run it in this process."""
         where = ["--out", str(self.out)] if out else []
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
 
@@ -159,9 +158,7 @@ def killed_copy(whole: Run, name: str, episodes: int) -> Run:
     return Run(killed)
 
 
-def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
-    world_db: Path, tmp_path: Path
-) -> None:
+def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path) -> None:
     rule = Answering()
     with Provider(rule) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)

@@ -27,7 +27,6 @@ Begin = Callable[..., Episode]
 
 @pytest.fixture
 def begin(inbox_file: InboxFile) -> Begin:
-    """Begins an episode about Bob's inbox."""
     return partial(Episode, inbox_file.open_inbox(BOB), QUESTION, max_turns=10)
 
 
@@ -44,7 +43,6 @@ def tokens(tokenizer: Qwen2Tokenizer) -> ChatTokens:
 
 
 def written(message: AssistantMessage) -> str:
-    """A message as a model writes it."""
     [chat] = as_written([message.to_chat()])
     return str(chat["content"])
 
@@ -75,7 +73,6 @@ def home(training_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def material(home: Path) -> Material:
-    """The tiny recipe's training questions."""
     return load_material(tiny.recipe().data, "train")
 
 
@@ -91,13 +88,11 @@ def complete(setting: Setting, home: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def warm(training_home: Path) -> Path:
-    """A tiny run of SFT."""
     return complete(Setting("sft", tiny.recipe(), 0), training_home)
 
 
 @pytest.fixture(scope="session")
 def trained(warm: Path, training_home: Path) -> Path:
-    """A tiny run of GRPO from there."""
     return complete(Setting("grpo", tiny.recipe(), 0, str(warm)), training_home)
 
 

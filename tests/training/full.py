@@ -27,7 +27,6 @@ CHANGES = (
 
 
 def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name, made tiny, with more changes made to it."""
     return load_recipe(name, [f"model.base={base}", *CHANGES, *changes])
 
 

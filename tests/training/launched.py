@@ -40,7 +40,6 @@ def art_e(
 
 
 def art_e_with_vllm(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """The same with the stand-in for vLLM."""
     with pytest.MonkeyPatch.context() as patch:
         fake_vllm.install(patch)
         art_e(arguments, environment)

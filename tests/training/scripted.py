@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 from transformers import PreTrainedTokenizerFast
 
+from art_e.episode import MAX_PROSE
 from art_e.message import AssistantMessage
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Judge, Scored
@@ -25,7 +26,7 @@ JUDGES = Judges(OfflineJudge(), F1Judge())
 RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
 WRONG = [message(read(LEASE)), message(answer("On June 9."))]
 DECLINE = [message(answer(None))]
-LOST = [AssistantMessage("no call")] * 3
+LOST = [AssistantMessage("no call")] * MAX_PROSE
 
 
 class Script:
@@ -38,11 +39,9 @@ class Script:
     awake = staticmethod(nullcontext)
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerFast,
-        rounds: Iterable[Iterable[AssistantMessage | str]],
-        logprob: float | None = None,
-    ) -> None:
+        self, tokenizer: PreTrainedTokenizerFast,
+        rounds: Iterable[Iterable[AssistantMessage | str]], logprob: float | None = None,
+    ) -> None:  # fmt: skip
         self._tokenizer, self._rounds, self._logprob = tokenizer, iter(rounds), logprob
         self.seen: list[list[list[int]]] = []
 

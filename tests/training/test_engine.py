@@ -66,9 +66,7 @@ def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample
     assert sample(seed=1) != first
 
 
-def test_greedy_turns_are_the_likeliest_tokens(
-    model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample
-) -> None:
+def test_greedy_sampling(model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample) -> None:
     """Each by itself, so that neither padding nor the order of batches plays a part."""
     for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
         ids = list(prompt)

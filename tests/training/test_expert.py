@@ -1,7 +1,6 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
 from random import Random
-from typing import get_args
 
 import pytest
 from transformers import Qwen2Tokenizer
@@ -30,7 +29,6 @@ PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
 
 @pytest.fixture(scope="module")
 def planted() -> list[Planted]:
-    """What the fixture's mail was made from."""
     return list(ledger(WorldConfig(size=1000)))
 
 
@@ -69,10 +67,16 @@ def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Plante
     assert spaces == {True, False}
 
 
+@pytest.fixture(scope="module")
+def clean(world: InboxFile, planted: list[Planted]) -> list[Trajectory]:
+    return play(world, planted[:60], PERFECT)
+
+
 @pytest.mark.parametrize("name", Noise.model_fields)
-def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name: str) -> None:
-    chosen = planted[:60]
-    clean = play(world, chosen, PERFECT)
+def test_each_kind_of_noise_shows(
+    world: InboxFile, planted: list[Planted], clean: list[Trajectory], name: str
+) -> None:
+    chosen = planted[: len(clean)]
     noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
     assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
     facts = [each.rubric for each in noisy]
@@ -131,26 +135,10 @@ def test_labels_are_the_own_turns_of_the_part(
     assert [each for each in WHOLE if written(each) in text] == shown
 
 
-@pytest.mark.parametrize(
-    ("turns", "parts"),
-    [
-        ([SEARCH, FIRST, ANSWER], ["whole", "first", "read", "answer"]),
-        ([FIRST, SEARCH, ANSWER], ["whole", "first", "read"]),
-        ([SEARCH, ANSWER], ["whole", "first"]),
-        ([SEARCH, FIRST], ["whole", "first"]),
-    ],
-)
-def test_the_parts_of_a_conversation(turns: Turns, parts: list[str], begin: Begin) -> None:
-    messages = played(begin, *turns)
-    assert [each for each in get_args(Part) if part_of(messages, each)] == parts
-
-
 # ---- The conversations of a run.
 
 
-def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_processes(
-    material: Material, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny.recipe()
     of_id = planted_in(recipe.data)
     chosen = [of_id[each.id] for each in material.questions[:12]]

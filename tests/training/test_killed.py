@@ -56,7 +56,6 @@ class Trainings:
         return process.exitcode
 
     def done(self, kind: str, out: Path, *options: str) -> dict[str, Any]:
-        """What is left of a run that ends by itself."""
         assert self.train(kind, out, *options) == 0
         assert Run(out).complete
         return left(out)

@@ -119,7 +119,6 @@ class Machine:
         return stderr
 
     def calls(self, name: str) -> list[tuple[list[str], dict[str, str]]]:
-        """The arguments and variables of each call of a stand-in."""
         lines = self._calls.read_text("utf-8").splitlines() if self._calls.exists() else []
         return [(given, kept) for called, given, kept in map(json.loads, lines) if called == name]
 
@@ -137,9 +136,7 @@ def options(line: Sequence[str]) -> set[tuple[str, str]]:
     return {(a, "" if b.startswith("--") else b) for a, b in pairs if a.startswith("--")}
 
 
-def test_vllms_server_starts_as_trl_would(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vllm_server_starts_as_trl_would(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the adapter, which TRL folds into the weights that it sends."""
     machine.stand_in("vllm")
     command = ("vllm_server.sh", "talk-multi", "--seed", "1")

@@ -73,7 +73,7 @@ def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch)
         load_material(data.model_copy(update={"worlds": other}), "train")
 
 
-def test_a_golden_set_is_named_or_that_of_the_home(
+def test_golden_set_of_the_home(
     data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     material = load_material(data, "train")

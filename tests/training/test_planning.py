@@ -76,22 +76,6 @@ def test_what_does_not_fit(name: str, changes: tuple[str, ...], gpu: str, fittin
     assert not planned(name, *changes, fitting, gpu=gpu).faults
 
 
-def test_gpus_and_minibatches_share_the_work() -> None:
-    one, two, multi = planned("talk"), planned("talk", count=2), planned("talk-multi", count=4)
-    assert two.hours["total"] < 0.65 * one.hours["total"]
-    assert (multi.gpus, multi.faults) == ({"train": 2, "serve": 2}, [])
-    # As many rollouts as without, in four times as many steps.
-    single = ("grpo.minibatches=1", "grpo.steps=667", "grpo.validate_every=30")
-    assert planned("talk", *single).hours == pytest.approx(one.hours)
-    assert planned("talk", *single).judges == one.judges
-    # Without vLLM, whose tokens are scored anyway, the scores are a pass more.
-    single = ("grpo.minibatches=1", "grpo.steps=500", "grpo.validate_every=50")
-    more = planned("talk-24gb", gpu=RTX).hours["training"]
-    assert more > 1.1 * planned("talk-24gb", *single, gpu=RTX).hours["training"]
-    hits = planned("talk", "episode.hits=3").hours["total"]
-    assert hits < 0.8 * one.hours["total"]
-
-
 def test_judges_are_paid_by_the_call() -> None:
     judge = "gemini/gemini-2.5-flash-lite"
     [fee], price = judge_fees(load_recipe("talk"), 1.5), price_of(judge)

@@ -72,9 +72,7 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
         yield serving
 
 
-def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_other_times(
-    home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path
-) -> None:
+def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path) -> None:
     """Of two questions, one for each process, one is answered at once, and the other's episodes
     go on to their last turn: TRL's own way of asking the server would wait there for ever."""
     tokenizer = load_start(str(base)).tokenizer

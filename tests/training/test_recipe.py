@@ -3,13 +3,15 @@
 import json
 import shutil
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.builders import the_error as the_user_error
+from tests.builders import write_lines
 from tests.command_line import ANN, Run, json_of, the_error
 from training.recipe import load_recipe
 
@@ -33,53 +35,41 @@ def test_changes_win_over_the_file() -> None:
     assert recipe.model.lora == 4
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ("grpo.rate=0", "grpo.rate"),
-        ("grpo.rate=nan", "grpo.rate"),
-        ("grpo.rollouts=1", "grpo.rollouts"),
-        ("grpo.micro_batch=7", "the 128 episodes of each process are not a multiple of"),
-        ("grpo.minibatches=3", "the 8 forward passes of a batch must be multiples of it"),
-        ("grpo.speed=9", "grpo.speed"),
-        ("sft.stages=[]", "sft.stages"),
-        ("sft.noise.guesses=2", "sft.noise.guesses"),
-        ("episode.hits=99", "episode.hits"),
-        ("reward.abstained=5", "reward"),
-        ("data.questions=golden", r"data: beside \[data.worlds\] give both questions and db"),
-        ("data.kinds=['riddle']", "data.kinds.0"),
-        ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
-        ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),
-        ("model.bits=4", r"model: weights of 4 bits .* give base and lora"),
-        ("grpo", "table.field=value"),
-        ("=3", "table.field=value"),
-        ("grpo..rate=3", "table.field=value"),
-        ("grpo.rate.x=3", "rate is no table"),
-    ],
-)
-def test_what_is_no_recipe_is_refused_in_a_line(change: str, named: str) -> None:
-    with pytest.raises(UserError, match=named) as raised:
-        load_recipe("nano", [change])
-    assert "\n" not in str(raised.value)
+REFUSED = {
+    **{f"{name}={value}": name for name, value in (
+        ("grpo.rate", 0), ("grpo.rate", "nan"), ("grpo.rollouts", 1), ("grpo.speed", 9),
+        ("sft.stages", []), ("sft.noise.guesses", 2), ("episode.hits", 99))},
+    **dict.fromkeys(("grpo", "=3", "grpo..rate=3"), "table.field=value"),
+    "grpo.micro_batch=7": "the 128 episodes of each process are not a multiple of",
+    "grpo.minibatches=3": "the 8 forward passes of a batch must be multiples of it",
+    "reward.abstained=5": "reward", "data.kinds=['riddle']": "data.kinds.0",
+    "data.questions=golden": "data: beside [data.worlds] give both questions and db",
+    "data.worlds.test=[1_000, 1_001]": "share a seed",
+    "data.worlds.test=[5, 5]": "data.worlds: a span of seeds is [first, end)",
+    "model.bits=4": "give base and lora", "grpo.rate.x=3": "rate is no table",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_no_recipe_is_refused_in_a_line(change: str) -> None:
+    assert REFUSED[change] in the_user_error(lambda: load_recipe("nano", [change]))
 
 
 def test_vllm_takes_no_weights_of_4_bits() -> None:
-    with pytest.raises(UserError, match="vLLM can't take on weights of 4 bits"):
-        load_recipe("talk", ["model.bits=4"])
+    error = the_user_error(lambda: load_recipe("talk", ["model.bits=4"]))
+    assert "vLLM can't take on weights of 4 bits" in error
 
 
 def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "torn.toml").write_text("[grpo\nsteps = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, words in (
-        ("none", "no recipe 'none'; there are .*nano"),
+        ("none", "no recipe 'none'; there are"),
         (tmp_path / "none.toml", "no recipe"),
         (tmp_path / "torn.toml", "is no TOML"),
         (tmp_path / "binary.toml", "no recipe"),
     ):
-        with pytest.raises(UserError, match=words) as raised:
-            load_recipe(str(name))
-        assert "\n" not in str(raised.value)
+        assert words in the_user_error(partial(load_recipe, str(name)))
 
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.
@@ -119,11 +109,8 @@ def assert_in_the_form(path: Path) -> None:
         assert not any("<" in each["from"] for each in hits)
 
 
-def test_eval_run_takes_a_files_form(
-    art_e: Run, world_db: Path, form: Path, tmp_path: Path
-) -> None:
-    golden = tmp_path / "questions.jsonl"
-    golden.write_text(json.dumps(QUESTION.to_row()) + "\n", encoding="utf-8")
+def test_eval_run_takes_a_form(art_e: Run, world_db: Path, form: Path, tmp_path: Path) -> None:
+    golden = write_lines(tmp_path / "questions.jsonl", QUESTION.to_row())
     words = ("eval", "run", "-m", "offline", "--questions", golden, "--db", world_db)
     shown = json_of(art_e(*words, "--recipe", form, "--json"))
     assert_in_the_form(Path(shown["run"]) / "trajectories.jsonl")

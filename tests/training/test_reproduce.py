@@ -1,6 +1,5 @@
 """`art-e reproduce`: its commands, each done once, after kills too; the best seed, the figures."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -13,17 +12,17 @@ from typing import Any
 import pytest
 
 from art_e.cli import main
-from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.runs import Run
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.sources import described
-from tests.builders import QUESTION, trajectory, tries
+from tests.builders import tries, write_lines
 from tests.command_line import Run as Cli
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
+from tests.evals.runs import Outcome, episode, question
 from tests.golden import Player, form_of
 from tests.processes import start, wait_until
 from tests.provider import KEY, Provider, Reply, Request, says
@@ -120,9 +119,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     assert chosen_seed({seed: tmp_path / str(seed) for seed in range(3)}) == 2
 
 
-def test_the_chain_to_its_report(
-    art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command in this process, which has imported torch."""
 
     def in_process(words: list[str], folder: Path) -> Any:
@@ -159,36 +156,23 @@ def test_the_chain_to_its_report(
 NUMBER = 24
 
 
-def episode(number: int, policy: dict[str, Any], *, right: bool) -> Trajectory:
-    """An episode that is right, or gives a wrong answer."""
-    fields: dict[str, Any] = {"id": f"q{number:03}", "kind": "lookup"}
-    if number % 4 == 0:
-        fields |= {"answer": None, "message_ids": (), "answerable": False, "kind": "unanswerable"}
-    inbox = f"inbox{number % 3}@test.example"
-    question = dataclasses.replace(QUESTION, inbox_address=inbox, **fields)
-    abstains = right and not question.answerable
-    ends: dict[str, Any] = {"answered": not abstains, "abstained": abstains}
-    rubric = Rubric(max_turns=6, answerable=question.answerable, turns=3, effort=3, **ends)
-    return trajectory(
-        episode_id=f"{question.id}-{policy}",
-        question_id=question.id,
-        question=question.to_row(),
-        policy=policy,
-        rubric=asdict(rubric),
-        # The reward's judge says the opposite: the other one decides.
-        verdict={"correct": not right, "grounded": True, "judge": "reward", "reason": ""},
-        other_verdicts=[{"correct": right, "grounded": True, "judge": "other", "reason": ""}],
-    )
-
-
 def run_of(folder: Path, right: int) -> Path:
     """A run's test, with its first `right` questions right."""
     folder.mkdir()
-    with (folder / "test.jsonl").open("w") as file:
-        for heat in (1.0, 0.0):
-            for number in reversed(range(NUMBER)):  # in another order than that of the ids
-                made = episode(number, {"temperature": heat, "seed": 0}, right=number < right)
-                file.write(f"{made.to_line()}\n")
+    lines = []
+    for heat in (1.0, 0.0):
+        for number in reversed(range(NUMBER)):  # in another order than that of the ids
+            fields = {"id": f"q{number:03}", "inbox_address": f"inbox{number % 3}@test.example"}
+            asked = question(number, kind="lookup" if number % 4 else "unanswerable", **fields)
+            is_right = number < right
+            # The reward's judge says the opposite: the other one decides.
+            first = {"correct": not is_right, "grounded": True, "judge": "reward", "reason": ""}
+            policy = {"temperature": heat, "seed": 0}
+            options: dict[str, Any] = {"second": is_right, "verdict": first, "policy": policy}
+            options["episode_id"] = f"{asked.id}-{heat}"
+            ended: Outcome = "right" if is_right else "wrong"
+            lines.append(episode(asked, ended, **options).to_line())
+    write_lines(folder / "test.jsonl", *lines)
     return folder
 
 

@@ -150,9 +150,7 @@ CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "conc
         (GUESSED, None, {"wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0}),
     ],
 )
-def test_what_each_outcome_is_paid(
-    rubric: Rubric, verdict: Verdict | None, components: dict[str, float]
-) -> None:
+def test_components(rubric: Rubric, verdict: Verdict | None, components: dict[str, float]) -> None:
     assert paid(rubric, verdict) == pytest.approx(components)
 
 

@@ -18,24 +18,11 @@ from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored, Verdict
-from tests.builders import CREW, LEASE, QUESTION, QUICK, answer, message, read, search
+from tests.builders import CREW, LEASE, QUESTION, QUICK, message, read, search
 from tests.provider import Provider, Reply, refuses, says
-from tests.training import tiny
+from tests.training import scripted, tiny
 from tests.training.conftest import Begin
-from tests.training.scripted import (
-    DECLINE,
-    FLAT,
-    IDK,
-    JUDGES,
-    LOST,
-    RIGHT,
-    SOMETHING,
-    SPREAD,
-    WRONG,
-    Script,
-    rollouts,
-    score,
-)
+from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, SPREAD, WRONG
 from training import grpo, validation
 from training.cli import load_material
 from training.judging import CHARS, RelativeJudge, shown
@@ -80,19 +67,6 @@ class Counting(OfflineJudge):
         return self.decide(question, answer)
 
 
-def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin) -> None:
-    final = message(answer("On May 3."))
-    # A search shows snippets, and a mail that is not there shows nothing.
-    looks = [message(search("lease")), message(read("<none@t>"))]
-    made = rollouts(begin, [final], [*looks, final], [message(read(CREW)), final], RIGHT)
-    scored = score(OfflineJudge(), made, DEAF, NO)
-    verdicts = [each.trajectory.verdict or {} for each in scored]
-    others = [each["correct"] for each in scored[0].trajectory.other_verdicts]
-    assert others == [None, False]
-    assert [each["correct"] for each in verdicts] == [True] * 4
-    assert [each["grounded"] for each in verdicts] == [False, False, False, True]
-
-
 # ---- The groups of a step, as TRL gets them.
 
 Rolled = tuple[dict[str, Any], StepBatch, list[Trajectory]]
@@ -107,11 +81,11 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         numbers: Sequence[int],
         rounds: Sequence[Sequence[AssistantMessage]],
         *changes: str,
-        judges: Judges = JUDGES,
+        judges: Judges = scripted.JUDGES,
     ) -> Rolled:
         recipe = tiny.recipe(*changes)
         table: Any = recipe.grpo
-        engine: Any = Script(start.tokenizer, rounds)
+        engine: Any = scripted.Script(start.tokenizer, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
             roller = Roller(training, table, start.tokens, material, judges)
@@ -169,9 +143,7 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
     assert (batch.figures["unjudged"], batch.outage) == (1, None)
 
 
-def test_judges_have_a_limit_of_concurrency(
-    roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all groups of a step, and all questions of a validation."""
     monkeypatch.setattr("training.roller.JUDGED_AT_ONCE", 3)
     judge = Counting()
@@ -185,7 +157,7 @@ def ranking(scores: list[float] | None) -> Judges:
     async def rank(_: Sequence[Scored]) -> list[float] | None:
         return scores
 
-    return JUDGES._replace(rank=rank)
+    return scripted.JUDGES._replace(rank=rank)
 
 
 def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
@@ -210,7 +182,7 @@ def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Mater
 
 
 def group(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Scored]:
-    return score(OfflineJudge(), rollouts(begin, *scripts))
+    return scripted.score(OfflineJudge(), scripted.rollouts(begin, *scripts))
 
 
 def scores(*pairs: tuple[int, float]) -> Reply:
@@ -225,9 +197,7 @@ def scores(*pairs: tuple[int, float]) -> Reply:
      (says("both are fine"), None), (refuses(401, "Incorrect API key provided."), None)],
     ids=["both", "one is missing", "one too many", "above 1", "no JSON", "refused"],
 )  # fmt: skip
-def test_a_reply_scores_all_or_none(
-    reply: Reply, expected: Any, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores(reply: Reply, expected: Any, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     with Provider([reply]) as provider:
         provider.stand_in_for_openai(monkeypatch)
         judge = RelativeJudge("openai/gpt-4.1", retries=QUICK)
@@ -269,7 +239,8 @@ def unanswerable(scored: Scored) -> Scored:
 
 def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
     """What the reward's judge finds does not count."""
-    scored = score(NO, rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), OfflineJudge())
+    made = scripted.rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST)
+    scored = scripted.score(NO, made, OfflineJudge())
     found, estimates = validation.validation_of(scored, 0), validation.figures_of(scored)
     decided = [by_second(each) for each in scored]
     figures: Any = model_metrics(decided, ["offline", "no"])
@@ -277,7 +248,7 @@ def test_figures_are_the_benchmarks_by_the_second_judge(begin: Begin) -> None:
         assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
         # One question five times has no interval over questions.
         assert set(estimates[name]) >= {"value", "low", "high"}
-    assert found.format_errors == estimates["format_errors"]["value"] == 0.6
+    assert found.format_errors == estimates["format_errors"]["value"] == 2 / 5  # of LOST alone
     assert (estimates["n"], estimates["effort_when_correct"]["value"]) == (5, 2.0)
     # What was paid is the reward's own judge's.
     paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
@@ -294,7 +265,7 @@ def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_pa
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
         load = partial(load_material, recipe.data)
-        examiner = validation.Examiner(training, JUDGES, start.tokens, load)
+        examiner = validation.Examiner(training, scripted.JUDGES, start.tokens, load)
         answers = validation.by_transformers(training, start)
         again, episodes = validation.figures_on_test(examiner, answers)
     assert json.loads(json.dumps(again)) == metrics["test"]

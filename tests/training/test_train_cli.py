@@ -1,16 +1,12 @@
-"""`art-e train`: from nothing to a checkpoint that answers, and one-line errors."""
+"""`art-e train`: from nothing to a trained checkpoint, and one-line errors."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
 
 from art_e.episode import EpisodeForm
 from art_e.inbox.file import InboxFile
-from art_e.models.base import ModelOptions
-from art_e.models.local import LocalPolicy
 from art_e.question import Split, load_questions
-from art_e.tools import schemas
 from evals.scored import check_questions
 from tests.command_line import Run, json_of
 from tests.training import tiny
@@ -21,7 +17,7 @@ def changes(*more: str) -> list[str]:
     return [part for each in (*tiny.FEW, *more) for part in ("--set", each)]
 
 
-def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Path) -> None:
+def test_a_start_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
     start, trained = tmp_path / "start", tmp_path / "trained"
     metrics = json_of(art_e("train", "sft", *changes(), "--out", start, "--json"))
     assert (metrics["run"], metrics["paused"]) == (str(start), None)
@@ -36,11 +32,7 @@ def test_a_start_then_grpo_with_a_pause_then_an_answer(art_e: Run, tmp_path: Pat
     assert f"art-e eval report {trained}" in result.stderr
     metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
     assert metrics["test"]["greedy"]["n"] == 3
-    best = trained / metrics["best_checkpoint"]
     assert f"local:{trained} " in result.stderr
-    policy = LocalPolicy(str(best), ModelOptions(max_output_tokens=4))
-    step = asyncio.run(policy.act([{"role": "user", "content": "Who?"}], schemas()))
-    assert step.usage.completion_tokens <= 4
 
 
 def test_the_questions_of_a_split(art_e: Run, tmp_path: Path) -> None:

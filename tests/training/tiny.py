@@ -45,7 +45,6 @@ def recipe(*changes: str) -> Recipe:
 
 @contextmanager
 def at(home: Path) -> Iterator[None]:
-    """With that ART_E_HOME."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "ART_E_HOME", str(home))
         yield
@@ -53,7 +52,6 @@ def at(home: Path) -> Iterator[None]:
 
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
-    """A run's folder, opened."""
     with opened(setting, out, out.parent, resume=resume) as (training, _):
         yield training
 

@@ -20,12 +20,9 @@ def ask(art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Asks a model that says the script, and fails after it as a provider does."""
 
     def run(
-        *args: object,
-        script: Any = (SEARCH, READ, ANSWER),
-        cost: float | None = 0.002,
-        question: str = QUESTION,
-        model: str = "scripted",
-    ) -> Any:
+        *args: object, script: Any = (SEARCH, READ, ANSWER), cost: float | None = 0.002,
+        question: str = QUESTION, model: str = "scripted",
+    ) -> Any:  # fmt: skip
         steps = [*script, PolicyError("provider", "the provider is down")]
         costs = [cost] * len(steps)
         policy = ScriptedPolicy(steps, model=model, usage=Usage(10, 0, 2), costs=costs)

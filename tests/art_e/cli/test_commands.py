@@ -1,7 +1,4 @@
-"""What every command promises: JSON, errors of one line, hostile text.
-
-Help pages are in test_readme.py.
-"""
+"""What every command promises: JSON, errors of one line, hostile text."""
 
 import contextlib
 import json
@@ -59,9 +56,7 @@ IN_ANN = ["--inbox", ANN]
         (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
     ],
 )
-def test_user_errors_are_one_line_with_the_fix(
-    art_e: Run, db: Path, home: Path, args: list[str], words: list[str]
-) -> None:
+def test_user_errors(art_e: Run, db: Path, home: Path, args: list[str], words: list[str]) -> None:
     where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") else []
     error = the_error(art_e(*args, *where))
     assert all(word in error for word in words), error

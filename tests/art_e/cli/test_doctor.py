@@ -55,9 +55,7 @@ def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path, bare: pytest.Mo
     assert "gemini/gemini-2.5-pro: GOOGLE_API_KEY is set" in shown.stdout
 
 
-def test_a_broken_part_is_named(
-    art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_part_is_named(art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corrupt = tmp_path / "corrupt.duckdb"
     corrupt.write_bytes(b"nothing")
     result = art_e("doctor", "--db", corrupt, "--json")
@@ -133,9 +131,7 @@ def test_a_damaged_file_is_told(text: str, art_e: Run, home: Path, tmp_path: Pat
     assert "config.toml" in the_error(art_e("ask", "When?", "--db", tmp_path / "i.duckdb"))
 
 
-def test_commands_use_what_is_set_and_options_come_first(
-    art_e: Run, owned_db: Path, home: Path, bare: pytest.MonkeyPatch
-) -> None:
+def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.MonkeyPatch) -> None:
     art_e("config", "db", owned_db)
     assert json_of(art_e("inboxes", "--json"))["total"] > 1
     art_e("config", "inbox", BOB)
@@ -168,9 +164,7 @@ def servers() -> Iterator[list[Nearby]]:
         ]
 
 
-def test_models_of_servers_that_listen_here_come_before_those_by_key(
-    art_e: Run, servers: list[Nearby], bare: pytest.MonkeyPatch
-) -> None:
+def test_local_models_first(art_e: Run, servers: list[Nearby], bare: pytest.MonkeyPatch) -> None:
     bare.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     served = f"{servers[1].address}/v1"
     assert nearby(servers) == [

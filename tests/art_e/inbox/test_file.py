@@ -1,6 +1,5 @@
 """Opening an inbox file: what is refused and how, its inboxes, owners and counts."""
 
-import random
 import re
 import threading
 from collections.abc import Callable
@@ -16,17 +15,8 @@ from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Hit
-from tests.builders import (
-    BOB,
-    make_inbox,
-    material,
-    message_ids,
-    new_file,
-    random_query,
-    raw,
-    run_query,
-    the_error,
-)
+from tests.builders import BOB, make_inbox, message_ids, new_file, raw, the_error
+from tests.queries import material
 
 
 @pytest.fixture
@@ -93,18 +83,6 @@ def test_an_unknown_address_suggests_the_nearest(db: Path) -> None:
             assert re.match(f"no inbox .*; nearest: {suggested}", message)
             assert "art-e inboxes" in message and len(message) < 1_000
             assert not re.search(r"[\x1b\ud800]", message)
-
-
-def test_the_first_search_gives_what_later_ones_give(world: InboxFile) -> None:
-    made_of = material(world)
-    address = world.inboxes(limit=1)[0].address
-    rng = random.Random(7)
-    for _ in range(6):
-        query = random_query(rng, made_of)
-        with InboxFile(world.path) as fresh:
-            inbox = fresh.open_inbox(address)
-            first = run_query(inbox, query)
-            assert [run_query(inbox, query) for _ in range(3)] == [first] * 3
 
 
 def test_mail_in_memory_is_bounded(world: InboxFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -26,7 +25,6 @@ from art_e.cli.model_options import Options
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import OPERATORS as EVERY_OPERATOR
 from art_e.inbox.query import parse_query
 from art_e.models.base import OFFLINE
@@ -39,21 +37,23 @@ from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import (
     BOB,
+    date_header,
+    make_inbox,
+    message_ids,
+    new_file,
+    raw,
+    tries,
+    with_files,
+)
+from tests.queries import (
     Material,
     Query,
     as_row,
-    date_header,
-    make_inbox,
     material,
-    message_ids,
-    new_file,
     plain_connection,
     random_query,
-    raw,
     run_query,
     run_sql,
-    tries,
-    with_files,
 )
 
 MAILS = 300
@@ -70,9 +70,10 @@ class Sent(NamedTuple):
 
 
 class Leaky(NamedTuple):
-    """An inbox file, opened, and what was put into it."""
+    """An inbox file, opened here and as by a DuckDB shell, and what was put into it."""
 
     file: InboxFile
+    shell: duckdb.DuckDBPyConnection
     mails: list[Sent]
     made_of: Material
 
@@ -122,9 +123,9 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
 
     mails = [sent(each, ids=filter(None, [copies.get(n)])) for n, each in enumerate(originals)]
     mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, OWNER) for each in owned)]
-    with InboxFile(db) as file:
+    with InboxFile(db) as file, plain_connection(db) as shell:
         assert (file.counts["stored"], file.counts["duplicates"]) == (len(mails), len(copies))
-        yield Leaky(file, mails, material(file))
+        yield Leaky(file, shell, mails, material(file))
 
 
 def is_before(sent_at: dt.datetime | None, as_of: dt.date | None) -> bool:
@@ -135,12 +136,13 @@ def is_visible(mail: Sent, address: str, as_of: dt.date | None) -> bool:
     return address in mail.parties and is_before(mail.sent_at, as_of)
 
 
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.DataObject) -> None:
     owners = [OWNER, "list@test.example", "copied1@test.example", *leaky.made_of.addresses]
     address = data.draw(st.sampled_from(owners))
-    as_of = data.draw(st.none() | st.sampled_from(leaky.made_of.days))
+    days = [dt.date.min, *leaky.made_of.days, dt.date.max]
+    as_of = data.draw(st.none() | st.sampled_from(days))
     visible = [mail.ids for mail in leaky.mails if is_visible(mail, address, as_of)]
     inbox = leaky.file.open_inbox(address, as_of)
 
@@ -151,6 +153,9 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
     query = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
     hits = run_query(inbox, query._replace(max_results=NO_LIMIT))
     assert set(message_ids(hits)) <= set(everything)
+    # The file's own SQL gives the same ids, order, scores and missing words.
+    in_sql = run_sql(leaky.shell, address, as_of, query)
+    assert [as_row(hit) for hit in run_query(inbox, query)] == in_sql
 
     for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
         for message_id in mail.ids:
@@ -189,103 +194,6 @@ def test_a_file_is_read_only_and_alone(leaky: Leaky, tmp_path: Path, statement: 
     assert list(tmp_path.iterdir()) == [secret]
 
 
-# Non-interference: what a search says depends on the open inbox up to its date, and on nothing else
-
-
-class Twins(NamedTuple):
-    """The same inbox in two files: beside all other and later mail, and alone."""
-
-    files: tuple[InboxFile, InboxFile]
-    shells: tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]
-    address: str
-    as_of: dt.date
-    made_of: Material
-    words: frozenset[str]  # that the smaller file's mail has
-
-
-def words_of(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    return frozenset(word for (word,) in connection.execute("SELECT word FROM terms").fetchall())
-
-
-@contextmanager
-def both(
-    folder: Path, whole: list[Any], alone: list[Any], rules: Rules | None = None
-) -> Iterator[tuple[InboxFile, InboxFile]]:
-    """A file of the whole mail, and one of an inbox alone."""
-    with (
-        new_file(folder / "whole.duckdb", whole, rules=rules) as file,
-        new_file(folder / "alone.duckdb", alone, rules=rules) as other,
-    ):
-        yield file, other
-
-
-@pytest.fixture(scope="module")
-def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    everything = list(islice(messages(WorldConfig(size=1000, seed=5)), MAILS))
-    address = leaky.made_of.addresses[0]
-    as_of = leaky.made_of.days[len(leaky.made_of.days) // 2]
-    own = [each for each in everything if is_visible(sent(each), address, as_of)]
-    whole = [*everything, *named_otherwise(own), *lookalikes(own, address)]
-    with both(tmp_path_factory.mktemp("twins"), whole, own, Rules(any_id=True)) as files:
-        shells = plain_connection(files[0].path), plain_connection(files[1].path)
-        with shells[0], shells[1]:
-            yield Twins(files, shells, address, as_of, leaky.made_of, words_of(shells[1]))
-
-
-def opened(twins: Twins) -> list[Inbox]:
-    """The inbox in either file."""
-    return [file.open_inbox(twins.address, twins.as_of) for file in twins.files]
-
-
-def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
-    """Mail among others, in which the people of `own` go by names that it does not give."""
-    people = frozenset[str]().union(*(sent(each).parties for each in own))
-    # After the day that the inbox is opened for, so that its owner may be among them.
-    later = {"body": "unicorns zeppelins", "date": "Mon, 6 Jan 2031 09:00:00 +0000"}
-    made = []
-    for number, address in enumerate(sorted(people)):
-        name = f"Zanzibar Quill {number}"
-        sender, to = f"{name} <other{number}@test.example>", f'"{name}" <{address}>'
-        made.append(raw(f"<other{number}@t>", sender=sender, to=to, **later))
-    return made
-
-
-def lookalikes(own: list[RawMessage], address: str) -> list[RawMessage]:
-    """Mail outside the inbox, or after its day, that says what a mail of `own` says or has its id;
-    the people in it are called otherwise."""
-    first, future = "Mon, 1 Jan 2001 09:00:00 +0000", "Tue, 7 Jan 2031 09:00:00 +0000"
-    stranger, called = "Mallory <mallory@test.example>", f'"Zanzibar Quill" <{address}>'
-    made = []
-    for number, each in enumerate(own):
-        mail = parsed(each)
-        # An earlier mail of strangers has its id, another what it says.
-        made.append(raw(mail.message_id, sender=stranger, to="eve@test.example", date=first))
-        if mail.sender.address != address:
-            others = {"to": stranger, "cc": None, "bcc": None}
-            made.append(changed(each, number, message_id=f"<like{number}@t>", date=first, **others))
-        # The owner gets both later: the id on a mail of another, and a copy with another id.
-        made.append(raw(mail.message_id, sender=stranger, to=called, body="zeppelins", date=future))
-        made.append(changed(each, number, message_id=f"<later{number}@t>", date=future))
-    return made
-
-
-@pytest.mark.fire
-@settings(max_examples=tries(25, 3_000), deadline=None)
-@given(data=st.data())
-def test_what_an_id_names_depends_on_the_inbox_alone(twins: Twins, data: st.DataObject) -> None:
-    inboxes = opened(twins)
-    own = message_ids(inboxes[1].search([], max_results=NO_LIMIT))
-    made_up = ["<like0@t>", "<later0@t>", "<later1@t>", f"<{'0' * 12}+{own[0][1:]}"]
-    names = data.draw(st.lists(st.sampled_from([*own, *made_up]), min_size=1, max_size=4))
-    for inbox in inboxes * 2 * data.draw(st.booleans()):  # from memory
-        inbox.search(["project"])
-    assert inboxes[0].read_many(names) == inboxes[1].read_many(names)
-    assert inboxes[0].thread_sizes(names) == inboxes[1].thread_sizes(names)
-    for name in names:
-        assert inboxes[0].thread(name) == inboxes[1].thread(name)
-        assert (inboxes[0].read(name) is not None) == (name in own)
-
-
 def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
     """The first keeps it; the other is named by what it says, in this inbox alone."""
     mails = [
@@ -304,47 +212,9 @@ def test_two_mails_of_one_id_are_told_apart(tmp_path: Path) -> None:
                 assert [each and (each.subject, each.message_id) for each in read] == [*ids.items()]
 
 
-QUERIES = (
-    "{w}", "unicorns {w}", "from:zanzibar", "to:quill {w}", '"{w} {w}"', "subject:{w}",
-    "from:{w} OR {w}", "{w} -unicorn", "in:anywhere {w}", "newer_than:2y {w}",
-)  # fmt: skip
+# Non-interference: what a search says depends on the open inbox up to its date, and on nothing else
 
-
-@pytest.mark.fire
-@settings(max_examples=tries(25, 3_000), deadline=None)
-@given(data=st.data())
-def test_what_a_search_says_depends_on_the_inbox_alone(twins: Twins, data: st.DataObject) -> None:
-    drawn = random_query(data.draw(st.randoms(use_true_random=False)), twins.made_of)
-    words = data.draw(st.lists(st.sampled_from(["unicorn", "unicorns", "zeppelins", "zeppelin"])))
-    query = drawn._replace(
-        keywords=[*drawn.keywords, *words],
-        from_addr=data.draw(st.sampled_from([drawn.from_addr, "zanzibar", "quill 1", "u", None])),
-        to_addr=data.draw(st.sampled_from([drawn.to_addr, "zanzibar", "quill 2", "i", None])),
-    )
-    whole, alone = opened(twins)
-    assert run_query(whole, query) == run_query(alone, query)
-    # SQL takes stems from the words of the file's mail.
-    query = query._replace(keywords=[each for each in query.keywords if each in twins.words])
-    in_sql = [run_sql(shell, twins.address, twins.as_of, query) for shell in twins.shells]
-    assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in run_query(whole, query)]
-
-    word = st.sampled_from([*filter(None, twins.made_of.words), "unicorn", "zeppelins", "zanzibar"])
-    text = re.sub("{w}", lambda _: data.draw(word), data.draw(st.sampled_from(QUERIES)))
-    typed = parse_query(text, twins.as_of)
-    found = [inbox.search(typed.words, query=typed) for inbox in (whole, alone)]
-    assert found[0] == found[1]
-
-
-def test_a_name_is_found_where_the_inbox_itself_gives_it(twins: Twins) -> None:
-    """Mail of 2031 calls all people of the inbox Zanzibar, its owner in a mail to himself."""
-    own = twins.files[0].open_inbox(twins.address)
-    assert len(own.search([], to_addr="zanzibar", max_results=NO_LIMIT)) > 1
-    before, _ = opened(twins)
-    for part in ("zanzibar", "Zanzibar Quill", "zan"):
-        assert before.search([], to_addr=part) == before.search([], from_addr=part) == []
-
-
-# Every character: a word outside an inbox is the same word inside it or none
+# Every character: a word outside an inbox is the same word inside it or none.
 
 # All that Unicode has or may soon have, without surrogates and private use.
 CHARACTERS = list(map(chr, (*range(32, 0xD800), *range(0xF900, 0x34000), *range(0xE0000, 0xE1000))))
@@ -381,8 +251,11 @@ def test_no_character_outside_an_inbox_changes_a_result_inside(tmp_path: Path) -
         numbers = [*placed]
         sets = [numbers[at : at + MAILS_OF_SET] for at in range(0, len(placed), MAILS_OF_SET)]
         operators = OPERATORS if first == 0 else OPERATORS[:1]
-        with both(tmp_path, [*own, *others], own) as files:
-            inboxes = [file.open_inbox(BOB) for file in files]
+        with (
+            new_file(tmp_path / "whole.duckdb", [*own, *others]) as whole,
+            new_file(tmp_path / "alone.duckdb", own) as alone,
+        ):
+            inboxes = [file.open_inbox(BOB) for file in (whole, alone)]
             for ours, operator in itertools.product(sets, operators):
                 some = [n for n in ours if placed[n] != '"']
                 for form in ([f"q{n}z{n}" for n in some], [inside[n] for n in some]):
@@ -537,8 +410,10 @@ class Side(NamedTuple):
 SURFACES = ("search", "read", "thread", "mcp", "page", "ask", "sql", "count")
 
 
-def shown_on(surface: str, side: Side, text: str, ids: list[str], words: list[str]) -> Any:
-    """What a surface shows of a query, of mails and of words."""
+def shown_on(
+    surface: str, side: Side, text: str, ids: list[str], words: list[str], people: dict[str, Any]
+) -> Any:
+    """What a surface shows of a query, of mails, and of words with filters by people."""
     query = parse_query(text, dt.date(2020, 1, 20))
     file, address, as_of = side.files[query.junk], side.address, side.as_of
     inbox = file.open_inbox(address, as_of)
@@ -552,7 +427,8 @@ def shown_on(surface: str, side: Side, text: str, ids: list[str], words: list[st
         return [inbox.thread(each) for each in ids], inbox.thread_sizes(ids)
     if surface == "mcp":
         one = {"message_id": ids[0]}
-        calls = ("search_emails", {"keywords": words}), ("read_email", one), ("read_thread", one)
+        keywords = {"keywords": words, **people}
+        calls = ("search_emails", keywords), ("read_email", one), ("read_thread", one)
         return [answer_call(inbox, name, arguments) for name, arguments in calls]
     if surface == "page":
         has = inbox.read(ids[0]) is not None
@@ -563,7 +439,7 @@ def shown_on(surface: str, side: Side, text: str, ids: list[str], words: list[st
         trajectory = asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
         return trajectory.messages, trajectory.final_answer, trajectory.sources
     if surface == "sql":
-        return run_sql(side.shell, address, as_of, Query(words, max_results=NO_LIMIT))
+        return run_sql(side.shell, address, as_of, Query(words, **people, max_results=NO_LIMIT))
     listed = [each for each in side.files[False].inboxes() if each.address == address]
     return len(inbox), None if as_of else listed
 
@@ -622,7 +498,8 @@ def test_an_inbox_shows_its_owners_copies_alone(
             inbox = files[True].open_inbox(person[-1], as_of)
             desk = Desk(files[False], inbox, OFFLINE, Options())
             sides.append(Side(files, plain_connection(path), desk, person[0], as_of))
-        known = words_of(sides[1].shell)
+        terms = sides[1].shell.execute("SELECT word FROM terms").fetchall()
+        known = {word for (word,) in terms}
         for _ in range(tries(30, 60)):
             other, surface = rng.choice(others), rng.choice(SURFACES)
             mail = other.mail
@@ -632,13 +509,15 @@ def test_an_inbox_shows_its_owners_copies_alone(
             if surface == "sql":
                 words = [each for each in words if each.lower() in known]
             names = [mail.message_id, *rng.sample(ids, 2)]
+            filters = rng.sample(("from_addr", "to_addr"), rng.randint(0, 1))
+            people = {each: rng.choice(("quill", other.mark, "person", CY)) for each in filters}
             results = []
             for side in sides:
                 try:
-                    results.append(shown_on(surface, side, text, names, words))
+                    results.append(shown_on(surface, side, text, names, words, people))
                 except UserError as error:
                     results.append(str(error).partition(" in /")[0])
-            case = seed, person, as_of, surface, text, names, words
+            case = seed, person, as_of, surface, text, names, words, people
             assert results[0] == results[1], case
             counts.update({surface, *operators, *other.fields, f"for {len(person)}"})
         for side in sides:

@@ -1,8 +1,7 @@
-"""The query language: what each query must find in a mailbox of nine mails, and what is refused."""
+"""What each query must find in a mailbox of nine mails, what is refused, and what links mails."""
 
 import datetime as dt
 from collections.abc import Iterator
-from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, message_ids
+from tests.builders import make_inbox, message_ids, raw, with_files
 from tests.command_line import Run, json_of, the_error
 
 ME = "me@home.example"
@@ -22,16 +21,11 @@ def mail(
     number: int, day: str, sender: str, to: str, subject: str, body: str, labels: str = "",
     attached: str = "", **headers: str,
 ) -> RawMessage:  # fmt: skip
-    made = EmailMessage()
-    head = {"Message-ID": f"<{number}@x>", "From": sender, "To": to, "Subject": subject}
-    if day:
-        head["Date"] = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000"
-    for name, value in {**head, "X-Gmail-Labels": labels, **headers}.items():
-        made[name.replace("_", "-")] = value
-    made.set_content(body)
-    if attached:
-        made.add_attachment(b"x", "application", "pdf", filename=attached)
-    return RawMessage(f"t/{number}", made.as_bytes(), in_mbox=True)
+    date = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000" if day else None
+    headers = {"sender": sender, "to": to, "X_Gmail_Labels": labels, **headers}
+    made = raw(f"<{number}@x>", subject=subject, body=body, date=date, **headers)
+    files = {attached: b"x"} if attached else {}
+    return with_files(made, files)._replace(in_mbox=True)
 
 
 LANDLORD, ANN, BOB = "landlord@x.example", "Ann Alder <ann@x.example>", "bob@y.example"
@@ -42,7 +36,7 @@ MAILS = [
     mail(3, "2024-03-03", ME, LANDLORD, "Re: Warehouse lease", "The move date is set.", "Sent",
          In_Reply_To="<1@x>"),
     mail(4, "2024-05-01", ANN, ME, "Budget", "It is 4,200 euros.", "Inbox,Unread,Work/Money",
-         "The budget 2024.pdf", Cc=BOB),
+         "The budget 2024.pdf", cc=BOB),
     mail(5, "2024-05-20", BOB, ME, "Move", "Date of the move: unknown. To Oslo?", "Starred"),
     mail(6, "2024-06-01", ME, ANN, "Lease", "Dear Ann, about the lease", "Drafts"),
     mail(7, "2024-06-11", "news@list.example", "all@list.example", "Weekly", "No leases today."),
@@ -175,3 +169,88 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
     assert "no operator foo:" in the_error(art_e("search", "foo:bar", "--db", db))
     wrong = art_e("search", "lease", "--frmo", "ann", "--db", db)
     assert "no such option --frmo" in the_error(wrong)
+
+
+# ---- Threads.
+
+
+def sent(
+    number: int, subject: str = "Hi", sender: str = "ann@x.example", to: str = ME, day: int = 1,
+    **headers: str,
+) -> RawMessage:  # fmt: skip
+    date = str(dt.date(2024, 1, 1) + dt.timedelta(day))
+    return mail(number, date, sender, to, subject, "Nothing new.", **headers)
+
+
+def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[frozenset[int]]:
+    """The threads of an inbox by their mails' numbers, those of one mail left out."""
+    with InboxFile(db) as file:
+        inbox = file.open_inbox(address, as_of)
+        ids = [hit.message_id for hit in inbox.search([], max_results=99)]
+        found = {each: [mail.message_id for mail in inbox.thread(each)] for each in ids}
+        assert inbox.thread_sizes(ids) == [len(found[each]) for each in ids]
+    for each in ids:
+        # One of its own thread, which is the same from each of its mails, in order of dates.
+        assert each in found[each]
+        assert all(found[other] == found[each] for other in found[each])
+    several = [names for names in found.values() if len(names) > 1]
+    return {frozenset(int(name.strip("<@x>")) for name in names) for names in several}
+
+
+@pytest.mark.parametrize(
+    ("mails", "linked"),
+    [
+        # By the ids of References and In-Reply-To, also of a mail that is not there.
+        ([sent(1), sent(2, "Other", In_Reply_To="<1@x>"), sent(3, "More")], {1, 2}),
+        ([sent(1), sent(2, "b", References="<0@x> <1@x>"), sent(3, "c", References="<2@x>")],
+         {1, 2, 3}),
+        ([sent(1, "a", References="<9@x>"), sent(2, "b", In_Reply_To="<9@x> of Ann")], {1, 2}),
+        # By Gmail's thread.
+        ([sent(1, "a", X_GM_THRID="17"), sent(2, "b", X_GM_THRID="17"),
+          sent(3, "a", X_GM_THRID="18")], {1, 2}),
+        # By subject, for replies and forwards within 60 days that have someone in common.
+        ([sent(1, "Lease"), sent(2, "RE: lease", ME, "ann@x.example", 3)], {1, 2}),
+        ([sent(1, "Lease"), sent(2, "Re: AW: Fwd:  Lease", day=60), sent(3, "Lease", day=61)],
+         {1, 2}),
+        ([sent(1, "Re[2]: Lease"), sent(2, "WG: Lease")], {1, 2}),
+        ([sent(1, "Lease"), sent(2, "Re: Lease", day=62)], set()),
+        ([sent(1, "Lease"), sent(2, "Re: Lease", "bob@y.example")], set()),
+        ([sent(1, "Report"), sent(2, "Report", day=2)], set()),
+        ([sent(1, ""), sent(2, "Re: ", day=2)], set()),
+        # Of two conversations of one subject each reply joins its own.
+        ([sent(1, "Hi"), sent(2, "Hi", "bob@y.example"), sent(3, "Re: Hi", day=4)], {1, 3}),
+    ],
+)  # fmt: skip
+def test_what_links_mails(mails: list[RawMessage], linked: set[int], tmp_path: Path) -> None:
+    make_inbox(tmp_path / "i.duckdb", mails, owner=ME)
+    assert threads(tmp_path / "i.duckdb") == ({frozenset(linked)} if linked else set())
+
+
+def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
+    """Ann sent 1 and 3 to me, and 2, which both belong to, to Bob alone; 4 comes later."""
+    mails = [
+        sent(1, "Plan"),
+        sent(2, "Re: Plan", to="bob@y.example", day=2, In_Reply_To="<1@x>"),
+        sent(3, "Other", day=3, In_Reply_To="<2@x>"),
+        sent(4, "Re: Plan", day=9, References="<1@x> <2@x>"),
+    ]
+    make_inbox(tmp_path / "i.duckdb", mails)
+    before = dt.date(2024, 1, 8)
+    assert threads(tmp_path / "i.duckdb", as_of=before) == set()
+    assert threads(tmp_path / "i.duckdb") == {frozenset({1, 3, 4})}
+    assert threads(tmp_path / "i.duckdb", "ann@x.example", before) == {frozenset({1, 2, 3})}
+
+
+def test_the_commands_show_them(art_e: Run, tmp_path: Path) -> None:
+    db = tmp_path / "i.duckdb"
+    reply = sent(2, "Re: Lease", ME, "ann@x.example", 3)
+    make_inbox(db, [sent(1, "Lease"), reply, sent(3, "Lease", day=9)], owner=ME)
+    shown = json_of(art_e("thread", "2@x", "--db", db, "--json"))
+    assert [each["message_id"] for each in shown] == ["<1@x>", "<2@x>"]
+    printed = art_e("thread", "1@x", "--db", db).stdout
+    assert printed.index("---- 1 of 2 ----") < printed.index("<1@x>") < printed.index("<2@x>")
+    assert "no mail 9@x in the inbox" in the_error(art_e("thread", "9@x", "--db", db))
+    hits = json_of(art_e("search", "subject:lease", "--db", db, "--json"))
+    sizes = {each["message_id"]: each["thread"] for each in hits}
+    assert sizes == {"<1@x>": 2, "<2@x>": 2, "<3@x>": 1}
+    assert art_e("search", "subject:lease", "--db", db).stdout.count("thread: 2 mails") == 2

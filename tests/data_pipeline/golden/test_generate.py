@@ -31,7 +31,6 @@ Command = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def plan(world: InboxFile) -> generate.Plan:
-    """What the command's options plan."""
     options = generate.GoldenOptions(counts=Counts(1, 0, 1), min_mails=50, batches=3)
     return generate.make_plan(world, options)
 

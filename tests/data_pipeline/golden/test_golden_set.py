@@ -50,9 +50,7 @@ STEP_RUN = st.tuples(st.sampled_from(STEPS[2:]), st.integers(0, 2**16))
 
 @settings(max_examples=40)
 @given(st.lists(STEP_RUN, min_size=1, max_size=6))
-def test_a_step_run_again_is_as_if_run_once(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Step, int]]
-) -> None:
+def test_rerun_step(tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[Step, int]]) -> None:
     folder, once = tmp_path_factory.mktemp("set"), tmp_path_factory.mktemp("once")
     some_rows(8).save(folder)
     some_rows(8).save(once)

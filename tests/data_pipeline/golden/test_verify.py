@@ -222,9 +222,7 @@ def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None
     assert reason == "<reply@t> only quotes a gold mail"
 
 
-def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
-    art_e: Run, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command(art_e: Run, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "golden"
     set_of(*ROWS).save(folder)
 

@@ -1,24 +1,32 @@
 """The report: the same figures as `metrics.json`, and a page that is whole in itself and safe."""
 
+import asyncio
 import base64
 import gzip
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lxml.html import document_fromstring
 
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
 from art_e.runs import Run
 from art_e.trajectory import Trajectory
 from evals.report import tables
-from evals.report.build import build_report, pairings
+from evals.report.build import KEPT_CHARS, build_report, pairings, plain, viewer_data
 from evals.report.tables import Cell, Entry, Table, measure
+from evals.scored import Scored
 from evals.statistics import Estimate
+from tests import builders
+from tests.evals import runs
 from tests.evals.runs import (
-    OUTCOMES,
+    episode,
     episodes,
     question,
     step,
@@ -110,13 +118,6 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
 # ---- The page as a file.
 
 
-def page_of(*runs: Run, out: Path) -> Any:
-    """The root of the report's page."""
-    written = build_report(runs, out)
-    assert written[0] == out / "report.html"
-    return document_fromstring(written[0].read_text("utf-8"))
-
-
 def shown(page: Any) -> str:
     """The text that a reader sees."""
     return "".join(page.xpath("//text()[not(parent::script or parent::style)]"))
@@ -131,7 +132,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for number in range(9)
     ]
     options: dict[str, Any] = {"questions": items, "final_answer": HOSTILE}
-    hostile = episodes(f"model {HOSTILE}", dict.fromkeys(OUTCOMES, 1), **options)
+    hostile = episodes(f"model {HOSTILE}", dict.fromkeys(runs.OUTCOMES, 1), **options)
     other = episodes("other", {"right": 9}, questions=items)
     prompt, command = {"name": HOSTILE, "hash": HOSTILE}, f"art-e eval run -m {HOSTILE}"
     config: dict[str, Any] = {"questions": HOSTILE, "prompt": prompt, "command": command}
@@ -139,7 +140,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
     alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
     curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)
-    return page_of(run, curves, out=folder / "out")
+    return document_fromstring(build_report([run, curves], folder / "out")[0].read_text("utf-8"))
 
 
 def test_the_page_needs_nothing_beside_it(page: Any) -> None:
@@ -172,32 +173,124 @@ def test_the_policy_names_exactly_the_scripts_that_run(page: Any) -> None:
     assert len(json.loads(gzip.decompress(base64.b64decode(data)))["episodes"]) == 9 + 9 + 20
 
 
-def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
+def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    command = "art-e eval run -m o3 --questions /home/ann/q.jsonl --db '/srv/a b/mail.duckdb'"
+    config: dict[str, Any] = {"command": command, "questions": "/home/ann/q.jsonl"}
+    asked = [question(number, kind="lookup") for number in range(40)]
+    same = episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
     # A lone surrogate can't be encoded; it does not stop the report.
     odd = episodes("m \ud800", {"right": 3})
-    run = write_run(tmp_path / "run", odd, models=["m"], concurrency={})
+    run = write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
     written = build_report([run], run.folder)
     names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
-    assert "m ?" in written[0].read_text("utf-8")
+    text = written[0].read_text("utf-8")
+    assert all(part in text for part in ("m ?", "q.jsonl", "mail.duckdb"))
+    assert not any(place in text for place in ("/home/ann", "/srv", str(tmp_path)))
+    page: Any = document_fromstring(text)
+    assert "same answer" in shown(page)
+    assert "#episode=hack-q0-0" in page.xpath("//a/@href")
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
     assert sorted(each.name for each in run.folder.iterdir()) == before
 
 
-def test_no_folder_of_the_machine_is_on_the_page(tmp_path: Path) -> None:
-    command = "art-e eval run -m o3 --questions /home/ann/q.jsonl --db '/srv/a b/mail.duckdb'"
-    made = episodes("m", {"right": 3})
-    run = write_run(tmp_path / "run", made, command=command, questions="/home/ann/q.jsonl")
-    page = build_report([run], run.folder)[0].read_text("utf-8")
-    assert "q.jsonl" in page and "mail.duckdb" in page
-    assert "/home/ann" not in page and "/srv" not in page and str(tmp_path) not in page
+# ---- What the viewer's page is given of runs.
 
 
-def test_alarms_are_shown_with_their_episodes(tmp_path: Path) -> None:
-    asked = [question(number, kind="lookup") for number in range(40)]
-    same = episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
-    page = page_of(write_run(tmp_path / "run", same), out=tmp_path / "out")
-    assert "same answer" in shown(page)
-    assert "#episode=hack-q0-0" in page.xpath("//a/@href")
+def scored(outcome: runs.Outcome, **options: Any) -> Scored:
+    return Scored(question(0), episode(question(0), outcome, **options))
+
+
+def only(data: dict[str, Any]) -> dict[str, Any]:
+    [episode] = data["episodes"]
+    return dict(episode)
+
+
+def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: InboxFile) -> None:
+    script = [
+        builders.message(builders.search("lease", "swimming"), text="Let me look."),
+        builders.message(builders.read("m1"), builders.read("m99")),
+        builders.message(builders.call("delete_email", {"message_id": "m1"})),
+        builders.message(builders.answer("On May 3.", "m1")),
+    ]
+    inbox = inbox_file.open_inbox(builders.BOB, builders.QUESTION.query_date)
+    begun = Episode(inbox, builders.QUESTION, max_turns=4)
+    trajectory = asyncio.run(run_episode(begun, builders.ScriptedPolicy(script), "r"))
+    data = viewer_data([Scored(builders.QUESTION, trajectory)])
+    shared = data["shared"]
+    found, reads, wrong, answer = only(data)["turns"]
+    assert shared[found["says"]] == "Let me look."
+    [call] = found["calls"]
+    assert call["tool"] == "search_emails"
+    assert call["arguments"] == {"keywords": ["lease", "swimming"]}
+    [lease, *_] = call["results"][0]["hits"]
+    assert shared[lease["head"]]["id"] == builders.LEASE
+    assert (lease["handle"], lease["missing"]) == ("m1", ["swimming"])
+    first, second = (each["results"] for each in reads["calls"])
+    assert shared[first[0]["mail"]]["body"].startswith("The lease of the harbor office")
+    assert "not found in this inbox" in shared[second[0]["error"]]
+    error, note = wrong["calls"][0]["results"]
+    assert "no tool 'delete_email'" in shared[error["error"]]
+    assert "one turn left" in shared[note["note"]]
+    assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
+
+
+GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
+
+
+@pytest.mark.parametrize(
+    ("ended", "gold", "rubric", "facts"),
+    [
+        ("right", (GOLD,), {}, [(True, True, True)]),
+        ("not read", (GOLD,), {}, [(True, False, False)]),
+        ("not found", (GOLD,), {}, [(False, False, False)]),
+        # Of two gold mails each has its own facts.
+        ("wrong", (GOLD, GONE),
+         dict.fromkeys(("found_gold", "read_gold", "sources_correct"), False),
+         [(True, True, True), (False, False, False)]),
+        # The id of another copy counts where the rubric says so.
+        ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
+    ],
+)  # fmt: skip
+def test_gold_mails_are_found_read_and_cited(
+    ended: runs.Outcome,
+    gold: tuple[str, ...],
+    rubric: dict[str, bool],
+    facts: list[tuple[bool, ...]],
+) -> None:
+    made = episode(question(0), ended)
+    made.rubric.update(rubric)
+    rows = only(viewer_data([Scored(question(0, message_ids=gold), made)]))["gold"]
+    assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
+
+
+def test_hidden_characters_are_spelt_out() -> None:
+    hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
+    shown = "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
+    assert plain({hostile: [hostile]}) == {shown: [shown]}
+
+
+def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
+    odd: dict[str, Any] = {"reward": {"correctness": float("nan")}, "cost": float("inf")}
+    data = viewer_data([scored("wrong", step=40, final_answer="x" * 1_000_000, **odd)])
+    json.dumps(data, allow_nan=False)
+    row = only(data)
+    assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
+    assert row["step"] == 40
+    assert len(row["answer"]) < KEPT_CHARS + 100
+    assert row["answer"].endswith("[cut here: 900,000 more characters in trajectories.jsonl]")
+
+
+@pytest.mark.parametrize(
+    "arguments", ["not JSON", "[1, 2]", '{"keywords": ', "[" * sys.getrecursionlimit() * 3]
+)
+def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
+    wrong = builders.message(builders.call("search_emails", arguments)).to_chat()
+    observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
+    data = viewer_data([scored("lost", messages=[wrong, observation])])
+    (turn,) = only(data)["turns"]
+    (call,) = turn["calls"]
+    assert (call["arguments"], turn["notes"]) == (arguments, [])
+    assert [data["shared"][each["text"]] for each in call["results"]] == ["<html>502</html>"]

@@ -1,6 +1,6 @@
 """docs/commands.md: the help page of every command.
 
-    python -m tests.commands_page        writes it; a test fails when it is out of date
+    python -m bench.commands_page        writes it; a test fails when it is out of date
 
 The width is fixed, so that the page is the same from any terminal.
 """
@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from art_e.cli.main import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
-COMMAND = "python -m tests.commands_page"
+COMMAND = "python -m bench.commands_page"
 WIDTH = 96
 
 _HEAD = f"""\
@@ -49,6 +49,7 @@ def help_pages(command: Any = None, name: str = "art-e", parent: Any = None) -> 
 
 
 def commands_page() -> str:
+    """The page, as `--help` prints it today."""
     index, sections = "", ""
     for path, text in help_pages():
         index += f"- [`{path}`](#{path.replace(' ', '-')})\n"
