@@ -3,12 +3,9 @@
 `make notebooks` checks that they run, and that their stored outputs are right.
 """
 
-import ast
-import importlib
 import itertools
 import re
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -64,19 +61,6 @@ def test_its_commands_parse(path: Path) -> None:
     assert commands
     for command in commands:
         parse_art_e(shlex.split(command.replace("$PWD", ".")))
-
-
-def test_what_it_imports_of_the_project_is_there(path: Path) -> None:
-    cells = [each.source for each in read(path).cells if each.cell_type == "code"]
-    imports = [
-        (each.module, name.name)
-        for each in ast.walk(ast.parse("\n".join(cells)))
-        if isinstance(each, ast.ImportFrom) and each.module and find_spec(each.module.split(".")[0])
-        for name in each.names
-    ]
-    assert imports
-    for module, name in imports:
-        assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
 
 
 def _notebook(text: str, *pictures: str) -> Notebook:
