@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from art_e.inbox.mail import Email, Mailbox
+from art_e.models.base import MAX_FAILURES
 from art_e.question import Question
 from art_e.text import prompt_text
 from evals.judges import LlmJudge
@@ -119,6 +120,19 @@ def test_missing_verdict_says_why_without_the_key(make: Make, reply: Reply, reas
     assert verdict.correct is None
     assert verdict.reason.startswith(reason) and len(verdict.reason) < 250
     assert "\n" not in verdict.reason and KEY not in verdict.reason
+
+
+def test_a_judge_that_fails_again_and_again_is_asked_no_further(make: Make) -> None:
+    with Provider(lambda _: refuses(400, "odd request")) as provider:
+        judge = make(provider)
+        verdicts = [judged(judge, "May 31") for _ in range(MAX_FAILURES + 2)]
+        assert len(provider.requests) == MAX_FAILURES
+    assert {(each.correct, each.reason) for each in verdicts} == {
+        (None, "failed: request: openai/gpt-4.1: 400: odd request")
+    }
+    with Provider([refuses(400, "odd request"), finds("correct")] * MAX_FAILURES) as provider:
+        judge = make(provider)
+        assert sum(judged(judge, "May 31").correct is None for _ in range(20)) == MAX_FAILURES
 
 
 def test_an_answer_that_argues_stays_in_its_quotes(make: Make) -> None:
