@@ -190,9 +190,10 @@ def _client(provider: str) -> "AsyncOpenAI":
 def warm_up(model: str) -> None:
     """Load what a first call of `model` loads, so that this does not count as latency. litellm's
     answer is a mock: no request is sent."""
-    import openai.resources.chat  # noqa: F401 - its import takes half a second
-
-    if PROVIDERS.get(model.partition("/")[0], Provider()).door != "litellm":
+    door = PROVIDERS.get(model.partition("/")[0], Provider()).door
+    if door != "ollama":
+        import openai.resources.chat  # noqa: F401 - its import takes half a second
+    if door != "litellm":
         return
     load_litellm().completion(
         model="openai/gpt-4.1",
