@@ -111,6 +111,13 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
+def peak_of(process: int | str) -> int:
+    """The kilobytes that a process (or "self") held at its peak; `getrusage` gives its parent's if
+    that was higher."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
 # ---- At a terminal.
 
 COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS".split()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from data_pipeline.ingest import parse
 from data_pipeline.ingest.headers import decode_words, tidy
 from data_pipeline.ingest.parse import html_to_text, message_by_email, parse_message, plain_message
-from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from data_pipeline.ingest.sources import read_enron
 from tests.builders import real_data, tries
 
@@ -38,9 +38,9 @@ WELL_FORMED = (
 )
 
 
-def check_clean(email: ParsedEmail | Quarantined) -> None:
+def check_clean(email: ParsedEmail | Skipped) -> None:
     """What holds for every result."""
-    if isinstance(email, Quarantined):
+    if isinstance(email, Skipped):
         assert email.reason in REASONS, email
         return
     boxes = [*email.to, *email.cc, *email.bcc]
