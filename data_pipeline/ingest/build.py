@@ -34,7 +34,7 @@ from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 _BATCH_MESSAGES, _STORED_AT_ONCE = 2000, 100
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
-_STAGING_MEMORY, _MERGING_MEMORY = "200MB", "450MB"
+_STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
 # Each of DuckDB's threads takes its part of the memory.
 _MOST_THREADS = 4
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.

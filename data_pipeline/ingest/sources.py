@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
@@ -267,6 +268,8 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     files = [file for file in found if file.is_file()]
+    # The default pool has a gigabyte before it starts, beyond any limit.
+    pa.set_memory_pool(pa.system_memory_pool())
     try:
         for file in files:
             with records.limited_memory():
