@@ -342,7 +342,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     except (OSError, UnicodeDecodeError):
         choices = ", ".join(names)
         raise UserError(f"no {kind} {name!r}; there are {choices}, or give a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise UserError(f"{file} is no TOML: {error}; mend it") from None
     table.setdefault("name", Path(file).stem)
     for change in changes:

@@ -72,7 +72,8 @@ def serve(
         )
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
     command = vllm_command(vllm, *of_training(checkpoint, adapter), served)
-    command += ["--host", host, "--port", str(port), *(options or [])]
+    # By default vLLM answers the pages of any site that a browser shows.
+    command += ["--host", host, "--port", str(port), "--allowed-origins", "[]", *(options or [])]
     form = f" --recipe {named}" if expanded(named).is_dir() and episode_form(named) else ""
     note(f"loading {checkpoint} with vLLM; ask it when its log says that it is ready")
     shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host

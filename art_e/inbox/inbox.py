@@ -193,7 +193,6 @@ class Inbox:
         ]
 
     def _holding(self, stem: str) -> Numbers:
-        """The positions of the mails that have a stem."""
         terms = self._vocabulary.term_ids([stem])
         return self._scored(list(terms.values()))[0].positions if terms else _NONE
 

@@ -94,7 +94,6 @@ class Stoppable:
         self._policy, self._stopped = policy, stopped
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message of the policy."""
         call = asyncio.ensure_future(self._policy.act(messages, tools))
         while not call.done():
             if self._stopped():
@@ -129,7 +128,6 @@ class Desk:
 
     @validate_call
     def start(self) -> dict[str, Any]:
-        """What the page shows at first."""
         return {
             **self.inbox(self._inbox.address),
             "notice": self._notice,
@@ -139,13 +137,11 @@ class Desk:
 
     @validate_call
     def inbox(self, inbox: Words) -> dict[str, Any]:
-        """An inbox by its address."""
         opened = self._opened(inbox.strip().lower())
         return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
 
     @validate_call
     def search(self, inbox: Words, query: Words) -> dict[str, Any]:
-        """The mails that match, with the places of the words that were searched."""
         parsed = searched_query(query, self._inbox.as_of)
         opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
         hits = opened.search(parsed.words, query=parsed, max_results=_HITS)
@@ -243,7 +239,6 @@ class Desk:
 
     @validate_call
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
-        """Keep a rating of an answer."""
         if run not in self._answered:
             raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
         self._answered[run].rate(rating, right.strip())
@@ -368,7 +363,6 @@ class Guard:
         self.address = f"http://{LOOPBACK}:{port}{self._path}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
