@@ -9,9 +9,9 @@ import httpx
 import openai
 import pytest
 
-from art_e.models.clients import complete, load_litellm
+from art_e.models.clients import complete
 from art_e.models.model import Model
-from art_e.models.providers import listed_models
+from art_e.models.providers import listed_models, load_litellm
 from tests.builders import HELLO, the_error
 from tests.provider import Provider, says
 

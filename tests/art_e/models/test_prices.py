@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.models.base import PolicyError, Usage
-from art_e.models.clients import load_litellm
 from art_e.models.prices import Budget, Price, price_of, served_price
+from art_e.models.providers import load_litellm
 from tests.builders import the_error
 
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
