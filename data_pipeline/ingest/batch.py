@@ -14,7 +14,7 @@ import pickle
 import signal
 import tempfile
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -260,36 +260,28 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, pa.Table, pa.Table]:
     """Postings, indexed words of each mail, stems, and words, of the `texts` of each mail."""
     count = len(texts)
-    numbers = np.arange(count)
-    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers, numbers))
-    times_of_text = np.ones(len(row_of_text), dtype=np.int64)
-    times_of_text[: 2 * count : 2] = SUBJECT_WEIGHT
-
-    content = itertools.chain.from_iterable(each[:2] for each in texts)
-    others = (each[place] for place in (2, 3) for each in texts)
-    found = pc.ascii_split_whitespace(pa.array([*content, *others], pa.large_string()))
+    in_turn = pa.array(itertools.chain(*zip(*texts, strict=True)), pa.large_string())
+    found = pc.ascii_split_whitespace(in_turn)
     words_of_text = np.diff(found.offsets.to_numpy())
     encoded = found.flatten().dictionary_encode()
     word_ids = encoded.indices.to_numpy()
     # Arrow finds an empty word around leading and trailing blanks.
     all_surfaces = encoded.dictionary.to_pylist()
     is_word = np.fromiter((0 < len(word) <= MAX_WORD_CHARS for word in all_surfaces), dtype=bool)
-    surfaces = list(itertools.compress(all_surfaces, is_word))
-
-    stem_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    stemmed = pa.array(stems([*itertools.compress(all_surfaces, is_word)]), pa.string())
+    stemmed = stemmed.dictionary_encode()
     stem_of_all = np.zeros(len(all_surfaces), dtype=np.int64)
-    stem_of_all[is_word] = np.fromiter(
-        map(stem_numbers.__getitem__, stems(surfaces)), dtype=np.int64, count=len(surfaces)
-    )
-    stem_table = pa.table({"term": np.arange(len(stem_numbers)), "stem": [*stem_numbers]}, _STEMS)
-    stem_count = max(len(stem_numbers), 1)
-    times = np.repeat(times_of_text, words_of_text)
+    stem_of_all[is_word] = stemmed.indices.to_numpy()
+    stem_count = max(len(stemmed.dictionary), 1)
+    stem_table = pa.table([np.arange(len(stemmed.dictionary)), stemmed.dictionary], schema=_STEMS)
+
+    rows = np.repeat(np.tile(np.arange(count), 4), words_of_text)
+    times = np.repeat(np.repeat([SUBJECT_WEIGHT, 1, 1, 1], count), words_of_text)
     times *= is_word[word_ids]
-    rows = np.repeat(row_of_text, words_of_text)
     keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
     pairs, frequency = np.unique(keys, return_counts=True)
-    numbered = {"row": pairs // stem_count, "term": pairs % stem_count, "frequency": frequency}
-    postings = pa.table(numbered, _POSTINGS)
+    postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
+    postings = postings.cast(_POSTINGS)
     # Without addresses, or a mail would count as long for its many recipients.
     content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
     lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
