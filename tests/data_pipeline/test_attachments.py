@@ -99,6 +99,7 @@ def test_a_bomb_is_not_read(name: str, made: Callable[[], bytes], extractor: Ext
     assert extractor.text_of("lease.pdf", "", data) == expected
 
 
+@pytest.mark.fire
 def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = {"first.pdf": FILES["lease.pdf"][0]}
     parse.parse_message(mail(lease), extractor)  # which starts the child
