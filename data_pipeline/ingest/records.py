@@ -113,12 +113,13 @@ class Skipped(NamedTuple):
 @contextmanager
 def limited_memory(more: int = MEMORY_BYTES) -> Iterator[None]:
     """Raise `MemoryError` here, on Linux, where this process would take so many bytes `more`."""
-    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if _MEMORY_NOW.exists():
         pages = int(_MEMORY_NOW.read_text().split()[_DATA_FIELD])
         most = pages * resource.getpagesize() + more
-        resource.setrlimit(resource.RLIMIT_DATA, (most, limits[1]))
+        if soft == resource.RLIM_INFINITY or most < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, limits)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
