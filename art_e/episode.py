@@ -64,14 +64,8 @@ class EpisodeForm(BaseModel):
     @property
     def view(self) -> View:
         """What the tools show. Models of the spaced form learned dates in UTC."""
-        return View(
-            handles=self.handles,
-            hits=self.hits,
-            snippet_chars=self.snippet_chars,
-            addresses=self.addresses,
-            spaced=self.spaced,
-            utc=self.spaced,
-        )
+        limits = {"max_turns", "prompt", "turn_tokens", "episode_tokens"}
+        return View(**self.model_dump(exclude=limits), utc=self.spaced)
 
     def begin(self, inbox: Inbox, question: Question, today: dt.date | None = None) -> "Episode":
         """Begin an episode of this form."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode
 from art_e.cli.model_options import DEFAULT_FORM, Options, Say
-from art_e.cli.output import STARTED, clean, one_line, plural, text
+from art_e.cli.output import STARTED, clean, one_line, plural, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -75,7 +75,7 @@ class Answered(NamedTuple):
     def took(self) -> str:
         """Turns, seconds, tokens and cost in one line."""
         trajectory = self.trajectory
-        usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
+        usage, seconds = trajectory.usage, trajectory.seconds
         parts = [plural(trajectory.rubric["turns"], "turn")]
         if usage["prompt_tokens"] or trajectory.error:
             of = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
@@ -88,11 +88,8 @@ class Answered(NamedTuple):
             parts.append(f"{seconds['total']:.2f} s")
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
-        if cost is None:
-            parts.append("cost unknown")
-        else:
-            parts.append(f"${cost:.4f}" if cost else "no cost")
-        return ", ".join([*parts, trajectory.model])
+        cost = "no cost" if trajectory.cost_usd == 0 else shown_usd(trajectory.cost_usd)
+        return ", ".join([*parts, cost, trajectory.model])
 
     def rate(self, rating: Literal["good", "bad"], right: str) -> None:
         """Keep a rating of the answer; `right` may say what would be right."""

@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -47,7 +48,7 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
 
     The client starts this command and talks to it over stdin and stdout.
     """
-    with opened_inbox(db, inbox, as_of) as opened:
+    with opened_inbox(db, inbox, as_of) as (_, opened):
         until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
@@ -119,16 +120,16 @@ def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
 
 
 def _shown(tools: Tools, email: Email, body: str) -> dict[str, Any]:
-    return {**json.loads(tools.shown(email).text), "body": body}
+    """Return a mail as `read_email` shows it, with another body."""
+    mail: dict[str, Any] = json.loads(tools.shown(replace(email, body=body)).text)
+    return mail
 
 
 def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
     """Return the pages of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-        left = len(added) - MAX_BODY_CHARS
-        cut = f"\n[cut here: {left:,} more characters]" if left > 0 else ""
-        fields = _shown(tools, email, added[:MAX_BODY_CHARS] + cut)
+        fields = _shown(tools, email, added)
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)

@@ -60,15 +60,7 @@ from art_e.cli.model_options import (
     TimeoutOption,
     ready_model,
 )
-from art_e.cli.options import (
-    AllOption,
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    chosen_address,
-    chosen_db,
-    parse_day,
-)
+from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -418,8 +410,7 @@ def web(
     ] = False,
 ) -> None:
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
+    with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
         options = Options(max_cost=max_cost, junk=junk, timeout=timeout, retries=retries)
         desk = Desk(file, opened, model or default_model(), options)
         try:
