@@ -47,10 +47,7 @@ def integer(help_text: str, least: int = 1) -> Any:
 
 def chosen_db(db: Path | None) -> Path:
     """The file of `--db`, or of `art-e config`, or the default one."""
-    if db is not None:
-        return db
-    configured = setting("db")
-    return default_db() if configured is None else Path(configured)
+    return db or Path(setting("db") or default_db())
 
 
 def db_argument(db: Path | None) -> str:

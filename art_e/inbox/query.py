@@ -23,23 +23,10 @@ from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
 from art_e.text import visible
 
-# Operators with what their value is.
-OPERATORS = {
-    "from": "part of the sender's address or name",
-    "to": "part of a recipient's address or name, Cc and Bcc too",
-    "cc": "part of the address or name of a recipient in Cc",
-    "subject": "words of the subject",
-    "label": "a label, or the folder above it",
-    "in": "inbox, sent, drafts, spam, trash, anywhere",
-    "is": "unread, read, starred, answered",
-    "has": "attachment",
-    "filename": "part of an attachment's name",
-    "after": "a day, included",
-    "before": "a day, excluded",
-    "on": "a day",
-    "older_than": "a number with d, w, m or y",
-    "newer_than": "a number with d, w, m or y",
-}
+# docs/inbox.md has a table of what each finds; those of `_CHOICES` take these values alone.
+OPERATORS = (
+    "from to cc subject label in is has filename after before on older_than newer_than".split()
+)
 _CHOICES = {
     "in": ("inbox", "sent", "drafts", "spam", "trash", "anywhere"),
     "is": ("unread", "read", "starred", "answered"),

@@ -42,6 +42,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
+from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
 from art_e.cli.conversation import (
     HISTORY,
@@ -51,15 +52,6 @@ from art_e.cli.conversation import (
     supporting_sentence,
 )
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import (
-    MaxCostOption,
-    ModelOption,
-    Options,
-    ReadyModel,
-    RetriesOption,
-    TimeoutOption,
-    ready_model,
-)
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
@@ -99,7 +91,9 @@ class Desk:
     threads share the file, which gives each of them a cursor of its own. Questions take turns, and
     nothing else waits for them."""
 
-    def __init__(self, file: InboxFile, inbox: Inbox, model: str, options: Options) -> None:
+    def __init__(
+        self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
+    ) -> None:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
         # An unknown provider ends the command.
         self._notice = Model(model).notice or (
@@ -111,7 +105,7 @@ class Desk:
         self._answered: dict[str, Answered] = {}
         # Of the question whose turn it is.
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
-        self._ready: ReadyModel | None = None
+        self._ready: model_options.ReadyModel | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         day = inbox.as_of
         self._opened = lru_cache(8)(
@@ -198,7 +192,7 @@ class Desk:
             self._tell = tell
             if self._ready is None:
                 tell({"step": "loading what calls the model"})
-                self._ready = ready_model(
+                self._ready = model_options.ready_model(
                     self._model,
                     self._options,
                     lambda step: self._tell({"step": step}),
@@ -394,12 +388,12 @@ def _same(given: str | None, secret: str) -> bool:
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
 def web(
     inbox: InboxOption = None,
-    model: ModelOption = None,
+    model: model_options.ModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
+    max_cost: model_options.MaxCostOption = None,
+    timeout: model_options.TimeoutOption = None,
+    retries: model_options.RetriesOption = None,
     db: DbOption = None,
     port: Annotated[
         int | None,
@@ -411,7 +405,9 @@ def web(
 ) -> None:
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
     with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
-        options = Options(max_cost=max_cost, junk=junk, timeout=timeout, retries=retries)
+        options = model_options.Options(
+            max_cost=max_cost, junk=junk, timeout=timeout, retries=retries
+        )
         desk = Desk(file, opened, model or default_model(), options)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))

@@ -459,7 +459,7 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
         "has": ["attachment"],
         "filename": ["note", "annex"],
     }
-    assert values.keys() == EVERY_OPERATOR.keys()
+    assert values.keys() == set(EVERY_OPERATOR)
     names = rng.sample(list(values), rng.randint(1, 2))
     terms = [f"{rng.choice(['', '-'])}{name}:{rng.choice(values[name])}" for name in names]
     return " ".join([*terms, *rng.sample(words, rng.randint(0, 1))]), names
