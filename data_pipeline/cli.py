@@ -306,9 +306,6 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield f'  art-e ask "your question"{whose}{db_argument(db)}'
 
 
-# ---- demo.
-
-
 @app.command(epilog=output.example("art-e demo", "art-e demo --json"))
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
