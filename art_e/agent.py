@@ -25,7 +25,7 @@ async def run_episode(
     started = time.perf_counter()
     steps: list[PolicyStep] = []
     failure: PolicyError | None = None
-    model_seconds = tools_seconds = 0.0
+    seconds = {"total": 0.0, "model": 0.0, "tools": 0.0}
     tools = schemas(episode.tools.view.offered)
     while not episode.done:
         before = time.perf_counter()
@@ -35,25 +35,22 @@ async def run_episode(
             failure = error
             break
         finally:
-            model_seconds += time.perf_counter() - before
+            seconds["model"] += time.perf_counter() - before
         steps.append(step)
         episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
         before = time.perf_counter()
         episode.step(step.message)
-        tools_seconds += time.perf_counter() - before
+        seconds["tools"] += time.perf_counter() - before
         if on_turn is not None:
             on_turn(episode.exchanges[-1])
+    seconds["total"] = time.perf_counter() - started
     calls: list[PolicyStep | PolicyError] = [*steps, *([failure] if failure else ())]
     costs = [each.cost_usd for each in calls]
     return dataclasses.replace(
         episode_record(episode, run_id, policy.model, policy.settings),
         usage=dataclasses.asdict(sum((step.usage for step in steps), Usage())),
         cost_usd=None if None in costs else float(sum(filter(None, costs))),
-        seconds={
-            "total": time.perf_counter() - started,
-            "model": model_seconds,
-            "tools": tools_seconds,
-        },
+        seconds=seconds,
         call_seconds=[step.seconds for step in steps],
         served=list(dict.fromkeys(step.served for step in steps if step.served is not None)),
         finished=[step.finish for step in steps],

@@ -44,8 +44,6 @@ ONLINE_TOKENS, ONLINE_TIMEOUT_S = 256, 20.0
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
 RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
-# NVIDIA's release notes: the first driver that runs what is built with CUDA 13.
-MIN_DRIVER = "580"
 
 
 class Finding(NamedTuple):
@@ -156,7 +154,7 @@ def gpu_check() -> Finding:
 
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}"
-        fix = f"{INSTALL_GPU}; CUDA 13 takes a driver from {MIN_DRIVER} on"
+        fix = f"{INSTALL_GPU}; CUDA 13 takes a driver from 580 on"  # NVIDIA's release notes
         return Finding(name, "missing", f"{driver}, but no CUDA device: {built}", fix)
     cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
     names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)

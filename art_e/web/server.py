@@ -349,7 +349,6 @@ class Guard:
         self.address = f"http://{LOOPBACK}:{port}{self._path}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
