@@ -264,4 +264,7 @@ def assert_same_trace(trace: dict[str, Any], scored: Scored) -> None:
 
 
 if __name__ == "__main__":
-    {"inspect": run_inspect, "verifiers": run_verifiers}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "inspect":
+        run_inspect()
+    else:
+        run_verifiers(*sys.argv[2:])

@@ -18,7 +18,7 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Provider, Reply, Request, Rule, rate_limited, refuses, says
+from tests.provider import Reply, Request, Rule, openai, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -64,17 +64,14 @@ def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def run(
-    art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
     """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
     the result's `requests` are those that the provider was sent."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
 
     def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
-        with Provider(rule) as provider:
-            provider.stand_in_for_openai(monkeypatch)
+        with openai(rule) as provider:
             result = art_e("eval", "run", *options, *more)
         result.requests = provider.requests  # type: ignore[attr-defined]
         return result
