@@ -32,9 +32,6 @@ def start(
     return subprocess.Popen(command, text=True, **{"env": env, **defaults, **options})
 
 
-# ---- Killed.
-
-
 def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]") -> bool:
     """Wait until the condition holds; False if the process ends before, with exit code 0."""
     while not condition():

@@ -237,8 +237,6 @@ def test_a_key_that_a_server_sends_back_is_nowhere(art_e: Run, db: Path, home: P
         assert ECHOED[8:16] not in text.replace(" ", "")
 
 
-# What others may see of names
-
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 
 

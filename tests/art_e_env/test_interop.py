@@ -128,9 +128,6 @@ def command(name: str, *arguments: str) -> None:
         assert not ended.code
 
 
-# ---- Inspect.
-
-
 def run_inspect() -> None:
     """Have `inspect eval` run the offline policy, and a model of Inspect's the script."""
     from inspect_ai import eval as inspect_eval
@@ -201,9 +198,6 @@ def assert_same_sample(sample: dict[str, Any], scored: Scored) -> None:
     calls = [call for each in shown for call in each.get("tool_calls") or ()]
     assert len(calls) == trajectory.rubric["tool_calls"]
     assert sample["metadata"]["kind"] == scored.question.kind
-
-
-# ---- verifiers.
 
 
 def answers(request: Request) -> Reply:

@@ -177,9 +177,6 @@ def test_with_mails_it_also_says_whether_they_support_it(tmp_path: Path) -> None
         assert len(provider.requests) == 3
 
 
-# ---- Other forms.
-
-
 class Colour(BaseModel):
     """What colour it is."""
 

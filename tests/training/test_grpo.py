@@ -23,8 +23,6 @@ from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
-# A short run
-
 
 def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
@@ -48,9 +46,6 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
             assert each.rubric["completion_tokens"] <= 32 * each.rubric["turns"]
         assert (step.entropy or 0) > 0
     assert [each.tokens for each in steps] == sorted({each.tokens for each in steps})
-
-
-# Whole runs of what a script says
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")

@@ -33,8 +33,6 @@ from training.rollout import Material
 from training.run import Judges
 from training.start import Start, load_start
 
-# ---- Verdicts and rewards.
-
 
 class Fixed(OfflineJudge):
     """Finds no answer right, or fails on each; notes how many calls are under way at once."""

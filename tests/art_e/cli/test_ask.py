@@ -141,6 +141,7 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     [episode] = shown["episodes"]
     assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
     assert shown["config"]["question"] == QUESTION
+    assert {"python", "art-e", "duckdb", "numpy"} <= set(shown["config"]["versions"])
     text = art_e("runs", "show", folder).stdout
     assert "model: offline" in text and reply["answer"] in text
     start = ("--episode", episode["episode_id"][:6])

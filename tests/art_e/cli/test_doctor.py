@@ -100,9 +100,6 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
 
 
-# ---- `config`.
-
-
 def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
     assert json_of(art_e("config", "--json")) == {}
     shown = art_e("config").stdout
@@ -143,9 +140,6 @@ def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.Mon
     (home / "config.toml").write_text('model = "openai/o3"\n')
     assert "OPENAI_API_KEY" in the_error(art_e(*ask, "--db", owned_db))
     assert json_of(art_e(*ask, "--model", "offline", "--db", owned_db))["model"] == "offline"
-
-
-# ---- What is at hand.
 
 
 @pytest.fixture

@@ -97,9 +97,6 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
-# ---- Hostile text.
-
-
 def shown_safely(printed: str) -> str:
     """What is printed, without the colours; they are ours."""
     # rich takes the pty for a terminal.

@@ -35,6 +35,7 @@ from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
+from tests import queries
 from tests.builders import (
     BOB,
     date_header,
@@ -45,16 +46,7 @@ from tests.builders import (
     tries,
     with_files,
 )
-from tests.queries import (
-    Material,
-    Query,
-    as_row,
-    material,
-    plain_connection,
-    random_query,
-    run_query,
-    run_sql,
-)
+from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
 OWNER = "archive@keeper.example"
@@ -125,7 +117,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, OWNER) for each in owned)]
     with InboxFile(db) as file, plain_connection(db) as shell:
         assert (file.counts["stored"], file.counts["duplicates"]) == (len(mails), len(copies))
-        yield Leaky(file, shell, mails, material(file))
+        yield Leaky(file, shell, mails, queries.material(file))
 
 
 def is_before(sent_at: dt.datetime | None, as_of: dt.date | None) -> bool:
@@ -150,7 +142,7 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
     assert len(everything) == len(inbox) == len(visible)
     assert all(any(each in ids for ids in visible) for each in everything)
 
-    query = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
+    query = queries.random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
     hits = run_query(inbox, query._replace(max_results=NO_LIMIT))
     assert set(message_ids(hits)) <= set(everything)
     # The file's own SQL gives the same ids, order, scores and missing words.

@@ -60,9 +60,6 @@ def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
     assert drawn(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
 
 
-# ---- The command.
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     set_of(*map(row, range(6))).save(tmp_path / "set")
