@@ -129,27 +129,16 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--split", "dev"), "train, validation, test"),
-        (("-m", "nobody/nothing"), "nobody/nothing"),
-        # A preset is its model.
-        (("-m", "gpt-4.1"), "OPENAI_API_KEY"),
-        (("--questions", "none.jsonl"), "none.jsonl"),
-        (("--db", "none.duckdb"), "art-e ingest"),
-        (("--prompt", "none.txt"), "--prompt"),
-        (("--gpu-usd-per-hour", 2), "-m hosted_vllm/NAME"),
-        (("--closed-book",), "offline knows nothing"),
-        (("--preset", "published-100", "--limit", 3), "--preset decides --limit"),
-        (("--preset", "published-100"), "gemini-2.0-flash ended on 2026-06-01; run gemini/"),
-    ],
-)
+ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("row", ERRORS)
 def test_a_wrong_option_is_one_line_and_makes_no_run(
-    offline: Any, home: Path, monkeypatch: Any, options: tuple[object, ...], words: str
+    offline: Any, home: Path, monkeypatch: pytest.MonkeyPatch, row: str
 ) -> None:
+    options, words = row.split("\t")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert words in the_error(offline(*options))
+    assert words in the_error(offline(*options.split()))
     assert not (home / "runs").exists()
 
 

@@ -35,17 +35,8 @@ from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests import queries
-from tests.builders import (
-    BOB,
-    date_header,
-    make_inbox,
-    message_ids,
-    new_file,
-    raw,
-    tries,
-    with_files,
-)
+from tests import builders, queries
+from tests.builders import BOB, date_header, make_inbox, message_ids, new_file, raw, tries
 from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
@@ -315,7 +306,7 @@ def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
             )
             if "attachment" in fields or number % 3 == 0:
                 text = [f"annex{mark}"] if "attachment" in fields else ["annex"]
-                message = with_files(message, {"note.txt": " ".join(text).encode()})
+                message = builders.with_files(message, {"note.txt": " ".join(text).encode()})
             if "reference" in fields:
                 message = changed(message, number, references=f"<{rng.randrange(mails)}@t>")
             labels = (*rng.sample(LABELS, 2), mark) if "labels" in fields else ("inbox",)
@@ -362,7 +353,7 @@ def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> Non
         (ANN, 6, "Dee", "Work"), (BOB, 3, "Mallory the Long", "spam"), (HOME, 6, "D.", "sent"),
     ):  # fmt: skip
         mail = raw(f"<{name[0]}@t>", sender=f"{name} <{DEE}>", date=date_header(day), **people)
-        mail = with_files(mail, {"note.txt": f"annex of {name}".encode()})
+        mail = builders.with_files(mail, {"note.txt": f"annex of {name}".encode()})
         mails = [mail._replace(labels=(label,)), raw(f"<{day}{name[0]}@t>", to=owner)]
         make_inbox(db, mails, Rules(any_id=True), owner, append=True)
     write_people(db, (ANN, HOME))

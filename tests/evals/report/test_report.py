@@ -37,9 +37,6 @@ def cells_of(table: Table, row: int = 0) -> dict[str, Cell]:
     return dict(zip(table.headings[1:], table.rows[row].cells, strict=True))
 
 
-# ---- Figures as text.
-
-
 def estimate(value: float | None, low: float | None = None, high: float | None = None) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=71, method="wilson")
 
@@ -58,9 +55,6 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
 )
 def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
     assert cell.line == line
-
-
-# ---- The models side by side.
 
 
 def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
@@ -103,9 +97,6 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
     assert (rows["o3"]["Cost per 1,000"].value, rows["o3"]["Turns"].value) == ("$55.19", "–")
     assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
-
-
-# ---- The page as a file.
 
 
 def shown(page: Any) -> str:
