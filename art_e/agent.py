@@ -12,15 +12,15 @@ from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
 from art_e.tools import schemas
 from art_e.trajectory import Exchange, Trajectory
 
-# Called after each turn.
-OnTurn = Callable[[Exchange], None]
-
 
 async def run_episode(
-    episode: Episode, policy: Policy, run_id: str, on_turn: OnTurn | None = None
+    episode: Episode,
+    policy: Policy,
+    run_id: str,
+    on_turn: Callable[[Exchange], None] = lambda _: None,
 ) -> Trajectory:
-    """Run `episode` to its end; an outside failure of the policy ends it with `error` set. The
-    trajectory lacks only verdict and reward."""
+    """Run `episode` to its end, with a call of `on_turn` after each turn; an outside failure of the
+    policy ends it with `error` set. The trajectory lacks only verdict and reward."""
     started_at = dt.datetime.now(dt.UTC)
     started = time.perf_counter()
     steps: list[PolicyStep] = []
@@ -41,8 +41,7 @@ async def run_episode(
         before = time.perf_counter()
         episode.step(step.message)
         seconds["tools"] += time.perf_counter() - before
-        if on_turn is not None:
-            on_turn(episode.exchanges[-1])
+        on_turn(episode.exchanges[-1])
     seconds["total"] = time.perf_counter() - started
     calls: list[PolicyStep | PolicyError] = [*steps, *([failure] if failure else ())]
     costs = [each.cost_usd for each in calls]

@@ -71,6 +71,21 @@ class Answered(NamedTuple):
         """The passage of each mail that has one, by message id."""
         return {each.email.message_id: each.text for each in self.passages}
 
+    def sentence_of(self, email: Email) -> str:
+        """The mail's passage, or else its sentence that shares most words with the answer, then
+        fits the question best. "" if no sentence shares a word with the answer."""
+        if email.message_id in self.quotes:
+            return self.quotes[email.message_id]
+        about = (format_date(email.date), email.subject, str(email.sender))
+        mail = [ReadMail(email.message_id, *about, email.body, 0)]
+        fits = {each.text: each.score for each in candidates(self.question, mail)}
+        shared = {
+            each.text: (each.features["own"], fits.get(each.text, 0.0))
+            for each in candidates(self.trajectory.final_answer or "", mail)
+            if each.features["own"]
+        }
+        return max(shared, key=lambda text: shared[text], default="")
+
     @property
     def took(self) -> str:
         """Turns, seconds, tokens and cost in one line."""
@@ -267,20 +282,6 @@ def passages_of(episode: Episode) -> list[Passage]:
         if email is not None:
             passages.setdefault(email.message_id, Passage(each.text, email))
     return list(passages.values())
-
-
-def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
-    """The sentence of a mail that shares most words with the answer, then fits the question best.
-    None if no sentence shares a word with the answer."""
-    about = (format_date(email.date), email.subject, str(email.sender))
-    mail = [ReadMail(email.message_id, *about, email.body, 0)]
-    fits = {each.text: each.score for each in candidates(question, mail)}
-    shared = {
-        each.text: (each.features["own"], fits.get(each.text, 0.0))
-        for each in candidates(answer, mail)
-        if each.features["own"]
-    }
-    return max(shared, key=lambda text: shared[text], default=None)
 
 
 # ---- An episode's turns for a person: each tool call and what came back. What a model or a mail

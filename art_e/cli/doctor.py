@@ -39,7 +39,7 @@ LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
-ONLINE_TOKENS, ONLINE_TIMEOUT_S = 256, 20.0
+ONLINE_TIMEOUT_S = 20.0
 # Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
@@ -186,10 +186,7 @@ async def _called(finding: Finding) -> Finding:
     if finding.state != "ok":
         return finding
     options = ModelOptions(
-        tries=1,
-        timeout_s=ONLINE_TIMEOUT_S,
-        max_output_tokens=ONLINE_TOKENS,
-        on_answer=lambda _: None,
+        tries=1, timeout_s=ONLINE_TIMEOUT_S, max_output_tokens=256, on_answer=lambda _: None
     )
     said: list[ChatMessage] = [
         {"role": "system", "content": "Search before you answer."},

@@ -107,15 +107,14 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
     for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
-        if name is None and not quoted and not minus and value == "OR":
-            yield None
-        elif name is None and (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
-            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
-        elif name is None:
-            if words(value):
-                yield Term("phrase" if quoted else "word", value, bool(minus))
-        else:
+        if name is not None:
             yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
+        elif found[0] == "OR":
+            yield None
+        elif (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
+            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
+        elif words(value):
+            yield Term("phrase" if quoted else "word", value, bool(minus))
 
 
 def _checked(name: str, value: str, today: dt.date) -> str:

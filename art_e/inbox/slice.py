@@ -50,9 +50,6 @@ class Vocabulary:
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max
 
-# Masks of address filters that are kept.
-FILTERS_KEPT = 128
-
 # Python's overhead for the strings and the tuple of a mail.
 _BYTES_A_ROW = 500
 
@@ -116,7 +113,7 @@ class Slice:
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
         ).fetchall()
         self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
-        self.matching = lru_cache(FILTERS_KEPT)(self._matching)
+        self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
         self._searched = False
         self._rows: list[Row] | None = None

@@ -17,7 +17,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache, lru_cache
-from hmac import compare_digest
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
@@ -44,13 +43,7 @@ from typer import Option
 
 from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
-from art_e.cli.conversation import (
-    HISTORY,
-    Answered,
-    Conversation,
-    failure_reason,
-    supporting_sentence,
-)
+from art_e.cli.conversation import HISTORY, Answered, Conversation, failure_reason
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
@@ -205,20 +198,19 @@ class Desk:
             answered = conversation.ask(question, lambda step: tell({"step": step}))
         trajectory = answered.trajectory
         self._answered[answered.run.id] = answered
-        answer, without = trajectory.final_answer or "", failure_reason(trajectory)
+        without = failure_reason(trajectory)
         if trajectory.error is not None:
             without = f"{without}: {redact(trajectory.error['message'])}"
-        quoted = answered.quotes.get
         sources = [
-            (each, quoted(each.message_id) or supporting_sentence(each, question, answer))
+            {**each.to_json(), "body": "", "sentence": answered.sentence_of(each)}
             for each in answered.mails
         ]
         return {
             "run": answered.run.id,
             "kind": answered.kind,
-            "answer": answer,
+            "answer": trajectory.final_answer or "",
             "without": without,
-            "sources": [{**each.to_json(), "body": "", "sentence": q or ""} for each, q in sources],
+            "sources": sources,
             "took": answered.took,
             "talk": conversation.history,
         }
@@ -381,7 +373,7 @@ class Guard:
 
 
 def _same(given: str | None, secret: str) -> bool:
-    return given is not None and compare_digest(given.encode(), secret.encode())
+    return given is not None and secrets.compare_digest(given.encode(), secret.encode())
 
 
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
