@@ -137,7 +137,7 @@ def test_a_file_without_a_form_is_refused(art_e: Run, db: Path, tmp_path: Path) 
         "--db",
         db,
         "--inbox",
-        "bob@test.example",
+        "bob@harbor.example",
         "--recipe",
         tmp_path / "no-form.toml",
     )
