@@ -71,13 +71,6 @@ def test_mail_is_read_and_measured(cli: Cli) -> None:
     asked = ("--questions", "made.questions.jsonl", "--db", "made.duckdb", "--limit", 4)
     cli("eval", "run", "-m", "offline", *asked, "--out", "run")
     cli("eval", "report", "run", "--out", "page.html")
-    with dovecot() as server:
-        with server.client() as imap:
-            imap.append("INBOX", "", "", MAIL.data)
-        account = f"imap://{USER}@127.0.0.1:{server.port}"
-        cli("ingest", account, "--db", "mine.duckdb", ART_E_IMAP_PASSWORD=PASSWORD)
-        cli("sync", "--db", "mine.duckdb", ART_E_IMAP_PASSWORD=PASSWORD)
-    assert "Hello" in cli("search", "worktop", "--db", "mine.duckdb")
 
 
 def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: Path) -> None:
@@ -90,6 +83,17 @@ def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: 
     vllm.chmod(0o755)
     path = f"{vllm.parent}{os.pathsep}{os.environ['PATH']}"
     assert "--model hosted_vllm/art_e" in cli("serve", "./art_e", PATH=path)
+
+
+@pytest.mark.long
+def test_an_account_is_read_and_followed(cli: Cli) -> None:
+    with dovecot() as server:
+        with server.client() as imap:
+            imap.append("INBOX", "", "", MAIL.data)
+        account = f"imap://{USER}@127.0.0.1:{server.port}"
+        cli("ingest", account, "--db", "mine.duckdb", ART_E_IMAP_PASSWORD=PASSWORD)
+        cli("sync", "--db", "mine.duckdb", ART_E_IMAP_PASSWORD=PASSWORD)
+    assert "Hello" in cli("search", "worktop", "--db", "mine.duckdb")
 
 
 @pytest.mark.long

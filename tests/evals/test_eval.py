@@ -191,7 +191,7 @@ def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
 
 
 def test_a_provider_that_fails_three_calls_in_ten_loses_and_repeats_nothing(
-    art_e: Run, world: Path, world_db: Path, tmp_path: Path
+    art_e: Run, world_db: Path, tmp_path: Path
 ) -> None:
     """64 questions at a time; what is answered is counted once."""
     random, lock, whole = Random(0), Lock(), Counter[str]()
@@ -206,13 +206,15 @@ def test_a_provider_that_fails_three_calls_in_ten_loses_and_repeats_nothing(
         return says(None, answer("Nobody said.", *asked_in(request).message_ids), usage=usage)
 
     repeats = tries(1, 40)
-    options = ("--questions", world, "--db", world_db, "--repeat", repeats, "--concurrency", 64)
+    asked = ALL[: tries(30, len(ALL))]
+    golden = write_questions(tmp_path / "questions.jsonl", asked)
+    options = ("--questions", golden, "--db", world_db, "--repeat", repeats, "--concurrency", 64)
     with openai(rule):
         art_e("eval", "run", "-m", O3, *options, "--judge", "f1", "--out", tmp_path / "run")
     trajectories = episodes_of(tmp_path / "run")
-    asked = Counter(each.question_id for each in trajectories)
-    assert asked == {each.id: repeats for each in ALL}
-    assert whole["failed"] > 0.2 * whole["answered"]
+    counts = Counter(each.question_id for each in trajectories)
+    assert counts == {each.id: repeats for each in asked}
+    assert whole["failed"] > 0.1 * whole["answered"]
     # All eight tries of a call fail once in 15,000.
     assert sum(each.error is None for each in trajectories) > 0.99 * len(trajectories)
     assert sum(each.usage["prompt_tokens"] for each in trajectories) == 1_000 * whole["answered"]
