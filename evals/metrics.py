@@ -391,10 +391,11 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
                       "episodes": [id of A's, id of B's]}]}
 
-    A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a repeated
-    question as right if most of its repeats are; of four inboxes or more the larger of this and of
-    the t over inboxes: the first is right where few questions differ, the second where inboxes do. Raises `UserError`
-    if no question was asked of both, or a side has a question twice.
+    A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
+    repeated question as right if most of its repeats are; of four inboxes or more it is the larger
+    of this and of the t over inboxes: the first is right where few questions differ, the second
+    where inboxes do. Raises `UserError` if no question was asked of both, or a side has a question
+    twice.
     """
     pairs = paired(a, b)
     if not pairs:

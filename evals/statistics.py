@@ -1,14 +1,14 @@
 """95 % intervals of shares, means, percentiles and kappa, over episodes that are not independent.
 
-Questions about one inbox are alike, and so are repeats of one question. From an effective number of
-four inboxes on, the figures are about inboxes in general, and the unit is the inbox; with fewer they
-are about these inboxes alone, and the unit is the question, or without repeats the episode.
+Questions about one inbox are alike, and so are repeats of one question. From an effective number
+of four inboxes on, the figures are about inboxes in general, and the unit is the inbox. With fewer
+they are about these inboxes alone, and the unit is the question, or without repeats the episode.
 
 A share over clusters has the interval of a beta-binomial's posterior (Jeffreys' prior of the mean,
-`_PRIOR` of the correlation within a cluster), which holds the truth in 92 to 99 % at four inboxes as
-at twenty, at accuracies up to 97 % and correlations up to .3; docs/evaluation.md has the
-simulation. Without clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees
-of freedom of Bell and McCaffrey (Survey Methodology 28, 2002).
+`_PRIORS` of the correlation). It holds the truth in 92 to 99 % at four inboxes as at twenty, at
+accuracies up to 97 % and correlations up to .3; docs/evaluation.md has the simulation. Without
+clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees of freedom of Bell
+and McCaffrey (Survey Methodology 28, 2002).
 """
 
 import math
@@ -24,14 +24,13 @@ CONFIDENCE = 0.95
 _QUANTILE = (1 + CONFIDENCE) / 2
 # Below this effective number, the inboxes say nothing of others.
 FEW = 4
-# The grid of a beta-binomial: its mean, even on the scale of the logit, and the correlation within a
-# cluster with the prior weight of each.
-_MEANS = expit(np.linspace(-9, 9, 601))
-_CORRELATIONS = np.array([1e-5, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])[:, None]
-_WEIGHTS = np.array([3, 1, 1, 1, 1, 1, 1, 1, 1, 1])[:, None]
-_ALPHA, _BETA = (part * (1 / _CORRELATIONS - 1) for part in (_MEANS, 1 - _MEANS))
-# Jeffreys' prior of the mean, on the scale of the logit.
-_PRIOR = np.log(_WEIGHTS * np.sqrt(_MEANS * (1 - _MEANS)))
+# The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
+# a cluster, with the prior weight of each. Repeats of a question are more alike than questions.
+_MEANS = expit(np.linspace(-9, 9, 301))
+_PRIORS = {
+    "inboxes": {1e-5: 3, 0.02: 1, 0.05: 1, 0.1: 1, 0.2: 1, 0.3: 1, 0.4: 1, 0.5: 1, 0.6: 1, 0.7: 1},
+    "questions": {0.3: 1, 0.5: 1, 0.7: 1, 0.8: 1, 0.9: 1, 0.99: 1},
+}
 
 Floats = NDArray[np.float64]
 
@@ -66,27 +65,27 @@ class Sample:
             np.asarray(inboxes, dtype=np.str_), return_inverse=True, return_counts=True
         )
         asked, question = np.unique(np.asarray(questions, dtype=np.str_), return_inverse=True)
-        self.inboxes, self._distinct = len(named), len(asked)
+        self.inboxes = len(named)
         # The number of inboxes of equal size that say as much (Kish, Survey Sampling, 1965).
         effective = self.n**2 / np.sum(sizes**2, dtype=float) if self.n else 0.0
-        self.is_general = bool(FEW <= effective and len(named) < self.n)
+        self.is_general = bool(effective >= FEW and len(named) < self.n)
         if self.is_general:
-            self._method, self._cluster, self._clusters = "over inboxes", inbox, len(named)
-        elif self._distinct < self.n:
-            self._method, self._cluster, self._clusters = "over questions", question, len(asked)
+            self._unit, self._cluster, self._clusters = "inboxes", inbox, len(named)
+        elif len(asked) < self.n:
+            self._unit, self._cluster, self._clusters = "questions", question, len(asked)
         else:
-            self._method, self._cluster, self._clusters = "t", np.arange(self.n), self.n
+            self._unit, self._cluster, self._clusters = "", np.arange(self.n), self.n
 
     def share(self, hits: Sequence[bool]) -> Estimate:
         """The share of episodes whose `hits` is true."""
         if not self.n:
             return UNKNOWN
         counted = np.asarray(hits, dtype=np.float64)
-        if self._method == "t":
+        if not self._unit:
             wilson = binomtest(int(counted.sum()), self.n).proportion_ci(CONFIDENCE, "wilson")
             return self._estimate(float(counted.mean()), wilson.low, wilson.high, "wilson")
         low, high = self._share_bounds(counted)
-        return self._estimate(float(counted.mean()), low, high, f"beta-binomial {self._method}")
+        return self._estimate(float(counted.mean()), low, high, f"beta-binomial over {self._unit}")
 
     def mean(self, values: Sequence[float]) -> Estimate:
         return self.ratio(values, np.ones(self.n))
@@ -173,9 +172,15 @@ class Sample:
         counts = np.stack([self._summed(hits), self._summed(np.ones(self.n))])
         # Clusters of the same counts have the same likelihood.
         (right, size), times = np.unique(counts, axis=1, return_counts=True)
-        likelihood = _PRIOR.copy()
+        priors = _PRIORS.get(self._unit, {1e-5: 1})
+        correlations, weights = (
+            np.array(list(part))[:, None] for part in (priors, priors.values())
+        )
+        # Jeffreys' prior of the mean, on the scale of the logit.
+        likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))
+        alpha, beta = (part * (1 / correlations - 1) for part in (_MEANS, 1 - _MEANS))
         for hit, missed, alike in zip(right, size - right, times, strict=True):
-            likelihood += alike * (betaln(hit + _ALPHA, missed + _BETA) - betaln(_ALPHA, _BETA))
+            likelihood += alike * (betaln(hit + alpha, missed + beta) - betaln(alpha, beta))
         posterior = np.exp(likelihood - likelihood.max()).sum(axis=0)
         below = (posterior.cumsum() - posterior / 2) / posterior.sum()
         low, high = np.interp((1 - _QUANTILE, _QUANTILE), below, _MEANS).tolist()
@@ -209,7 +214,8 @@ class Sample:
     ) -> Estimate:
         if math.isnan(low) or math.isnan(high):
             return bare(value, self.n)
-        return Estimate(value=value, low=low, high=high, n=self.n, method=method or self._method)
+        method = method or (f"t over {self._unit}" if self._unit else "t")
+        return Estimate(value=value, low=low, high=high, n=self.n, method=method)
 
 
 def _kappa(cells: NDArray[Any]) -> Floats:
