@@ -274,6 +274,7 @@ def model_metrics(
     priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table),
+        "scope": sample.scope,
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
@@ -310,8 +311,7 @@ def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
     kinds = dict(sorted(Counter(each["kind"] for each in errors).items()))
     unjudged = [each.verdicts[0]["reason"] for each in asked if each.unjudged and each.verdicts]
     others = {name for each in ran for name in each.served if not same_model(each.model, name)}
-    measured = sample_of([each for each in asked if each.measured])
-    lines = [measured.scope] if measured.scope else []
+    lines = []
     if errors:
         counts = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
         lines.append(f"not measured: {len(errors):,} ({counts}): {errors[-1]['message']}")
@@ -383,6 +383,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
 
         {"n": pairs, "left_out": {"a", "b"},
          "figures": {name: {"a", "b", "difference": estimate of B - A}},
+         "scope": what inboxes the figures are about, None if inboxes in general,
          "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended", "broken": estimates, the share of A's errors that B has right, and of B's
@@ -416,6 +417,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
         "n": len(pairs),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
         "figures": {name: row for name in _PAIRED if (row := _row(name, one, other)) is not None},
+        "scope": sample.scope,
         "p": p,
         "only_a": only_a,
         "only_b": only_b,
