@@ -1,8 +1,9 @@
 """Whether a final answer declines to answer ("I don't know" in any words).
 
-An answer is read clause by clause. It declines if it is empty, if a clause says that the information
-is missing and no clause says anything else, or if it ends with "so I can't answer". The patterns, in
-seven languages, stand in `abstention.txt`; docs/evaluation.md says how well they do.
+An answer is read clause by clause. It declines if it is empty, if a clause says that the
+information is missing and no clause says anything else, or if it ends with "so I can't answer".
+The patterns, in seven languages, stand in `abstention.txt`; docs/evaluation.md says how well they
+do.
 """
 
 import re

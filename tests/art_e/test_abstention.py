@@ -64,7 +64,7 @@ def test_most_ways_to_decline_are_found_and_few_answers_lost(half: str, share: f
 
 def test_right_answers_behind_the_openers_of_models_are_answers() -> None:
     openers = cycle(row.text for row in texts("models") if "{answer}" in row.text)
-    rows = [row for row in load_questions("/work/shared/data/golden/enron-golden.jsonl") if row.answer and row.split != "train"]
+    rows = [row for row in load_questions("enron") if row.answer and row.split != "train"]
     answers = [
         next(openers).replace("{answer}", row.answer or "").replace("{question}", row.question)
         for row in 2 * rows
