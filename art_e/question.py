@@ -56,13 +56,13 @@ class Question:
     query_date: dt.date | None = None
     answer: str | None = None
     message_ids: tuple[str, ...] = ()
-    equivalent_ids: tuple[str, ...] = ()
     how_realistic: float | None = None
     kind: Kind | None = None
     difficulty: Difficulty | None = None
     answerable: bool | None = None
     split: Split | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    equivalent_ids: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
         """The question as a JSON object (dates as YYYY-MM-DD)."""
