@@ -23,7 +23,8 @@ _E_MAIL = re.compile(r"\be-mail", re.IGNORECASE)
 _TITLE = re.compile(r"\b(mr|mrs|ms|dr|prof)\.", re.IGNORECASE)
 _CLAUSES = re.compile(
     r"[.!?;:\n()–—]+(?=\s|$)|\s-\s|,?\s\b(?=(?:but|however|although|though|yet|while|whereas"
-    r"|aber|jedoch|mais|pero|ma|mas|maar)\b)|,\s(?=(?:so|and|none|neither|nothing|no|it|the|i)\b)"
+    r"|aber|jedoch|mais|pero|ma|mas|maar)\b)|,\s(?=(?:so|and|none|neither|nothing|no|it|the|i)\b)",
+    re.IGNORECASE,
 )
 _NOT = re.compile(
     r"\b(do|does|did|is|are|was|were|could|have|has|had|would|should)nt\b", re.IGNORECASE
