@@ -19,17 +19,14 @@ _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 # Sources, which may stand in brackets, and quotations inside a sentence.
 _SOURCES = re.compile(r"\[[^\[\]]*\]|\((?=[^()]*\bm\d|\w+ ?:)[^()]*\)")
 _QUOTE = re.compile(r"(?<=\w\W)[\"“„«][^\"”“»]+[\"”“»]")
-_E_MAIL = re.compile(r"\be-mail", re.IGNORECASE)
-_TITLE = re.compile(r"\b(mr|mrs|ms|dr|prof)\.", re.IGNORECASE)
+_E_MAIL = re.compile(r"\be-mail")
+_TITLE = re.compile(r"\b(mr|mrs|ms|dr|prof)\.")
 _CLAUSES = re.compile(
-    r"[.!?;:\n()–—]+(?=\s|$)|\s-\s|,?\s\b(?=(?:but|however|although|though|yet|while|whereas"
-    r"|aber|jedoch|mais|pero|ma|mas|maar)\b)|,\s(?=(?:so|and|none|neither|nothing|no|it|the|i)\b)",
-    re.IGNORECASE,
+    r"[.!?;:\n)–—]+(?=\s|$)|\s\(|\s-\s|,?\s\b(?=(?:but|however|although|though|yet|while|whereas"
+    r"|aber|jedoch|mais|pero|ma|mas|maar)\b)|,\s(?=(?:so|only|and|none|neither|nothing|no|it|the|i)\b)"
 )
-_NOT = re.compile(
-    r"\b(do|does|did|is|are|was|were|could|have|has|had|would|should)nt\b", re.IGNORECASE
-)
-_CAN_NOT = re.compile(r"\b(?:cant|cannot|wont)\b", re.IGNORECASE)
+_NOT = re.compile(r"\b(do|does|did|is|are|was|were|could|have|has|had|would|should)nt\b")
+_CAN_NOT = re.compile(r"\b(?:cant|cannot|wont)\b")
 _VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
 
 
@@ -40,12 +37,12 @@ def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] =
     makes it an answer, unless it begins with "I don't know".
     """
     clauses = _clauses(answer or "")
-    kinds = [kind for clause in clauses if (kind := _kind(*clause)) != "filler"]
+    kinds = [kind for clause in clauses if (kind := _kind(clause)) != "filler"]
     # "The lease is discussed, so I can't say" declines; "I can't say for sure, but in May" answers.
-    declines = kinds[-1:] == ["missing"] and "content" not in kinds
+    declines = bool(kinds) and "content" not in kinds
     if clauses and not declines and kinds[-1:] != ["decisive"]:
         return False
-    if not kinds or _patterns()["lack"].search(clauses[0][0]):
+    if not kinds or _patterns()["lack"].search(clauses[0]):
         return True
     told = {value.strip(".,:").casefold() for value in _VALUE.findall(answer or "")}
     known = set(re.findall(r"\w+", question.casefold()))
@@ -53,20 +50,18 @@ def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] =
     return not (told - known) & stated
 
 
-def _kind(clause: str, cased: str) -> str:
+def _kind(clause: str) -> str:
     patterns = _patterns()
     if patterns["lack"].search(clause):
         return "decisive" if patterns["decisive"].search(clause) else "missing"
     if patterns["missing"].search(clause):
         return "filler" if patterns["reported"].search(clause) else "missing"
-    if patterns["filler"].search(clause):
-        return "filler"
-    return "content" if _VALUE.search(cased) or clause.count(" ") < 3 else "vague"
+    return "filler" if patterns["filler"].search(clause) else "content"
 
 
-def _clauses(text: str) -> list[tuple[str, str]]:
-    """Return the clauses without accents and punctuation, in lower case and as they are."""
-    text = unicodedata.normalize("NFKD", text[:_MAX_CHARS])
+def _clauses(text: str) -> list[str]:
+    """Return the clauses in lower case, without accents and punctuation."""
+    text = unicodedata.normalize("NFKD", text[:_MAX_CHARS].casefold())
     text = "".join(char for char in text if not unicodedata.combining(char))
     text = _SOURCES.sub(" ", _APOSTROPHES.sub("", text))
     text = _E_MAIL.sub("email", text)
@@ -74,7 +69,7 @@ def _clauses(text: str) -> list[tuple[str, str]]:
     text = _CAN_NOT.sub("can not", _NOT.sub(r"\1 not", text))
     text = _patterns()["opener"].sub(r"\1.", text)
     parts = (" ".join(re.findall(r"[^\W_]+", part)) for part in _CLAUSES.split(text))
-    return [(part.casefold()[:_MAX_CLAUSE], part) for part in parts if part]
+    return [part[:_MAX_CLAUSE] for part in parts if part]
 
 
 @cache
@@ -94,4 +89,4 @@ def _patterns() -> dict[str, re.Pattern[str]]:
         words = joined.pop(name).replace("\\", r"\\")
         for other, pattern in joined.items():
             joined[other] = re.sub(rf"\b{name}\b", words, pattern)
-    return {name: re.compile(pattern, re.IGNORECASE) for name, pattern in joined.items()}
+    return {name: re.compile(pattern) for name, pattern in joined.items()}
