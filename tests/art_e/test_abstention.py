@@ -79,7 +79,7 @@ MAIL = "Amit: I resign on 1 April. Vasant will drive."
     ("answer", "abstains"),
     [
         ("While the emails do not say so they show that Vasant drove.", False),
-        ("The mail of Amit says that he left on 1 April without a reason.", False),
+        ("No mail has a reason for his leaving on 1 April.", False),
         ("The emails do not say who drove.", True),
         ("The emails do not mention Rosalind.", True),
         ("I don't know. The emails only say that Vasant will drive.", True),
