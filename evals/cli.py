@@ -137,7 +137,10 @@ def run(
     ],
     questions: Annotated[
         str | None,
-        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
+        Option(
+            help="Golden-set folder, file or hub id, enron, enron-hard [default: golden in"
+            " ART_E_HOME]."
+        ),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
