@@ -59,6 +59,8 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+            for scope in {each["scope"] for each in models.values() if each["scope"]}:
+                caption += f", {scope}"
             output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
@@ -395,6 +397,8 @@ def compare(
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
     title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    if found["scope"]:
+        caption += f", {found['scope']}"
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
