@@ -1,15 +1,15 @@
 """Whether an answer is right, given the gold answer, without a model.
 
-`OfflineJudge` decides in this order:
+`OfflineJudge` decides in this order, on the answer without openers, sources and politeness:
 
 1. Abstention is correct exactly on an unanswerable question. The gold answer itself is correct.
-2. Words to the grader and alternatives make an answer wrong, however it is worded.
+2. Words to the grader, and a retraction of what was said, make an answer wrong.
 3. All else is one score from 0 to 1 of what speaks against the answer (`WEIGHTS`). From 0.5 it is
-   correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the answer takes back ("not May 3",
-   "moved from ... to") are free, and so are values of kinds that the gold does not have.
+   correct; near 0.5 (`UNSURE`) the judge is unsure. Free are values that the answer takes back ("not
+   May 3"), values in brackets, of kinds that the gold does not have, and what the question has.
 
-The weights are a logistic regression with a ridge penalty; docs/evaluation.md has the agreement
-with labels. `F1Judge` is a second judge without a model.
+The weights are a logistic regression (`python -m bench.fit_judge`); docs/evaluation.md has the
+agreement with labels. `F1Judge` is a second judge without a model.
 """
 
 import calendar
@@ -20,7 +20,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ _WRAPPING = re.compile(
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Whether no mail answers the question. Raises UserError without a gold answer."""
+    """Return whether no mail answers the question. Raises UserError without a gold answer."""
     if question.answerable is False:
         return True
     if question.answer is None:
@@ -47,11 +47,7 @@ def is_unanswerable(question: Question) -> bool:
             f"question {question.id} has no answer to judge against: "
             "give it `answer`, or set `answerable` to false"
         )
-    return is_abstention(question.answer)
-
-
-def _unwrapped(answer: str) -> str:
-    return _WRAPPING.sub("", claims.clean(answer))
+    return question.answerable is None and is_abstention(question.answer)
 
 
 class RuleJudge(ABC):
@@ -62,39 +58,45 @@ class RuleJudge(ABC):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """`decide`, and whether an answer that is no abstention stands in `mails`."""
+        """Return `decide`, and whether an answer that is no abstention stands in `mails`."""
         verdict = self.decide(question, answer)
-        if answer is None or mails is None or is_abstention(answer):
+        if answer is None or mails is None or _abstains(answer):
             return verdict
         grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
         reason = f"{verdict.reason}; {why}" if why else verdict.reason
         return replace(verdict, grounded=grounded, reason=reason)
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
-        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
+        """Return the verdict on `answer`. Raises UserError for a question without gold answer."""
         text = answer or ""
-        abstained = is_abstention(answer and answer[: claims.MAX_CHARS]) and not claims.appeal(
-            claims.clean(text)
-        )
+        abstained = _abstains(text)
         if is_unanswerable(question):
             reason = "abstained on" if abstained else "answered"
             return Verdict(abstained, None, self.name, f"{reason} an unanswerable question")
         gold = question.answer or ""
-        if answer and _unwrapped(answer).casefold() == claims.clean(gold).casefold():
+        if text and _WRAPPING.sub("", claims.clean(text)).casefold() == claims.clean(gold).casefold():
             return Verdict(True, None, self.name, "is the gold answer")
-        if abstained:
+        verdict = self._compared(question, gold, claims.unframed(claims.clean(text)))
+        is_yes_no = claims.asks_yes_no(question.question)
+        if abstained and (is_yes_no or not verdict.correct):
             return Verdict(False, None, self.name, "abstained on an answerable question")
-        return self._compared(question, gold, text)
+        return verdict
 
     @abstractmethod
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        """The verdict on an answer that rule 1 does not decide."""
+        """Return the verdict on an answer that rule 1 does not decide."""
+
+
+def _abstains(answer: str) -> bool:
+    text = claims.clean(answer)
+    bare = claims.unframed(text)
+    return is_abstention(bare) and not claims.appeal(text)
 
 
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/7"
+    name = "offline/8"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
@@ -110,140 +112,226 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.54
+BIAS = 2.63
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.52,  # that is needed
-    "has a value or name more": -3.62,  # and lacks none
-    "says yes for no or no for yes": -4.91,
-    "lacks words of the gold answer": -3.68,  # by the share of those that the question lacks
-    "has another word": -3.43,  # in a copy of the gold, by how much of it the answer copies
-    "leaves an item out": -1.05,  # of a list, and has nothing new
-    "says the opposite": -2.77,
-    "mixes up what belongs to what": -3.58,
+    "lacks a value or name": -3.06,  # that is needed
+    "lacks all of them": -2.61,
+    "lacks a detail": -2.13,  # a further value or name of the gold
+    "lists another value or name": -4.46,  # beside one that is needed
+    "has another value or name first": -2.60,
+    "adds another value or name": -2.40,
+    "names alternatives": -3.88,
+    "adds items": -0.64,  # to a list
+    "says yes for no or no for yes": -3.87,
+    "lacks words of the gold answer": -3.85,  # by the share of those that the question lacks
+    "lacks words beside the value": -0.05,
+    "has another word": -3.20,  # in a copy of the gold, by how much of it the answer copies
+    "leaves an item out": -1.17,  # of a list
+    "says the opposite": -3.01,
+    "mixes up what belongs to what": -3.17,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
-_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
+_OR = re.compile(r"(?<!more )\bor\b(?! (?:so|less|more)\b)|(?<=[a-z]) ?/ ?(?=[a-z])|\bunless\b", re.I)
+_BRACKETS = re.compile(r"[(\[][^()\[\]]{0,300}[)\]]")
+_PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
+Part = claims.Value | claims.Name
 
 
 class Compared:
-    """An answer beside the gold answer."""
+    """An answer, without its frame, beside the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = claims.read_claims(question.question), claims.read_claims(gold)
-        self.answer, self.near = claims.read_claims(_unwrapped(answer)), question.query_date
-        wanted = claims.asked(self.asking.text)
-        asking = self.asking.text
+        self.answer, self.near = claims.read_claims(answer), question.query_date
+        asking, wanted = self.asking.text, claims.asked(self.asking.text)
         self.is_yes_no = claims.asks_yes_no(asking) and not claims.is_choice(asking)
-        # What the answer must state: what is asked for, or all values, or a mere list of names.
-        focused = tuple(value for value in self.gold.values if value.kind in wanted)
-        names = tuple(n for n in self.gold.names if not claims.beside(self.gold.text, n))
+        self.asked_stems = set(claims.content_stems(asking))
+        # A choice's values are not free.
+        self.free = () if claims.is_choice(asking) else self.asking.values
+        # What the gold adds to the question.
+        values = [each for each in self.gold.values if not self._is_asked(each)]
+        if any(value.kind == "date" for value in values):
+            values = [value for value in values if value.kind != "weekday"]
+        asked_words = set(re.findall(r"\w+", asking.lower()))
+        names = [
+            name
+            for name in self.gold.names
+            if not asked_words.issuperset(name.words) and not claims.beside(self.gold.text, name)
+        ]
+        rest = set(claims.content_stems(_without(self.gold.text, [*values, *names])))
+        if not (values or names or rest - self.asked_stems):
+            values = list(self.gold.values)
+        # Of these the answer must have what is asked for, or a mere list of values or names.
+        focused = [value for value in values if value.kind in wanted]
+        if focused:
+            names = [name for name in names if not _opens_sentence(name, self.gold.text)]
         is_named = "name" in wanted and bool(names)
-        is_list = not claims.content_stems(_without(self.gold.text, self.gold.names))
-        self.values = focused if focused or is_named else self.gold.values
-        self.names = names if is_named or is_list else ()
-        if self.is_yes_no:
-            self.values = self.names = ()
-        self.keyed = bool(self.names) or any(value.kind in wanted for value in self.values)
-        self.scored = "text" in wanted or not (self.keyed or self.is_yes_no)
-        self.asked_stems = set(claims.content_stems(self.asking.text))
+        is_list = not rest
+        keys: list[Part] = focused if focused or not (is_list or names) else values
+        keys = [*(focused or (values if is_list else [])), *(names if is_named or is_list else [])]
+        keys = [] if self.is_yes_no else sorted(keys, key=lambda part: part.start)
+        self.needed = self._first(keys)
+        self.details: list[Part] = [key for key in keys if key not in self.needed]
+        if not (focused or is_named or self.is_yes_no):
+            self.details += [value for value in values if value not in keys]
+        self.keys = [*self.needed, *self.details]
+        is_keyed = any(isinstance(key, claims.Name) or key.kind in wanted for key in keys)
+        self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
+
+    def _is_asked(self, value: claims.Value) -> bool:
+        return any(claims.same_value(value, other) for other in self.free)
+
+    def _first(self, keys: list[Part]) -> list[Part]:
+        """Return the first key of each kind and those that follow without content between."""
+        last: dict[str, Part] = {}
+        first: list[Part] = []
+        for key in keys:
+            kind = key.kind if isinstance(key, claims.Value) else "name"
+            if kind not in last or not _between(self.gold.text, last[kind], key):
+                first.append(key)
+                last[kind] = key
+        return first
 
     def fault(self) -> str | None:
-        """What makes the answer wrong however it is worded."""
-        gold, answer = self.gold.text, self.answer.text
-        words = claims.appeal(answer)
-        if words and words.lower() not in f"{gold} {self.asking.text}".lower():
+        """Return what makes the answer wrong however it is worded."""
+        known = f"{self.gold.text} {self.asking.text}".lower()
+        words = claims.appeal(self.answer.text)
+        if words and words.lower() not in known:
             return f"addresses the judge: {words!r}"
-        is_choice = claims.is_choice(answer) and not claims.is_choice(gold)
-        return "offers alternatives" if is_choice else None
+        back = claims.RETRACTION.search(self.answer.text)
+        if back and not set(claims.content_stems(back[0])) <= set(claims.content_stems(known)):
+            return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
+        return None
 
     def features(self) -> list[float]:
-        """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
-        has_keys = all(map(self._is_named, self.names)) and all(
-            any(claims.same_value(value, other, self.near) for other in self.answer.values)
-            or _spelled(value, self.answer.text)
-            for value in self.values
-        )
-        stems = set(claims.content_stems(_without(self.answer.text, self.answer.values)))
-        gold = _without(self.gold.text, [*self.values, *self.names])
-        missing = self._missing(gold, stems, has_keys=has_keys)
+        """Return how far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
+        gold, answer = self.gold.text, self.answer.text
+        missing = [key for key in self.needed if not self._states(key)]
+        details = [key for key in self.details if not self._states(key)]
+        stems = set(claims.content_stems(_without(answer, self.answer.values)))
+        rest = _without(gold, self.keys)
+        beyond = set(claims.content_stems(rest)) - self.asked_stems
+        share = len(beyond - stems) / max(1, len(beyond) + len(self.keys) * (not missing))
+        if not beyond and not self.keys:  # "A-", "all of us"
+            share = float(gold.lower() not in answer.lower())
+        listed, before, after = ([], [], []) if missing else self._others()
         return [
-            float(not has_keys),
-            float(has_keys and (self._has_other_value() or self._has_other_name())),
+            float(bool(missing)),
+            float(bool(missing) and len(missing) == len(self.needed)),
+            len(details) / max(1, len(self.keys)) * (not missing),
+            float(bool(listed)),
+            float(bool(before)),
+            float(bool(after)),
+            float(self._has_choice(beyond)),
+            self._adds_items(beyond),
             float(self.is_yes_no and self._is_contrary()),
-            missing,
-            _changed(self.gold.text, self.answer.text, self.asked_stems),
-            float(self.scored and self._lacks_item(stems)),
-            (1 - missing) * self._is_reversed(gold, stems),
+            share * self.is_text,
+            share * (not self.is_text and not self.is_yes_no and not missing),
+            _changed(gold, answer, self.asked_stems),
+            float(self.is_text and self._lacks_item(stems)),
+            (1 - share) * self._is_reversed(rest, stems),
             float(self._is_swapped()),
         ]
 
     # ---- Values and names.
 
-    def _has_other_value(self) -> bool:
-        """True if the answer has a value of the gold's kinds that neither gold nor question has."""
-        kinds = {value.kind for value in self.gold.values}
-        known = [*self.gold.values, *self.gold.denied, *self.asking.values]
-        codes = [code for value in self.values if (code := _spelled(value, self.answer.text))]
-        return any(
-            value.kind in kinds
-            and not any(claims.compatible(other, value, self.near) for other in known)
-            and not any(code.start() <= value.start < code.end() for code in codes)
-            for value in self.answer.values
-        )
-
-    def _has_other_name(self) -> bool:
-        """True if a name is needed, and the answer has one that neither gold nor question has."""
-        words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
-        return bool(self.names) and any(
-            not set(name.words) <= words
-            and not claims.opens_sentence(name, self.answer.text)
-            and not any(claims.same_name(gold.words, name.words) for gold in self.names)
-            for name in self.answer.names
-        )
-
-    def _is_named(self, name: claims.Name) -> bool:
-        given = [other for other in self.answer.names if claims.same_name(name.words, other.words)]
+    def _states(self, key: Part) -> bool:
+        if isinstance(key, claims.Value):
+            same = any(claims.same_value(key, other, self.near) for other in self.answer.values)
+            return same or bool(_spelled(key, self.answer.text))
+        given = [other for other in self.answer.names if claims.same_name(key.words, other.words)]
         if given:
             return not all(claims.beside(self.answer.text, other) for other in given)
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
-        return not self.answer.negated and words.issuperset(name.words)
+        return not self.answer.negated and words.issuperset(key.words)
+
+    def _others(self) -> tuple[list[Part], list[Part], list[Part]]:
+        """Return values and names outside brackets that neither gold nor question has: those that
+        are listed beside one that the gold has, and those elsewhere before and behind it."""
+        text, kinds = self.answer.text, {value.kind for value in self.gold.values}
+        known = [*self.gold.values, *self.gold.denied, *self.free]
+        spans = [code.span() for value in self.gold.values if (code := _spelled(value, text))]
+        spans += [match.span() for match in _BRACKETS.finditer(text)]
+        hits: list[Part] = []
+        others: list[Part] = []
+        for value in self.answer.values:
+            if any(claims.compatible(other, value, self.near) for other in known):
+                hits.append(value)
+            elif value.kind in kinds:
+                others.append(value)
+        words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
+        for name in self.answer.names if any(isinstance(k, claims.Name) for k in self.keys) else ():
+            if set(name.words) <= words or any(
+                claims.same_name(gold.words, name.words) for gold in self.gold.names
+            ):
+                hits.append(name)
+            elif not _opens_sentence(name, text):
+                others.append(name)
+        others = [each for each in others if not any(a <= each.start < b for a, b in spans)]
+        listed = [
+            each
+            for each in others
+            if any(not _between(text, hit, each) - self.asked_stems for hit in hits)
+        ]
+        others = [each for each in others if each not in listed]
+        first = min((hit.start for hit in hits), default=0)
+        before = [each for each in others if each.start < first]
+        return listed, before, [each for each in others if each not in before]
+
+    def _has_choice(self, beyond: set[str]) -> bool:
+        """Return whether "or" joins something the gold says with something else."""
+        text = _BRACKETS.sub(" ", self.answer.text)
+        if _OR.search(self.gold.text):
+            return False
+        wanted = beyond | set(claims.content_stems(self.gold.text)) - self.asked_stems
+        wanted |= set(claims.content_stems(self.gold.text)) if claims.is_choice(self.asking.text) else set()
+        for match in _OR.finditer(text):
+            before = re.split(r"[;:]|\.(?= |$)", text[: match.start()])[-1].split()[-4:]
+            after = re.split(r"[;:]|\.(?= |$)", text[match.end() :])[0].split()[:4]
+            if wanted & set(claims.content_stems(" ".join([*before, *after]))):
+                return True
+        return False
+
+    def _adds_items(self, beyond: set[str]) -> float:
+        """Return whether the answer lists what the gold has beside items that it has not."""
+        text = _BRACKETS.sub(" ", self.answer.text)
+        known = self.asked_stems | set(claims.content_stems(self.gold.text))
+        own = foreign = 0
+        for item in _PARTS.split(text):
+            stems = set(claims.content_stems(item))
+            is_bare = len(stems) == len([w for w in item.split() if w.lower() not in _ARTICLES])
+            own += bool(stems & beyond)
+            foreign += bool(stems) and is_bare and not stems & known and not re.search(r"\d", item)
+        return float(own > 0 and foreign > 0)
 
     # ---- Yes or no, and words.
 
     def _is_contrary(self) -> bool:
-        """True if the answer lacks the gold's yes or no, or takes back its yes."""
+        """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
         gold, answer = self.gold.text, self.answer.text
         wanted, given = claims.polarity(gold), claims.polarity(answer)
         if given and self.answer.negated and not self.gold.negated:
             return True
         # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
+        if given is None and set(claims.content_stems(answer)) <= self.asked_stems:
+            return True
         if given is None:
             given = self.answer.negated == claims.opposed(self.asking.text, answer)
         if wanted is None:
             wanted = self.gold.negated == claims.opposed(self.asking.text, gold)
         return given != wanted
 
-    def _missing(self, gold: str, stems: set[str], *, has_keys: bool) -> float:
-        """The share of the content of `gold`, without needed values and names, that is missing."""
-        if not self.scored:
-            return 0.0
-        keys = len(self.values) + len(self.names)
-        beyond = set(claims.content_stems(gold)) - self.asked_stems
-        if not beyond and not keys:
-            return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
-        return len(beyond - stems) / max(1, len(beyond) + keys * has_keys)
-
     def _is_reversed(self, gold: str, stems: set[str]) -> bool:
-        """True if the answer denies what `gold` affirms, or has an opposite of one of its words.
+        """Return whether the answer denies what `gold` affirms, or has an opposite of its words.
 
         "Not worn" is "unworn": a denial and an opposite together cancel out.
         """
         answer = self.answer.text
-        if not self.scored:
+        if not self.is_text:
             return claims.opposed(f"{self.asking.text} {gold}", answer)
         beyond = stems.intersection(claims.content_stems(gold)) - self.asked_stems
         return (_denies(gold, beyond) != _denies(answer, beyond)) != claims.opposed(gold, answer)
@@ -255,40 +343,48 @@ class Compared:
         return not is_new and len(items) > 1 and not all(item & given for item in items)
 
     def _is_swapped(self) -> bool:
-        """True if two parts of the answer have exchanged what the gold says of them, or subject and
-        object have changed places around a word."""
-        gold, answer = self.gold.text, self.answer.text
-        parts = [_tokens(part) for part in _PARTS.split(gold)]
-        answered = [_tokens(part) for part in _PARTS.split(answer)]
+        """Return whether two parts of the answer have exchanged what the gold says of them."""
+        parts, answered = (
+            [_tokens(part) for part in _PARTS.split(text)]
+            for text in (self.gold.text, self.answer.text)
+        )
         counts = Counter(token for part in parts for token in part)
         own = [{token for token in part if counts[token] == 1} for part in parts]
         mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
-        return len(mixed) >= 2 or bool(_triples(answer) & {each[::-1] for each in _triples(gold)})
+        is_short = sum(map(len, answered)) <= 1.5 * sum(map(len, parts))
+        return len(mixed) >= 2 and is_short
 
 
-def _without(text: str, parts: Sequence[claims.Value | claims.Name]) -> str:
+def _between(text: str, one: Part, other: Part) -> set[str]:
+    """Return the content and prepositions between two parts of a text."""
+    first, last = sorted((one, other), key=lambda part: part.start)
+    between = text[first.end : last.start]
+    return {*claims.content_stems(between), *_PREPOSITION.findall(between)}
+
+
+def _without(text: str, parts: Sequence[Part]) -> str:
     for part in sorted(parts, key=lambda part: -part.start):
         text = f"{text[: part.start]} {text[part.end :]}"
     return text
 
 
 def _denies(text: str, beyond: set[str]) -> bool:
-    """True if the parts of the text that have any of the stems `beyond` deny something."""
+    """Return whether the parts of the text with any of the stems `beyond` deny something."""
     parts = [part for part in _PARTS.split(text) if beyond & set(claims.content_stems(part))]
-    return bool(claims.negations(" ".join(parts)))
+    return bool(claims.denials(" ".join(parts)))
 
 
 def _spelled(value: claims.Value, text: str) -> re.Match[str] | None:
-    """Where a code, phone number or address stands in `text`, whatever signs are between."""
+    """Return where a code, phone number or address stands, whatever signs are between."""
     if value.kind not in ("code", "phone", "web"):
         return None
-    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key))
+    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key[0]))
     pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
     return re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
-    """How much of the gold the answer copies, if it changes or puts in a word inside the copy."""
+    """Return how much of the gold the answer copies, if it changes or puts in a word inside it."""
     wanted, given = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
     codes = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
     equal = [code for code in codes if code[0] == "equal"]
@@ -312,16 +408,6 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if claims.content_stems(token)}
-
-
-def _triples(text: str) -> set[tuple[str, ...]]:
-    """Three different words in a row, stemmed, without articles and titles."""
-    found: set[tuple[str, ...]] = set()
-    for part in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
-        stems = [" ".join(claims.content_stems(word)) or word for word in words]
-        found.update(zip(stems, stems[1:], stems[2:], strict=False))
-    return {triple for triple in found if triple[0] != triple[2]}
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -407,35 +493,33 @@ class _Read(NamedTuple):
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
-    """Whether `mails` state what `answer`, which is no abstention, states."""
+    """Return whether `mails` state what `answer`, which is no abstention, states."""
     asking, given = claims.read_claims(question), claims.read_claims(answer)
     read = [_read(mail) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
     stated = False
     for value in given.values:
-        if is_count and value.kind == "number":
-            continue
-        if any(_covers(other, value, None) for other in asking.values):
+        is_counted = is_count and value.kind == "number"
+        if is_counted or any(_covers(other, value, None) for other in asking.values):
             continue
         shown, stated = given.text[value.start : value.end], True
         if not any(_states(mail, value, shown) for mail in read):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
     for name in given.names:
-        if _plain_words(*name.words) <= known or claims.opens_sentence(name, given.text):
+        words = _plain_words(*name.words)
+        if words <= known or _opens_sentence(name, given.text):
             continue
         stated = True
         if not any(
-            _plain_words(*name.words) <= mail.words | known
+            words <= mail.words | known
             or any(claims.same_name(name.words, other.words) for other in mail.claims.names)
             for mail in read
         ):
             return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
-    if stated:
-        return Grounding(True, "")
     new = set(claims.content_stems(given.text)) - set(claims.content_stems(asking.text))
-    if not new or (is_count and given.values):
-        return Grounding(None, "")
+    if stated or not new or (is_count and given.values):
+        return Grounding(stated or None, "")
     stems = {stem for mail in read for stem in claims.content_stems(mail.claims.text)} & new
     if 2 * len(stems) < len(new):
         return Grounding(False, f"the mails read have {len(stems)} of {len(new)} new words")
@@ -449,30 +533,26 @@ def _read(mail: Email) -> _Read:
     # What a mail takes back it still states; which of them holds is not asked here.
     values, words = [*stated.values, *stated.denied], _plain_words(stated.text)
     day = None if mail.date is None else mail.date.date()
-    if day is not None:
-        dates = [
-            claims.PartialDate(each.year, each.month, each.day)
-            for each in _days(values, words, day)
-        ]
-        values += [claims.Value("date", date, 0, 0) for date in dates]
+    for each in [] if day is None else list(_days(values, words, day)):
+        values.append(claims.Value("date", (each.year, each.month, each.day, None), 0, 0))
+        values.append(claims.Value("weekday", (each.weekday(),), 0, 0))
     return _Read(stated, values, words, day)
 
 
 def _days(values: Sequence[claims.Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
-    """The day of a mail, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
+    """Yield a mail's day, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
     yield day
     yield from (day + dt.timedelta(ahead) for word, ahead in _DAYS_FROM.items() if word in words)
-    for date in (value.key for value in values):
-        if not isinstance(date, claims.PartialDate) or date.month or date.year:
-            continue
-        for ahead in range(31 if date.day else 7 * WEEKS_AHEAD):
-            other = day + dt.timedelta(ahead)
-            if date.day in (None, other.day) and date.weekday in (None, other.weekday()):
-                yield other
+    weekdays = {value.key[0] for value in values if value.kind == "weekday"}
+    bare = {value.key[2] for value in values if value.kind == "date" and not any(value.key[:2])}
+    for ahead in range(31):
+        other = day + dt.timedelta(ahead)
+        if other.day in bare or (ahead < 7 * WEEKS_AHEAD and other.weekday() in weekdays):
+            yield other
 
 
 def _states(mail: _Read, value: claims.Value, shown: str) -> bool:
-    """True if the mail has the value, or its very words where only context tells its kind."""
+    """Return whether the mail has the value, or its words where only context tells its kind."""
     if any(_covers(other, value, mail.day) for other in mail.values):
         return True
     words = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
@@ -480,18 +560,25 @@ def _states(mail: _Read, value: claims.Value, shown: str) -> bool:
 
 
 def _covers(stated: claims.Value, given: claims.Value, day: dt.date | None) -> bool:
-    """True if `stated`, in a mail of `day`, says all that `given` says, and nothing against it."""
+    """Return whether `stated`, in a mail of `day`, says all that `given` says."""
     one, other = stated.key, given.key
-    if not isinstance(one, claims.PartialDate) or not isinstance(other, claims.PartialDate):
+    if not stated.kind == given.kind == "date":
         return claims.same_value(given, stated)
-    # The mail's date tells a year that it leaves out, and a day its weekday.
-    if claims.conflict(one, other, day if one.year is None else None):
+    # The mail's date tells a year that it leaves out.
+    if claims.conflict(one, other, day if one[0] is None else None):
         return False
-    parts = list(zip(astuple(one), astuple(other), strict=True))[1:]
-    return bool(one.month and one.day) or all(b is None or a is not None for a, b in parts)
+    is_whole = all(b is None or a is not None for a, b in zip(one[1:], other[1:], strict=True))
+    return bool(one[1] and one[2]) or is_whole
+
+
+def _opens_sentence(name: claims.Name, text: str) -> bool:
+    """Return whether the name is one word that opens a sentence of `text` and goes on."""
+    before, after = text[: name.start].rstrip(), text[name.end : name.end + 2]
+    opens = not before or before[-1] in ".!?:;"
+    return len(name.words) == 1 and opens and bool(re.match(" [a-z]", after))
 
 
 def _plain_words(*texts: str) -> frozenset[str]:
-    """The words of the texts in lower case, without accents: addresses have none."""
+    """Return the words of the texts in lower case, without accents: addresses have none."""
     plain = unicodedata.normalize("NFKD", " ".join(texts).lower())
     return frozenset(re.findall(r"\w+", re.sub(r"[\u0300-\u036f]", "", plain)))
