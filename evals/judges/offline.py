@@ -112,31 +112,35 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.63
+BIAS = 2.74
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -3.06,  # that is needed
-    "lacks all of them": -2.61,
-    "lacks a detail": -2.13,  # a further value or name of the gold
-    "lists another value or name": -4.46,  # beside one that is needed
-    "has another value or name first": -2.60,
-    "adds another value or name": -2.40,
-    "names alternatives": -3.88,
-    "adds items": -0.64,  # to a list
-    "says yes for no or no for yes": -3.87,
-    "lacks words of the gold answer": -3.85,  # by the share of those that the question lacks
-    "lacks words beside the value": -0.05,
-    "has another word": -3.20,  # in a copy of the gold, by how much of it the answer copies
-    "leaves an item out": -1.17,  # of a list
-    "says the opposite": -3.01,
-    "mixes up what belongs to what": -3.17,
+    "lacks a value or name": -3.82,  # that is needed
+    "lacks all of them": -1.91,
+    "lacks a detail": -2.41,  # a further value or name of the gold
+    "lists another value or name": -4.92,  # beside one that is needed
+    "has another value or name first": -2.75,
+    "adds another value or name": -1.82,
+    "corrects itself": -3.57,  # with another value or name behind "but" or "now"
+    "names alternatives": -4.32,
+    "adds items": -0.61,  # to a list
+    "says yes for no or no for yes": -5.17,
+    "lacks words of the gold answer": -3.98,  # by the share of those that the question lacks
+    "lacks words beside the value": 0.00,
+    "has another word": -3.43,  # in a copy of the gold, by how much of it the answer copies
+    "leaves an item out": -1.19,  # of a list
+    "says the opposite": -3.43,
+    "mixes up what belongs to what": -3.72,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
-_OR = re.compile(r"(?<!more )\bor\b(?! (?:so|less|more)\b)|(?<=[a-z]) ?/ ?(?=[a-z])|\bunless\b", re.I)
-_BRACKETS = re.compile(r"[(\[][^()\[\]]{0,300}[)\]]")
+_OR = re.compile(r"(?<!more )\bor\b(?! (?:so|less|more)\b)|\bunless\b", re.I)
+_HEDGE = re.compile(r"(?:maybe|perhaps|possibly|probably not|not sure|unclear)\b", re.IGNORECASE)
+_CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IGNORECASE)
+_BRACKETS = re.compile(r"[(\[](?!or\b)[^()\[\]]{0,300}[)\]]")
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
+_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 Part = claims.Value | claims.Name
 
@@ -162,17 +166,18 @@ class Compared:
             for name in self.gold.names
             if not asked_words.issuperset(name.words) and not claims.beside(self.gold.text, name)
         ]
-        rest = set(claims.content_stems(_without(self.gold.text, [*values, *names])))
-        if not (values or names or rest - self.asked_stems):
+        rest = claims.content_stems(_without(self.gold.text, values))
+        if not (values or names or set(rest) - self.asked_stems):
             values = list(self.gold.values)
         # Of these the answer must have what is asked for, or a mere list of values or names.
         focused = [value for value in values if value.kind in wanted]
         if focused:
             names = [name for name in names if not _opens_sentence(name, self.gold.text)]
         is_named = "name" in wanted and bool(names)
-        is_list = not rest
-        keys: list[Part] = focused if focused or not (is_list or names) else values
-        keys = [*(focused or (values if is_list else [])), *(names if is_named or is_list else [])]
+        is_list = not claims.content_stems(_without(self.gold.text, self.gold.names))
+        if not (focused or is_named or set(rest) - self.asked_stems):
+            focused = values
+        keys: list[Part] = [*focused, *(names if is_named or is_list else [])]
         keys = [] if self.is_yes_no else sorted(keys, key=lambda part: part.start)
         self.needed = self._first(keys)
         self.details: list[Part] = [key for key in keys if key not in self.needed]
@@ -218,7 +223,7 @@ class Compared:
         share = len(beyond - stems) / max(1, len(beyond) + len(self.keys) * (not missing))
         if not beyond and not self.keys:  # "A-", "all of us"
             share = float(gold.lower() not in answer.lower())
-        listed, before, after = ([], [], []) if missing else self._others()
+        listed, before, after, contrast = ([], [], [], []) if missing else self._others()
         return [
             float(bool(missing)),
             float(bool(missing) and len(missing) == len(self.needed)),
@@ -226,6 +231,7 @@ class Compared:
             float(bool(listed)),
             float(bool(before)),
             float(bool(after)),
+            float(bool(contrast)),
             float(self._has_choice(beyond)),
             self._adds_items(beyond),
             float(self.is_yes_no and self._is_contrary()),
@@ -249,7 +255,7 @@ class Compared:
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
         return not self.answer.negated and words.issuperset(key.words)
 
-    def _others(self) -> tuple[list[Part], list[Part], list[Part]]:
+    def _others(self) -> tuple[list[Part], ...]:
         """Return values and names outside brackets that neither gold nor question has: those that
         are listed beside one that the gold has, and those elsewhere before and behind it."""
         text, kinds = self.answer.text, {value.kind for value in self.gold.values}
@@ -272,15 +278,21 @@ class Compared:
             elif not _opens_sentence(name, text):
                 others.append(name)
         others = [each for each in others if not any(a <= each.start < b for a, b in spans)]
-        listed = [
-            each
-            for each in others
-            if any(not _between(text, hit, each) - self.asked_stems for hit in hits)
-        ]
-        others = [each for each in others if each not in listed]
+        listed: list[Part] = []
+        before: list[Part] = []
+        after: list[Part] = []
+        contrast: list[Part] = []
         first = min((hit.start for hit in hits), default=0)
-        before = [each for each in others if each.start < first]
-        return listed, before, [each for each in others if each not in before]
+        for each in others:
+            if self.is_yes_no or any(not _between(text, hit, each) - self.asked_stems for hit in hits):
+                listed.append(each)
+            elif each.start < first:
+                before.append(each)
+            elif _CONTRAST.search(text[first : each.start]):
+                contrast.append(each)
+            else:
+                after.append(each)
+        return listed, before, after, contrast
 
     def _has_choice(self, beyond: set[str]) -> bool:
         """Return whether "or" joins something the gold says with something else."""
@@ -317,7 +329,7 @@ class Compared:
         if given and self.answer.negated and not self.gold.negated:
             return True
         # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
-        if given is None and set(claims.content_stems(answer)) <= self.asked_stems:
+        if given is None and _HEDGE.match(answer):
             return True
         if given is None:
             given = self.answer.negated == claims.opposed(self.asking.text, answer)
@@ -352,7 +364,8 @@ class Compared:
         own = [{token for token in part if counts[token] == 1} for part in parts]
         mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
         is_short = sum(map(len, answered)) <= 1.5 * sum(map(len, parts))
-        return len(mixed) >= 2 and is_short
+        turned = {triple[::-1] for triple in _triples(self.gold.text)}
+        return (len(mixed) >= 2 and is_short) or bool(_triples(self.answer.text) & turned)
 
 
 def _between(text: str, one: Part, other: Part) -> set[str]:
@@ -408,6 +421,16 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if claims.content_stems(token)}
+
+
+def _triples(text: str) -> set[tuple[str, ...]]:
+    """Return three different words in a row, stemmed, without articles and titles."""
+    triples: set[tuple[str, ...]] = set()
+    for part in _PARTS.split(text.lower()):
+        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
+        stems = [" ".join(claims.content_stems(word)) or word for word in words]
+        triples.update(zip(stems, stems[1:], stems[2:], strict=False))
+    return {triple for triple in triples if triple[0] != triple[2]}
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -573,9 +596,9 @@ def _covers(stated: claims.Value, given: claims.Value, day: dt.date | None) -> b
 
 def _opens_sentence(name: claims.Name, text: str) -> bool:
     """Return whether the name is one word that opens a sentence of `text` and goes on."""
-    before, after = text[: name.start].rstrip(), text[name.end : name.end + 2]
+    before, after = text[: name.start].rstrip(), text[name.end : name.end + 5]
     opens = not before or before[-1] in ".!?:;"
-    return len(name.words) == 1 and opens and bool(re.match(" [a-z]", after))
+    return len(name.words) == 1 and opens and bool(re.match(r":| (?!and\b|or\b)[a-z]", after))
 
 
 def _plain_words(*texts: str) -> frozenset[str]:
