@@ -430,7 +430,7 @@ _ASKED = [
 _CHOICE = re.compile(
     r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.IGNORECASE
 )
-_DENIAL_ENDS = re.compile(r"[;:!?(),]|\.(?= |$)|\bbut\b", re.IGNORECASE)
+_DENIAL_ENDS = re.compile(r"[;:!?()]|,(?! ?\d)|\.(?= |$)|\bbut\b", re.IGNORECASE)
 _TAKEN_BACK = _pattern("taken-back", r"\b{}\b")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = re.compile("|".join(_phrases("aside")), re.IGNORECASE)
