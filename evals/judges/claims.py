@@ -1,8 +1,7 @@
 """What a text claims and what a question asks for: values and names, denials, content.
 
 `clean` writes a text plainly, with numbers in figures; `read_claims` takes it apart. All words and
-the patterns of values are in `vocabulary.txt`. Repetitions in the patterns are bounded, so that
-hostile text costs linear time.
+patterns are in `vocabulary.txt`, with bounded repetitions, so that hostile text costs linear time.
 """
 
 import calendar
@@ -24,12 +23,17 @@ _LINES = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").
 
 
 def _phrases(kind: str) -> list[str]:
-    """Return the lines of a kind in `vocabulary.txt`, without the kind."""
     return [line.removeprefix(f"{kind} ") for line in _LINES if line.startswith(f"{kind} ")]
 
 
 def _words(kind: str) -> list[list[str]]:
-    return [line.split() for line in _phrases(kind)]
+    return [line.replace("_", " ").split(" ") for line in _phrases(kind)]
+
+
+def _by_name(kind: str) -> dict[str, str]:
+    """Return the first word of each line of a kind by each of the others."""
+    lines = [line.split() for line in _phrases(kind)]
+    return {name.replace("_", " "): first for first, *names in lines for name in names}
 
 
 def _pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
@@ -41,14 +45,13 @@ def _pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
 
 MAX_CHARS = 4000  # of an answer; the rest is not read
 
-_NUMBERS = {word: int(number) for number, *words in _words("number") for word in words}
-_BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-_BIGS = "|".join(_BIG)
-_TENS = "|".join(word for word, number in _NUMBERS.items() if number >= 20)
-_SMALL = rf"(?:(?:{_TENS})[ -](?:{'|'.join(list(_NUMBERS)[1:10])})\b|(?:{'|'.join(_NUMBERS)})\b)"
+_NUMBERS = {word: int(number) for word, number in _by_name("number").items()}
+_SMALL = "|".join(word for word, number in _NUMBERS.items() if number < 100)
+_BIG = "|".join(["dozen", *(word for word, number in _NUMBERS.items() if number >= 100)])
+_TENS, _ONES = "|".join(list(_NUMBERS)[20:28]), "|".join(list(_NUMBERS)[1:10])
+_PART = rf"(?:(?:(?:{_TENS})[ -](?:{_ONES})|{_SMALL})\b)"
 _SPELLED = re.compile(
-    rf"\b(?:{_SMALL}|an?(?= (?:{_BIGS})\b))(?:[ -](?:{_BIGS})\b(?: (?:and )?{_SMALL})?){{0,4}}"
-    r"(?![\w'])",
+    rf"\b(?:{_PART}|an?(?= (?:{_BIG})\b))(?:[ -](?:{_BIG})\b(?: (?:and )?{_PART})?){{0,4}}(?![\w'])",
     re.IGNORECASE,
 )
 _PLAINER = [
@@ -81,33 +84,31 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
 
 def _in_figures(match: re.Match[str]) -> str:
-    if match[0].lower() == "one":
-        return match[0]  # "the old one"
     total = group = 0
     for word in re.split(r"[ -]", match[0].lower()):
-        if word in ("hundred", "dozen"):
-            group = max(group, 1) * _BIG[word]
-        elif word in _BIG:
-            total, group = total + max(group, 1) * _BIG[word], 0
+        number = 12 if word == "dozen" else _NUMBERS.get(word, 0)
+        if number >= 1000:
+            total, group = total + max(group, 1) * number, 0
         else:
-            group += _NUMBERS.get(word, 0)
-    return str(total + group)
+            group = max(group, 1) * number if number >= 100 or word == "dozen" else group + number
+    return match[0] if match[0].lower() == "one" else str(total + group)  # "the old one"
 
 
-# ---- Values.
+# ---- Values and names.
 
 # Of a date: year, month, day, part of the month. Of a weekday: its number. Of a time: minutes since
 # midnight, whether am or pm is unsaid, zone. Of an amount: base unit, number, how many base units
-# its unit is. Of all else: its letters and digits.
+# its unit is. Of a name: its words in lower case. Of all else: its letters and digits.
 Key = tuple[Any, ...]
 AMOUNTS = frozenset(("money", "percent", "duration", "measure", "number"))
 ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
+PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
 
 
 class Value(NamedTuple):
     """A value and where it stands in the text (character offsets).
 
-    `kind` is date, weekday, time, one of `AMOUNTS`, phone, email, web, code or ordinal.
+    `kind` is date, weekday, time, one of `AMOUNTS`, phone, email, web, code, ordinal or name.
     """
 
     kind: str
@@ -119,6 +120,8 @@ class Value(NamedTuple):
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     """Return whether `answer` states what `gold` does; `near` decides unstated years of dates."""
     one, other, kinds = gold.key, answer.key, {gold.kind, answer.kind}
+    if kinds == {"name"}:
+        return _same_name(one, other)
     if kinds == {"date"}:
         # The answer may leave out the year, and the month of a day.
         is_same = one[2:] == other[2:] and (one[1] == other[1] or (other[2] and not other[1]))
@@ -137,7 +140,7 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     if kinds <= AMOUNTS:
         # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
         return "" in (one[0], other[0]) and "percent" not in kinds and bool(one[1] == other[1])
-    return "date" not in kinds and _spelling(gold) == _spelling(answer)
+    return kinds.isdisjoint(("date", "name")) and _spelling(gold) == _spelling(answer)
 
 
 def _spelling(value: Value) -> str:
@@ -155,9 +158,6 @@ def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     return len(zones) == 2 or same_value(gold, answer, near)
 
 
-_PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
-
-
 def conflict(one: Key, other: Key, near: dt.date | None = None) -> bool:
     """Return whether no day can be both; `near` (the question's date) decides unstated years."""
     pairs = list(zip(one, other, strict=True))
@@ -168,24 +168,45 @@ def conflict(one: Key, other: Key, near: dt.date | None = None) -> bool:
         return False
     month, day = month or 6, day or 15
     nearest = dt.date(year, month, min(day, calendar.monthrange(year, month)[1]))
-    return abs((nearest - near).days) > _PLAUSIBLE_DAYS
+    return abs((nearest - near).days) > PLAUSIBLE_DAYS
+
+
+_NICKNAMES = [set(line) for line in _words("nick")]
+_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
+
+
+def _same_name(gold: Key, answer: Key) -> bool:
+    """Return whether both name a person or thing: by initials; by the gold's last word and, if
+    there is another, a form of its first; or by a form of its first alone."""
+    short, long = sorted((gold, answer), key=lambda words: len("".join(words)))
+    initials = "".join(word[0] for word in " ".join(long).replace("-", " ").split())
+    if len(initials) > 1 and "".join(short).replace(".", "") == initials:
+        return True
+    first = [word for word in answer if word != gold[-1]]
+    if len(gold) == 1 or (gold[-1] not in answer and (len(first) > 1 or len(first[0]) < 3)):
+        return gold[-1] in answer
+    return not first or any(_same_first(gold[0].rstrip("."), word.rstrip(".")) for word in first)
+
+
+def _same_first(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
+    is_short = long.startswith(short) and not is_feminine
+    return is_short or any({short, long} <= names for names in _NICKNAMES)
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _WEEKDAYS = "mon tue wed thu fri sat sun".split()
 _WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
-_NTHS = {word: number for number, word in _words("nth")}
-_PARTS = {name: part for part, *names in _words("part") for name in names}
-_ZONES = {name.replace("_", " "): zone for zone, *names in _words("zone") for name in names}
-_SCALES = {name: int(power) for power, *names in _words("scale") for name in names}
+_NTHS, _PARTS, _ZONES, _SCALES = map(_by_name, ("nth", "part", "zone", "scale"))
 _UNITS = {
-    name.replace("_", " "): (kind, base.strip("-"), Fraction(factor))
-    for kind, base, factor, *names in _words("unit")
-    for name in names
+    name: (kind, base.strip("-"), Fraction(factor))
+    for kind, base, factor, *names in (line.split() for line in _phrases("unit"))
+    for name in (each.replace("_", " ") for each in names)
 }
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|-[a-z]|,\d{3}|\.\d| ?[ap]\.?m)"
 _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|, ?)"
-_NAMED_PARTS = {
+_NAMED = {
     "PART": "|".join(_PARTS),
     "DAYS": rf"{_DAY}(?:{_AND_DAY}{_DAY}){{0,12}}",
     "DAY": _DAY,
@@ -196,9 +217,10 @@ _NAMED_PARTS = {
 }
 # In the order in which they are looked for.
 _VALUES = [
-    (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED_PARTS.get(n[0], n[0]), form), re.I))
+    (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED.get(n[0], n[0]), form), re.I))
     for kind, form in (line.split(" ", 1) for line in _phrases("value"))
 ]
+_Keys = Iterator[tuple[str, Key]]
 
 
 def find_values(text: str) -> list[Value]:
@@ -208,32 +230,31 @@ def find_values(text: str) -> list[Value]:
     for kind, pattern in _VALUES:
         for match in list(pattern.finditer(masked)):
             start, end = match.end() - len(match[0].lstrip()), match.end()
-            read = [Value(each, key, start, end) for each, key in _READERS.get(kind, _label)(match)]
-            if read:
-                values += read if kind in _READERS else [read[0]._replace(kind=kind)]
+            keys = list(_READERS.get(kind, _label)(match, kind))
+            if keys:
+                values += [Value(each, key, start, end) for each, key in keys]
                 masked = masked[:start] + "\0" * (end - start) + masked[end:]
     joined: list[Value] = []
     for value in sorted(values, key=lambda value: (value.start, value.end)):
-        last = joined[-1] if joined else value
+        last = joined[-1] if joined else None
         # "2 years, 6 months" is one value.
-        is_part = last.kind in ("duration", "measure") and last.key[0] == value.key[0]
-        between = text[last.end : value.start] if is_part and joined else "."
-        if re.fullmatch(r",? ?(?:and )?", between) and value.key[2] < last.key[2]:
+        if (
+            last
+            and last.kind in ("duration", "measure")
+            and last.key[0] == value.key[0]
+            and value.key[2] < last.key[2]
+            and re.fullmatch(r",? ?(?:and )?", text[last.end : value.start])
+        ):
             number = last.key[1] + value.key[1] * value.key[2] / last.key[2]
-            key = (last.key[0], number, last.key[2])
-            joined[-1] = Value(last.kind, key, last.start, value.end)
+            joined[-1] = last._replace(key=(last.key[0], number, last.key[2]), end=value.end)
         else:
             joined.append(value)
     return joined
 
 
-_Keys = Iterator[tuple[str, Key]]
-
-
-def _date(match: re.Match[str]) -> _Keys:
+def _date(match: re.Match[str], kind: str) -> _Keys:
     parts = match.groupdict(default="")
     year, month = int(parts.get("year") or 0), int(parts.get("month") or 0)
-    days = parts.get("days") or parts.get("after") or ""
     if match[0].strip(" .") in _WORDS_TOO:
         return
     if name := parts.get("name"):
@@ -243,112 +264,59 @@ def _date(match: re.Match[str]) -> _Keys:
     if 0 < year < 100:
         year += 1900 if year >= 70 else 2000
     part = _PARTS.get(parts.get("part", "").lower())
-    for number in re.findall(r"\d{1,2}", days) or ["0"] * (not weekday):
+    days = re.findall(r"\d{1,2}", parts.get("days") or parts.get("after") or "")
+    for number in days or ["0"] * (not weekday):
         first, day = (int(number), month) if month > 12 else (month, int(number))  # 27/4/2001
         if first <= 12 and day <= 31:
-            yield "date", (year or None, first or None, day or None, part)
+            yield kind, (year or None, first or None, day or None, part)
 
 
-def _time(match: re.Match[str]) -> _Keys:
+def _time(match: re.Match[str], kind: str) -> _Keys:
     hour, minutes, half = int(match["hour"]), match["min"], (match["half"] or "").lower()
     # 5.30 is a number unless am or pm says otherwise.
     if half or match["clock"] or (minutes and "." not in match[0][:3]):
         since = hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour % 24
         zone = (match["zone"] or "").lower()
         is_either = not half and 1 <= hour <= 12
-        yield "time", (60 * since + int(minutes or 0), is_either, _ZONES.get(zone, zone))
+        yield kind, (60 * since + int(minutes or 0), is_either, _ZONES.get(zone, zone))
 
 
-def _amount(match: re.Match[str]) -> _Keys:
+def _amount(match: re.Match[str], kind: str) -> _Keys:
     name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
     kind, base, factor = _UNITS.get(name, ("number", "", Fraction(1)))
-    power = _SCALES[match["scale"].strip(" -").lower()] if match["scale"] else 0
+    power = int(_SCALES[match["scale"].strip(" -").lower()]) if match["scale"] else 0
     number = Fraction(match["number"].replace(",", "")) * 10**power
     number += Fraction(match["cents"] or 0) / 100
     yield kind, (base, number - 32 if name in ("°f", "fahrenheit") else number, factor)
 
 
-def _label(match: re.Match[str]) -> _Keys:
+def _label(match: re.Match[str], kind: str) -> _Keys:
     text = match[match.lastindex or 0].upper()
-    if "@" not in text:
-        text = re.sub(r"^V(?=\d)|[\W_]", "", text)
-    if match.re is _ORDINAL:
+    if kind == "ordinal":
         text = re.sub(r"\D", "", text) or _NTHS.get(text.lower(), "")
     if text:
-        yield "", (text,)
+        yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
 
 
 _READERS = {"date": _date, "time": _time, "amount": _amount}
-_ORDINAL = next(pattern for kind, pattern in _VALUES if kind == "ordinal")
-
-# ---- Names of people, and of other things with capitals.
-
 _NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
-_NICKNAMES = [frozenset(line) for line in _words("nick")]
-_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
-_PARTICLES = "de|la|van|von|der|den|del|di|da|bin|al|el"
-# A word with a capital; a full stop only after an initial or a title.
-_CAPITAL = r"[A-Z](?:(?:r|rs|s|t)?\.|[\w'-]{0,30})"
-_NAME = re.compile(
-    rf"(?<![\w@.]){_CAPITAL}"
-    rf"(?: (?:(?:{_PARTICLES}|of(?: the)?) ){{0,2}}{_CAPITAL}(?!@)){{0,4}}(?![\w@])"
-)
-_LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
-_LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
-_NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
+_NAME, _NAME_WORD = re.compile(_phrases("name")[0]), re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 
 
-class Name(NamedTuple):
-    """A name's words in lower case, and where it stands."""
-
-    words: tuple[str, ...]
-    start: int
-    end: int
-
-
-def find_names(text: str) -> list[Name]:
-    """Return the names in `text`, in order, without titles and initials' full stops."""
-    if text == text.lower():
-        text = _LOWER_WORD.sub(lambda word: word[0].capitalize(), text)
-    names: list[Name] = []
+def find_names(text: str) -> list[Value]:
+    """Return the names of people, and of other things with capitals, in `text`, in order."""
+    names: list[Value] = []
     for match in _NAME.finditer(text):
         words = list(_NAME_WORD.finditer(match[0].removesuffix("'s").lower()))
         words = list(dropwhile(lambda word: word[0] in _NOT_NAMES, words))
         if words:
-            kept = tuple(word[0] for word in words if word[0] not in ("of", "the"))
-            start, end = words[0].start(), words[-1].end()
-            names.append(Name(kept, match.start() + start, match.start() + end))
+            key = tuple(word[0] for word in words if word[0] not in ("of", "the"))
+            start, end = match.start() + words[0].start(), match.start() + words[-1].end()
+            names.append(Value("name", key, start, end))
     return names
 
 
-def _same_first(one: str, other: str) -> bool:
-    """Return whether both are a first name: in full, an initial, a short form, a nickname."""
-    short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
-    if short == long or any({short, long} <= names for names in _NICKNAMES):
-        return True
-    is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
-    return long.startswith(short) and not is_feminine
-
-
-def same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
-    """Return whether the words `answer` name the person (or thing) that `gold` names.
-
-    Initials do. Else a gold of one word must stand in the answer. Of more words the last must, and
-    the word before it, if any, must be a form of the gold's first; a first name alone does, too.
-    """
-    short, long = sorted((gold, answer), key=lambda words: len("".join(words)))
-    initials = "".join(word[0] for word in " ".join(long).replace("-", " ").split())
-    if len(initials) > 1 and "".join(short).replace(".", "") == initials:
-        return True
-    if len(gold) == 1:
-        return gold[0] in answer
-    first = [word for word in answer if word != gold[-1]]
-    if gold[-1] not in answer:
-        return len(first) == 1 and len(first[0]) > 2 and _same_first(gold[0], first[0])
-    return not first or any(_same_first(gold[0], word) for word in first)
-
-
-# ---- The words that carry a text's content.
+# ---- The words that carry a text's content, denials, opposites, yes and no.
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
 # Function words, and the verbs of reporting, which paraphrases exchange freely.
@@ -363,6 +331,9 @@ def _stems(words: list[str]) -> list[str]:
 
 # The stem that stands for the stems of words that everyday mail exchanges freely.
 _SYNONYMS = {stem: line[0] for line in map(_stems, _words("same")) for stem in line}
+_OPPOSITE = {one: other for line in _words("opposite") for one, other in (line, reversed(line))}
+_DENIAL, _DENIES_NOTHING = _pattern("denial", r"\b{}\b"), _pattern("no-denial", r"\b{}\b")
+_YES, _NO, _AUXILIARY = (_pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
 
 
 @lru_cache(maxsize=2_048)
@@ -372,34 +343,15 @@ def content_stems(text: str) -> tuple[str, ...]:
     return tuple(_SYNONYMS.get(stem, stem) for stem in _stems(words))
 
 
-# ---- Denials, opposites, yes and no.
-
-_NEGATION = re.compile(
-    rf"\b(?:(?:{'|'.join(_phrases('no-denial'))})\b|(?P<denial>{'|'.join(_phrases('denial'))})\b)",
-    re.IGNORECASE,
-)
-_YES, _NO, _AUXILIARY = (_pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
-_KIN, _BEFORE_OTHER = (
-    _pattern("kin", r"'s {}\b"),
-    _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$"),
-)
-_OPPOSITE = {one: other for line in _words("opposite") for one, other in (line, reversed(line))}
-
-
 def asks_yes_no(text: str) -> bool:
     """Return whether the text opens as a question for yes or no does ("Did", "Is")."""
     return bool(_AUXILIARY.match(text))
 
 
-def beside(text: str, name: Name) -> bool:
-    """Return whether `text` only relates another to the name: "older than Ann", "Ann's sister"."""
-    before, after = text[max(0, name.start - 40) : name.start], text[name.end : name.end + 20]
-    return bool(_BEFORE_OTHER.search(before) or _KIN.match(after))
-
-
 def denials(text: str) -> list[int]:
     """Return where each denial begins; set phrases such as "no problem" deny nothing."""
-    return [match.start() for match in _NEGATION.finditer(text) if match["denial"]]
+    masked = _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
+    return [match.start() for match in _DENIAL.finditer(masked)]
 
 
 def polarity(text: str) -> bool | None:
@@ -411,10 +363,8 @@ def polarity(text: str) -> bool | None:
 
 def opposed(gold: str, answer: str) -> bool:
     """Return whether `answer` has the opposite of a word of `gold`, and lacks the word."""
-    wanted, given = (
-        {word for stem in _stems(_WORD.findall(text.lower())) for word in (stem, _SYNONYMS.get(stem, stem))}
-        for text in (gold, answer)
-    )
+    stems = (_stems(_WORD.findall(text.lower())) for text in (gold, answer))
+    wanted, given = ({*each, *(_SYNONYMS.get(stem, stem) for stem in each)} for each in stems)
     return any(
         {_OPPOSITE.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
         for stem in wanted - given
@@ -425,18 +375,17 @@ def opposed(gold: str, answer: str) -> bool:
 
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
-    for kinds, pattern in (line.split(maxsplit=1) for line in _phrases("asks"))
+    for kinds, pattern in (line.split(" ", 1) for line in _phrases("asks"))
 ]
-_CHOICE = re.compile(
-    r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.IGNORECASE
-)
+_CHOICE = re.compile(r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.I)
 _DENIAL_ENDS = re.compile(r"[;:!?()]|,(?! ?\d)|\.(?= |$)|\bbut\b", re.IGNORECASE)
 _TAKEN_BACK = _pattern("taken-back", r"\b{}\b")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
-_SET_ASIDE = re.compile("|".join(_phrases("aside")), re.IGNORECASE)
+_SET_ASIDE = _pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
 _OPENER, _CLOSER = _pattern("opener", r"^[\s\"'*_;:,-]*{}"), _pattern("closer")
 RETRACTION = _pattern("retraction")
+RELATED = _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$")
 # Words to a grader or a model; capitals stand for the lines of the kind of their first letter.
 _APPEAL = re.compile(
     re.sub(
@@ -457,7 +406,7 @@ class Claims(NamedTuple):
     text: str
     values: tuple[Value, ...]
     denied: tuple[Value, ...]
-    names: tuple[Name, ...]
+    names: tuple[Value, ...]
     negated: bool
 
 
@@ -473,16 +422,21 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
             end = _DENIAL_ENDS.search(text, start)
             covered = end.start() if end else len(text)
             spans.append((start, covered))
-
-    def is_held(one: Value | Name) -> bool:
-        return not any(first <= one.start < last for first, last in spans)
-
-    values = find_values(text)
-    held, denied = filter(is_held, values), [each for each in values if not is_held(each)]
-    stated = tuple(held)
+    values, names = find_values(text), find_names(text)
+    denied = [each for each in values if within(each, spans)]
     spans += [(value.start, value.end) for value in values]
-    names = tuple(filter(is_held, find_names(text)))
-    return Claims(text, stated, tuple(denied), names, bool(negations))
+    return Claims(
+        text,
+        tuple(value for value in values if value not in denied),
+        tuple(denied),
+        tuple(name for name in names if not within(name, spans)),
+        bool(negations),
+    )
+
+
+def within(value: Value, spans: list[tuple[int, int]]) -> bool:
+    """Return whether the value begins in any of the stretches of text."""
+    return any(first <= value.start < last for first, last in spans)
 
 
 def asked(question: str) -> frozenset[str]:
