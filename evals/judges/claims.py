@@ -4,7 +4,6 @@
 patterns are in `vocabulary.txt`, with bounded repetitions, so that hostile text costs linear time.
 """
 
-import calendar
 import datetime as dt
 import re
 import unicodedata
@@ -102,7 +101,7 @@ def _in_figures(match: re.Match[str]) -> str:
 Key = tuple[Any, ...]
 AMOUNTS = frozenset(("money", "percent", "duration", "measure", "number"))
 ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
-PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
+PLAUSIBLE_MONTHS = 9  # from the question's date to a date without a year
 
 
 class Value(NamedTuple):
@@ -160,15 +159,12 @@ def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
 
 def conflict(one: Key, other: Key, near: dt.date | None = None) -> bool:
     """Return whether no day can be both; `near` (the question's date) decides unstated years."""
-    pairs = list(zip(one, other, strict=True))
-    if any(a is not None and b is not None and a != b for a, b in pairs):
+    if any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True)):
         return True
-    year, month, day, _ = (b if a is None else a for a, b in pairs)
+    year, month = one[0] or other[0], one[1] or other[1] or 6
     if near is None or one[0] == other[0] or not year:
         return False
-    month, day = month or 6, day or 15
-    nearest = dt.date(year, month, min(day, calendar.monthrange(year, month)[1]))
-    return abs((nearest - near).days) > PLAUSIBLE_DAYS
+    return bool(abs(12 * (year - near.year) + month - near.month) > PLAUSIBLE_MONTHS)
 
 
 _NICKNAMES = [set(line) for line in _words("nick")]

@@ -94,32 +94,34 @@ class OfflineJudge(RuleJudge):
     name = "offline/8"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        compared = Compared(question, gold, answer)
-        if fault := compared.fault():
+        if fault := fault_of(question, gold, answer):
             return Verdict(False, None, self.name, fault)
-        degrees = zip(WEIGHTS.items(), compared.features(), strict=True)
-        penalties = {reason: weight * degree for (reason, weight), degree in degrees}
+        degrees = Compared(question, gold, answer).features()
+        penalties = {
+            name: WEIGHTS[name] * each for name, each in zip(WEIGHTS, degrees, strict=True)
+        }
         chance = 1 / (1 + math.exp(-BIAS - sum(penalties.values())))
         worst = min(penalties, key=penalties.__getitem__)
-        reason = worst if chance < 0.5 else "says what the gold answer says"
+        reason = (
+            f"{worst if chance < 0.5 else 'says what the gold answer says'} (score {chance:.2f})"
+        )
         unsure = UNSURE[0] < chance < UNSURE[1]
-        reason = f"{reason} (score {chance:.2f})"
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
 BIAS = 2.59
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -5.04,  # that is needed
-    "lacks a detail": -2.39,  # by the share of the gold's values and names
+    "lacks a value or name": -5.29,  # that is needed
+    "lacks a detail": -2.23,  # by the share of the gold's values and names
     "lists another value or name": -4.79,  # beside one of the gold
-    "corrects itself": -3.43,  # with another behind "but" or "now"
-    "has another value or name": -2.09,  # elsewhere
-    "names alternatives": -4.27,
+    "corrects itself": -3.44,  # with another behind "but" or "now"
+    "has another value or name": -1.92,  # elsewhere
+    "names alternatives": -4.26,
     "says yes for no or no for yes": -5.03,
-    "lacks words of the gold answer": -3.94,  # by the share of those that the question lacks
-    "has another word": -3.21,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.40,
+    "lacks words of the gold answer": -3.98,  # by the share of those that the question lacks
+    "has another word": -3.11,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.24,
     "mixes up what belongs to what": -4.57,
 }
 UNSURE = (0.15, 0.85)  # between these scores
@@ -136,8 +138,19 @@ _BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 
 
+def fault_of(question: Question, gold: str, answer: str) -> str | None:
+    """Return what makes the answer wrong however it is worded."""
+    known, text = claims.clean(f"{gold} {question.question}").lower(), claims.clean(answer)
+    words, back = claims.appeal(text), claims.RETRACTION.search(text)
+    if words and words.lower() not in known:
+        return f"addresses the judge: {words!r}"
+    if back and not set(content_stems(back[0])) <= set(content_stems(known)):
+        return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
+    return None
+
+
 class Compared:
-    """An answer, without its frame, beside the gold answer."""
+    """An answer, without its frame, beside the gold answer: what the answer needs."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
@@ -146,23 +159,21 @@ class Compared:
         asking, text = self.asking.text, self.gold.text
         wanted, is_choice = claims.asked(asking), claims.is_choice(asking)
         self.is_yes_no = claims.asks_yes_no(asking) and not is_choice
-        self.asked_stems = set(content_stems(asking))
         # What the question has is free, but for the values of a choice.
+        self.asked_stems = set() if is_choice else set(content_stems(asking))
         free = () if is_choice else self.asking.values
         self.known = [*self.gold.values, *self.gold.denied, *free]
+        self.words = set(re.findall(r"\w+", f"{text} {asking}".lower()))
+        has_date = any(value.kind == "date" for value in self.gold.values)
         values = [
             value
             for value in self.gold.values
             if not any(same_value(value, other) for other in free)
+            and not (has_date and value.kind == "weekday")
         ]
-        if any(value.kind == "date" for value in values):
-            values = [value for value in values if value.kind != "weekday"]
-        words = set(re.findall(r"\w+", asking.lower()))
-        names = [
-            name
-            for name in self.gold.names
-            if not words.issuperset(name.key) and not _is_aside(name, text)
-        ]
+        asked_words = set(re.findall(r"\w+", asking.lower()))
+        names = [each for each in self.gold.names if not asked_words.issuperset(each.key)]
+        names = [each for each in names if not _is_aside(each, text)]
         # Needed is what is asked for, or all values if there is nothing else, or a list of names.
         keys = [value for value in values if value.kind in wanted]
         if keys:
@@ -172,14 +183,15 @@ class Compared:
             keys = values or list(self.gold.values)
         if is_named or not content_stems(_without(text, self.gold.names)):
             keys = sorted([*keys, *names], key=lambda key: key.start)
+        # What follows behind other words is a detail, and so are values that nobody asked for.
         self.needed: list[Value] = []
-        for key in () if self.is_yes_no else keys:
+        for key in keys:
             before = [other for other in self.needed if other.kind == key.kind]
             if not before or not _between(text, before[-1], key):
                 self.needed.append(key)
-        # What follows behind other words is a detail, and so are values that nobody asked for.
-        details = keys if keys or self.is_yes_no else values
-        self.details = [] if self.is_yes_no else [v for v in details if v not in self.needed]
+        self.details = [value for value in keys or values if value not in self.needed]
+        if self.is_yes_no:
+            self.needed = self.details = []
         is_keyed = any(key.kind in wanted or key.kind == "name" for key in self.needed)
         self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
 
@@ -187,37 +199,31 @@ class Compared:
         """Return the content of a text that the question lacks."""
         return set(content_stems(text)) - self.asked_stems
 
-    def fault(self) -> str | None:
-        """Return what makes the answer wrong however it is worded."""
-        known = f"{self.gold.text} {self.asking.text}".lower()
-        words = claims.appeal(self.answer.text)
-        if words and words.lower() not in known:
-            return f"addresses the judge: {words!r}"
-        back = claims.RETRACTION.search(self.answer.text)
-        if back and not set(content_stems(back[0])) <= set(content_stems(known)):
-            return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
-        return None
-
     def features(self) -> list[float]:
-        """Return how far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
+        """Return how far each of `WEIGHTS` holds, from 0 to 1."""
         gold, answer = self.gold.text, self.answer.text
         keys = [*self.needed, *self.details]
-        missing = not all(map(self._states, self.needed))
-        details = [key for key in self.details if not self._states(key)]
+        missing = [key for key in self.needed if not self._states(key)]
+        details = [] if missing else [key for key in self.details if not self._states(key)]
         rest, stems = _without(gold, keys), set(content_stems(_without(answer, self.answer.values)))
         beyond = self._beyond(rest)
         lacking = len(beyond - stems) / max(1, len(beyond) + len(keys) * (not missing))
         if not beyond and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
+        if self.is_text:
+            denied = _denies(rest, stems & beyond) != _denies(answer, stems & beyond)
+            reverse = (1 - lacking) * (denied != claims.opposed(rest, answer))
+        else:
+            reverse = (1 - lacking) * claims.opposed(f"{self.asking.text} {rest}", answer)
         return [
-            float(missing),
-            len(details) / max(1, len(keys)) * (not missing),
+            bool(missing) * (2 + len(missing) / max(1, len(self.needed))) / 3,
+            len(details) / max(1, len(keys)),
             *([0.0] * 3 if missing else self._others()),
-            float(self._has_choice(beyond)),
+            float(self._has_choice(beyond | self._beyond(gold))),
             float(self.is_yes_no and self._is_contrary()),
             lacking * self.is_text,
             min(_changed(gold, each, self.asked_stems) for each in (answer, self.plain)),
-            (1 - lacking) * self._is_reversed(rest, stems & beyond),
+            reverse,
             float(_is_swapped(gold, answer)),
         ]
 
@@ -226,7 +232,7 @@ class Compared:
         if key.kind != "name":
             is_denied = any(same_value(key, other, self.near) for other in answer.denied)
             is_stated = any(same_value(key, other, self.near) for other in answer.values)
-            return is_stated or (not is_denied and bool(_spelled(key, answer.text)))
+            return is_stated or (not is_denied and _is_spelled(key, answer.text))
         given = [name for name in answer.names if same_value(key, name)]
         words = set(re.findall(r"[\w-]+", answer.text.lower()))
         is_worded = not given and not answer.negated and words.issuperset(key.key)
@@ -235,45 +241,37 @@ class Compared:
     def _others(self) -> list[float]:
         """Return whether a value or name that neither gold nor question has is listed beside one
         that the gold has, corrects it, or stands elsewhere outside brackets."""
-        text, kinds = self.answer.text, {value.kind for value in self.gold.values}
-        spans = [code.span() for value in self.gold.values if (code := _spelled(value, text))]
-        spans += [match.span() for match in _BRACKETS.finditer(text)]
-        words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
-        hits, others = list[Value](), list[Value]()
+        text, hits, others = self.answer.text, list[Value](), list[Value]()
+        kinds = {value.kind for value in self.gold.values}
         for value in self.answer.values:
-            if any(claims.compatible(other, value, self.near) for other in self.known):
+            if any(claims.compatible(other, value, self.near) for other in self.known) or (
+                value.kind == "code" and any(value.key[0] in str(o.key[0]) for o in self.known)
+            ):
                 hits.append(value)
-            elif value.kind in kinds and not (value.kind == "code" and self._is_part(value)):
+            elif value.kind in kinds:
                 others.append(value)
         is_named = any(key.kind == "name" for key in (*self.needed, *self.details))
         for name in self.answer.names if is_named else ():
             is_known = any(same_value(other, name) for other in self.gold.names)
-            if is_known or words.issuperset(name.key):
+            if is_known or self.words.issuperset(name.key):
                 hits += [] if _is_aside(name, text) else [name]
             elif not _opens_sentence(name, text) and not text.startswith("'s ", name.end):
                 others.append(name)
-        is_listed = is_corrected = is_other = False
         first = min((hit.start for hit in hits), default=0)
-        for other in others:
-            if claims.within(other, spans):
-                continue
+        listed, corrected, elsewhere = 0.0, 0.0, 0.0
+        brackets = [match.span() for match in _BRACKETS.finditer(text)]
+        for other in (each for each in others if not claims.within(each, brackets)):
             gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
             if self.is_yes_no or not all(gaps):
-                is_listed = True
+                listed = 1.0
             elif _CONTRAST.search(text[first : other.start]):
-                is_corrected = True
+                corrected = 1.0
             else:
-                is_other = True
-        return [float(is_listed), float(is_corrected), float(is_other)]
+                elsewhere = 1.0
+        return [listed, corrected, elsewhere]
 
-    def _is_part(self, code: Value) -> bool:
-        return any(code.key[0] in str(other.key[0]) for other in self.known)
-
-    def _has_choice(self, beyond: set[str]) -> bool:
-        """Return whether "or" joins something the gold says with something else."""
-        wanted = beyond | self._beyond(self.gold.text)
-        if claims.is_choice(self.asking.text):
-            wanted = set(content_stems(self.gold.text))
+    def _has_choice(self, wanted: set[str]) -> bool:
+        """Return whether "or" joins something of `wanted` with something else."""
         for match in () if _OR.search(self.gold.text) else _OR.finditer(self.plain):
             before = _SENTENCE_END.split(self.plain[: match.start()])[-1].split()[-4:]
             after = _SENTENCE_END.split(self.plain[match.end() :])[0].split()[:4]
@@ -283,33 +281,20 @@ class Compared:
 
     def _is_contrary(self) -> bool:
         """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
-        gold, answer = self.gold.text, self.answer.text
-        wanted, given = claims.polarity(gold), claims.polarity(answer)
-        if (given and self.answer.negated and not self.gold.negated) or _HEDGE.match(answer):
-            return True
         # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
-        if given is None:
-            given = self.answer.negated == claims.opposed(self.asking.text, answer)
-        if wanted is None:
-            wanted = self.gold.negated == claims.opposed(self.asking.text, gold)
-        return given != wanted
+        said = [claims.polarity(each.text) for each in (self.gold, self.answer)]
+        wanted, given = (
+            each.negated == claims.opposed(self.asking.text, each.text) if yes is None else yes
+            for each, yes in zip((self.gold, self.answer), said, strict=True)
+        )
+        takes_back = said[1] and self.answer.negated and not self.gold.negated
+        return wanted != given or bool(takes_back or _HEDGE.match(self.answer.text))
 
-    def _is_reversed(self, gold: str, stems: set[str]) -> bool:
-        """Return whether the answer denies what `gold` affirms, or has an opposite of its words.
 
-        "Not worn" is "unworn": a denial and an opposite together cancel out.
-        """
-        if not self.is_text:
-            return claims.opposed(f"{self.asking.text} {gold}", self.answer.text)
-        denied = {
-            bool(
-                claims.denials(
-                    " ".join(p for p in _PARTS.split(text) if stems & {*content_stems(p)})
-                )
-            )
-            for text in (gold, self.answer.text)
-        }
-        return (len(denied) == 2) != claims.opposed(gold, self.answer.text)
+def _denies(text: str, stems: set[str]) -> bool:
+    """Return whether the parts of the text that have any of the stems deny something."""
+    parts = [part for part in _PARTS.split(text) if stems.intersection(content_stems(part))]
+    return bool(claims.denials(" ".join(parts)))
 
 
 def _between(text: str, one: Value, other: Value) -> set[str]:
@@ -338,13 +323,12 @@ def _opens_sentence(name: Value, text: str) -> bool:
     return opens and bool(re.match(r":| (?!and\b|or\b)[a-z]", after))
 
 
-def _spelled(value: Value, text: str) -> re.Match[str] | None:
-    """Return where a code, phone number or address stands, whatever signs are between."""
-    if value.kind not in ("code", "phone", "web"):
-        return None
-    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", value.key[0])
+def _is_spelled(value: Value, text: str) -> bool:
+    """Return whether a code, phone number or address stands there, whatever signs are between."""
+    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key[0]))
     pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
-    return re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
+    found = re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
+    return value.kind in ("code", "phone", "web") and bool(found)
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
@@ -462,78 +446,65 @@ class Grounding(NamedTuple):
 UNREAD = Grounding(False, "no mail was read")
 
 
-class _Read(NamedTuple):
-    """What a mail of `day` states; the values include its date and the days that it names."""
-
-    claims: claims.Claims
-    values: list[Value]
-    words: frozenset[str]
-    day: dt.date | None
-
-
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
     """Return whether `mails` state what `answer`, which is no abstention, states."""
     asking, given = read_claims(question), read_claims(answer)
-    read = [_read(mail) for mail in mails]
+    read = [(mail, *_stated(mail)) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
-    values = [
+    stated = [
         value
         for value in given.values
         if not (is_count and value.kind == "number")
         and not any(_covers(other, value, None) for other in asking.values)
     ]
-    names = [
+    stated += [
         name
         for name in given.names
         if not _plain_words(*name.key) <= known and not _opens_sentence(name, given.text)
     ]
-    for value in [*values, *names]:
+    for value in stated:
         shown = given.text[value.start : value.end]
-        if not any(_states(mail, value, shown) for mail in read):
+        exact = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
+        words = _plain_words(*value.key) - known if value.kind == "name" else {""}
+        if not any(
+            any(_covers(other, value, mail.date) for other in values)
+            # Its words, where only context tells its kind.
+            or re.search(exact, text, re.IGNORECASE)
+            or words <= _plain_words(text)
+            for mail, text, values in read
+        ):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
     new = set(content_stems(given.text)) - set(content_stems(asking.text))
-    if values or names or not new or (is_count and given.values):
-        return Grounding(bool(values or names) or None, "")
-    stems = {stem for mail in read for stem in content_stems(mail.claims.text)} & new
-    is_worded = 2 * len(stems) >= len(new)
-    reason = f"the mails read have {len(stems)} of {len(new)} new words"
+    if stated or not new or (is_count and given.values):
+        return Grounding(bool(stated) or None, "")
+    shared = new.intersection(*[content_stems(" ".join(text for _, text, _ in read))])
+    is_worded = 2 * len(shared) >= len(new)
+    reason = f"the mails read have {len(shared)} of {len(new)} new words"
     return Grounding(is_worded, "" if is_worded else reason)
 
 
-def _read(mail: Email) -> _Read:
+def _stated(mail: Email) -> tuple[str, list[Value]]:
+    """Return a mail's text and what it states, with its date and the days that it can name."""
     people = ", ".join(str(each) for each in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
     text = f"{mail.subject}\n{mail.body[:MAX_BODY_CHARS]}\n{people}"
     stated = read_claims(text, limit=2 * MAX_BODY_CHARS)
     # What a mail takes back it still states; which of them holds is not asked here.
-    values, words = [*stated.values, *stated.denied], _plain_words(stated.text)
-    day = None if mail.date is None else mail.date.date()
-    for each in [] if day is None else list(_days(values, words, day)):
-        values.append(Value("date", (each.year, each.month, each.day, None), 0, 0))
-        values.append(Value("weekday", (each.weekday(),), 0, 0))
-    return _Read(stated, values, words, day)
-
-
-def _days(values: Sequence[Value], words: frozenset[str], day: dt.date) -> Iterator[dt.date]:
-    """Yield a mail's day, and those that "tomorrow", "Friday" or "the 16th" can be in it."""
-    yield day
-    yield from (day + dt.timedelta(ahead) for word, ahead in _DAYS_FROM.items() if word in words)
-    weekdays = {value.key[0] for value in values if value.kind == "weekday"}
-    bare = {value.key[2] for value in values if value.kind == "date" and not any(value.key[:2])}
-    for ahead in range(31):
-        other = day + dt.timedelta(ahead)
-        if other.day in bare or (ahead < 7 * WEEKS_AHEAD and other.weekday() in weekdays):
-            yield other
-
-
-def _states(mail: _Read, value: Value, shown: str) -> bool:
-    """Return whether the mail has the value, or its words where only context tells its kind."""
-    if any(_covers(other, value, mail.day) for other in (*mail.values, *mail.claims.names)):
-        return True
-    if value.kind == "name":
-        return _plain_words(*value.key) <= mail.words
-    words = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
-    return bool(re.search(words, mail.claims.text, re.IGNORECASE))
+    values, words = [*stated.values, *stated.denied, *stated.names], _plain_words(stated.text)
+    if mail.date is not None:
+        day, ahead = mail.date.date(), [0]
+        ahead += [days for word, days in _DAYS_FROM.items() if word in words]
+        # "Friday", "the 16th".
+        weekdays = {value.key[0] for value in values if value.kind == "weekday"}
+        bare = {each.key[2] for each in values if each.kind == "date" and not any(each.key[:2])}
+        for days in range(31):
+            other = day + dt.timedelta(days)
+            if other.day in bare or (days < 7 * WEEKS_AHEAD and other.weekday() in weekdays):
+                ahead.append(days)
+        for other in (day + dt.timedelta(days) for days in ahead):
+            values.append(Value("date", (other.year, other.month, other.day, None), 0, 0))
+            values.append(Value("weekday", (other.weekday(),), 0, 0))
+    return stated.text, values
 
 
 def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
