@@ -95,23 +95,17 @@ def _in_figures(match: re.Match[str]) -> str:
 
 # ---- Values and names.
 
-# Of a date: year, month, day, part of the month. Of a weekday: its number. Of a time: minutes since
-# midnight, whether am or pm is unsaid, zone. Of an amount: base unit, number, how many base units
-# its unit is. Of a name: its words in lower case. Of all else: its letters and digits.
-Key = tuple[Any, ...]
-AMOUNTS = frozenset(("money", "percent", "duration", "measure", "number"))
-ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
-PLAUSIBLE_MONTHS = 9  # from the question's date to a date without a year
-
 
 class Value(NamedTuple):
     """A value and where it stands in the text (character offsets).
 
-    `kind` is date, weekday, time, one of `AMOUNTS`, phone, email, web, code, ordinal or name.
+    `kind` is date, weekday, time, zone, money, percent, duration, measure, number, phone, email,
+    web, code, ordinal or name. Of a date the key is year, month, day and part of the month, of a
+    name its words in lower case, of all else the texts that stand for it.
     """
 
     kind: str
-    key: Key
+    key: tuple[Any, ...]
     start: int
     end: int
 
@@ -125,53 +119,32 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
         # The answer may leave out the year, and the month of a day.
         is_same = one[2:] == other[2:] and (one[1] == other[1] or (other[2] and not other[1]))
         is_known = any(one[1:3]) or one[0] == other[0]
-        return bool(is_same and is_known) and not conflict(one, other, near)
-    if kinds == {"time"}:
-        is_far = one[2] and other[2] and one[2] != other[2]
-        apart = abs(one[0] - other[0])
-        return not is_far and (apart == 0 or (apart == 720 and (one[1] or other[1])))
-    if kinds <= AMOUNTS and one[0] == other[0]:
-        # A week has 7 days; but a month has some 30.4, and two thirds are some 67 %.
-        ratio = max(one[2], other[2]) / min(one[2], other[2])
-        total, total2 = one[1] * one[2], other[1] * other[2]
-        roughly = 0 if ratio.denominator == len(kinds) == 1 else ROUGHLY * max(total, total2)
-        return bool(abs(total - total2) <= roughly)
-    if kinds <= AMOUNTS:
-        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-        return "" in (one[0], other[0]) and "percent" not in kinds and bool(one[1] == other[1])
-    return kinds.isdisjoint(("date", "name")) and _spelling(gold) == _spelling(answer)
+        return bool(is_same and is_known) and not conflict(gold, answer, near)
+    if kinds <= _UNIT_KINDS:
+        return bool(one[0] == other[0])
+    # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+    return kinds.isdisjoint(("date", "name")) and not set(one).isdisjoint(other)
 
 
-def _spelling(value: Value) -> str:
-    """Return a value's letters and digits: "Room 74" is a number, and "2200" may be an hour."""
-    if value.kind == "time":
-        return f"{value.key[0] // 60}{value.key[0] % 60:02}"
-    return str(value.key[value.kind == "number"])
+PLAUSIBLE_MONTHS = 9  # from the question's date to a date without a year
 
 
-def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """Return whether `answer` says the same as `gold` or less, or a time in another zone."""
-    if gold.kind == answer.kind == "date":
-        return not conflict(gold.key, answer.key, near)
-    zones = {each.key[2] for each in (gold, answer) if each.kind == "time"} - {""}
-    return len(zones) == 2 or same_value(gold, answer, near)
-
-
-def conflict(one: Key, other: Key, near: dt.date | None = None) -> bool:
-    """Return whether no day can be both; `near` (the question's date) decides unstated years."""
-    if any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True)):
+def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
+    """Return whether no day can be both dates; `near` (the question's) decides unstated years."""
+    pairs = list(zip(one.key, other.key, strict=True))
+    if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
-    year, month = one[0] or other[0], one[1] or other[1] or 6
-    if near is None or one[0] == other[0] or not year:
+    year, month = (a or b for a, b in pairs[:2])
+    if near is None or one.key[0] == other.key[0] or not year:
         return False
-    return bool(abs(12 * (year - near.year) + month - near.month) > PLAUSIBLE_MONTHS)
+    return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > PLAUSIBLE_MONTHS)
 
 
 _NICKNAMES = [set(line) for line in _words("nick")]
 _FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
 
 
-def _same_name(gold: Key, answer: Key) -> bool:
+def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     """Return whether both name a person or thing: by initials; by the gold's last word and, if
     there is another, a form of its first; or by a form of its first alone."""
     short, long = sorted((gold, answer), key=lambda words: len("".join(words)))
@@ -192,13 +165,12 @@ def _same_first(one: str, other: str) -> bool:
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_WEEKDAYS = "mon tue wed thu fri sat sun".split()
 _WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
 _NTHS, _PARTS, _ZONES, _SCALES = map(_by_name, ("nth", "part", "zone", "scale"))
 _UNITS = {
-    name: (kind, base.strip("-"), Fraction(factor))
+    name.replace("_", " "): (kind, base.strip("-"), Fraction(factor))
     for kind, base, factor, *names in (line.split() for line in _phrases("unit"))
-    for name in (each.replace("_", " ") for each in names)
+    for name in names
 }
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|-[a-z]|,\d{3}|\.\d| ?[ap]\.?m)"
 _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|, ?)"
@@ -216,7 +188,10 @@ _VALUES = [
     (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED.get(n[0], n[0]), form), re.I))
     for kind, form in (line.split(" ", 1) for line in _phrases("value"))
 ]
-_Keys = Iterator[tuple[str, Key]]
+_UNIT_KINDS = {kind for kind, _, _ in _UNITS.values()}
+_NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
+_NAME, _NAME_WORD = re.compile(_phrases("name")[0]), re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
+_Read = Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def find_values(text: str) -> list[Value]:
@@ -230,25 +205,10 @@ def find_values(text: str) -> list[Value]:
             if keys:
                 values += [Value(each, key, start, end) for each, key in keys]
                 masked = masked[:start] + "\0" * (end - start) + masked[end:]
-    joined: list[Value] = []
-    for value in sorted(values, key=lambda value: (value.start, value.end)):
-        last = joined[-1] if joined else None
-        # "2 years, 6 months" is one value.
-        if (
-            last
-            and last.kind in ("duration", "measure")
-            and last.key[0] == value.key[0]
-            and value.key[2] < last.key[2]
-            and re.fullmatch(r",? ?(?:and )?", text[last.end : value.start])
-        ):
-            number = last.key[1] + value.key[1] * value.key[2] / last.key[2]
-            joined[-1] = last._replace(key=(last.key[0], number, last.key[2]), end=value.end)
-        else:
-            joined.append(value)
-    return joined
+    return sorted(values, key=lambda value: value.start)
 
 
-def _date(match: re.Match[str], kind: str) -> _Keys:
+def _date(match: re.Match[str], kind: str) -> _Read:
     parts = match.groupdict(default="")
     year, month = int(parts.get("year") or 0), int(parts.get("month") or 0)
     if match[0].strip(" .") in _WORDS_TOO:
@@ -256,7 +216,7 @@ def _date(match: re.Match[str], kind: str) -> _Keys:
     if name := parts.get("name"):
         month = _MONTHS.index(name[:3].lower()) + 1
     if weekday := parts.get("weekday"):
-        yield "weekday", (_WEEKDAYS.index(weekday[:3].lower()),)
+        yield "weekday", (weekday[:3].lower(),)
     if 0 < year < 100:
         year += 1900 if year >= 70 else 2000
     part = _PARTS.get(parts.get("part", "").lower())
@@ -267,36 +227,41 @@ def _date(match: re.Match[str], kind: str) -> _Keys:
             yield kind, (year or None, first or None, day or None, part)
 
 
-def _time(match: re.Match[str], kind: str) -> _Keys:
+def _time(match: re.Match[str], kind: str) -> _Read:
     hour, minutes, half = int(match["hour"]), match["min"], (match["half"] or "").lower()
     # 5.30 is a number unless am or pm says otherwise.
     if half or match["clock"] or (minutes and "." not in match[0][:3]):
-        since = hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour % 24
-        zone = (match["zone"] or "").lower()
-        is_either = not half and 1 <= hour <= 12
-        yield kind, (60 * since + int(minutes or 0), is_either, _ZONES.get(zone, zone))
+        hour = hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour % 24
+        # Without am or pm it may be either.
+        hours = [hour] if half or not 1 <= hour <= 12 else [hour % 12, hour % 12 + 12]
+        yield kind, tuple(f"{each}{int(minutes or 0):02}" for each in hours)
 
 
-def _amount(match: re.Match[str], kind: str) -> _Keys:
+def _amount(match: re.Match[str], kind: str) -> _Read:
     name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
     kind, base, factor = _UNITS.get(name, ("number", "", Fraction(1)))
     power = int(_SCALES[match["scale"].strip(" -").lower()]) if match["scale"] else 0
     number = Fraction(match["number"].replace(",", "")) * 10**power
     number += Fraction(match["cents"] or 0) / 100
-    yield kind, (base, number - 32 if name in ("°f", "fahrenheit") else number, factor)
+    total = (number - 32 if name in ("°f", "fahrenheit") else number) * factor
+    if kind in ("duration", "measure"):
+        shown = f"{float(total):.3g}"  # a quarter of a year is some 13 weeks
+    else:
+        shown = str(round(total, 2) if total.denominator > 10**4 else total)  # 2 thirds, 67 %
+    yield kind, (f"{base} {shown}", *([] if kind == "percent" else [str(number)]))
 
 
-def _label(match: re.Match[str], kind: str) -> _Keys:
+def _label(match: re.Match[str], kind: str) -> _Read:
     text = match[match.lastindex or 0].upper()
     if kind == "ordinal":
         text = re.sub(r"\D", "", text) or _NTHS.get(text.lower(), "")
+    if kind == "zone":
+        text = _ZONES[text.lower()]
     if text:
         yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
 
 
 _READERS = {"date": _date, "time": _time, "amount": _amount}
-_NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
-_NAME, _NAME_WORD = re.compile(_phrases("name")[0]), re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 
 
 def find_names(text: str) -> list[Value]:
