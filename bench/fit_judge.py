@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from art_e.question import Question
 from evals.judges.claims import clean, unframed
 from evals.judges.labels import Case, load_pairs
-from evals.judges.offline import WEIGHTS, Compared, fault_of
+from evals.judges.offline import WEIGHTS, Compared
 
 RIDGE = 0.3
 PAIRS = Path(__file__).parents[1] / "tests" / "evals" / "judge_pairs.jsonl"
@@ -39,8 +39,9 @@ def fitted() -> NDArray[np.float64]:
     features, labels = [], []
     for each in [*tuning, *invented()]:
         pair = each.question, each.question.answer or "", unframed(clean(each.answer or ""))
-        if fault_of(*pair) is None:
-            features.append(Compared(*pair).features())
+        compared = Compared(*pair)
+        if compared.fault is None:
+            features.append(compared.features())
             labels.append(each.label)
     columns, right = np.asarray(features), np.asarray(labels)
     signs = np.where(right, 1.0, -1.0)

@@ -346,7 +346,7 @@ _SET_ASIDE = _pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
 _OPENER, _CLOSER = _pattern("opener", r"^[\s\"'*_;:,-]*{}"), _pattern("closer")
 RETRACTION = _pattern("retraction")
-RELATED = _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$")
+_RELATED = _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$")
 # Words to a grader or a model; capitals stand for the lines of the kind of their first letter.
 _APPEAL = re.compile(
     re.sub(
@@ -390,9 +390,15 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
         text,
         tuple(value for value in values if value not in denied),
         tuple(denied),
-        tuple(name for name in names if not within(name, spans)),
+        tuple(name for name in names if not within(name, spans) and not _is_aside(name, text)),
         bool(negations),
     )
+
+
+def _is_aside(name: Value, text: str) -> bool:
+    """Return whether a text only relates another to the name: "older than Ann", "Ann's sister"."""
+    before = text[max(0, name.start - 40) : name.start]
+    return bool(_RELATED.search(before)) or text.startswith("'s ", name.end)
 
 
 def within(value: Value, spans: list[tuple[int, int]]) -> bool:

@@ -19,7 +19,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
@@ -94,108 +94,96 @@ class OfflineJudge(RuleJudge):
     name = "offline/8"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        if fault := fault_of(question, gold, answer):
-            return Verdict(False, None, self.name, fault)
-        degrees = Compared(question, gold, answer).features()
-        penalties = {
-            name: WEIGHTS[name] * each for name, each in zip(WEIGHTS, degrees, strict=True)
-        }
+        compared = Compared(question, gold, answer)
+        if compared.fault:
+            return Verdict(False, None, self.name, compared.fault)
+        degrees = dict(zip(WEIGHTS, compared.features(), strict=True))
+        penalties = {name: WEIGHTS[name] * degree for name, degree in degrees.items()}
         chance = 1 / (1 + math.exp(-BIAS - sum(penalties.values())))
         worst = min(penalties, key=penalties.__getitem__)
-        reason = (
-            f"{worst if chance < 0.5 else 'says what the gold answer says'} (score {chance:.2f})"
-        )
+        reason = worst if chance < 0.5 else "says what the gold answer says"
         unsure = UNSURE[0] < chance < UNSURE[1]
+        reason = f"{reason} (score {chance:.2f})"
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.56
+BIAS = 2.45
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -5.09,  # that is needed
-    "lacks a detail": -2.21,  # by the share of the gold's values and names
-    "lists another value or name": -4.81,  # beside one of the gold
-    "corrects itself": -3.42,  # with another behind "but" or "now"
-    "has another value or name": -1.91,  # elsewhere
-    "names alternatives": -4.19,
-    "says yes for no or no for yes": -5.01,
-    "lacks words of the gold answer": -3.95,  # by the share of those that the question lacks
-    "has another word": -3.09,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.23,
-    "mixes up what belongs to what": -4.55,
+    "lacks a value or name": -4.95,  # that is needed
+    "lacks a detail": -2.03,  # by the share of the gold's values and names
+    "lists another value or name": -4.61,  # beside one of the gold
+    "corrects itself": -3.33,  # with another behind "but" or "now"
+    "has another value or name": -1.86,  # elsewhere
+    "names alternatives": -4.03,
+    "says yes for no or no for yes": -4.90,
+    "lacks words of the gold answer": -3.81,  # by the share of those that the question lacks
+    "has another word": -2.98,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.14,
+    "mixes up what belongs to what": -4.06,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
-_OR = re.compile(r"(?<!more )\bor\b(?! (?:so|less|more)\b)|\bunless\b", re.IGNORECASE)
-_HEDGE = re.compile(r"(?:maybe|perhaps|possibly|probably not|not sure|unclear)\b", re.IGNORECASE)
+_OR = re.compile(
+    r"(?:[^\s.;:]+ ){0,4}(?<!more )\b(?:or (?!so|less|more)|unless )(?:[^\s.;:]+ ?){0,4}",
+    re.IGNORECASE,
+)
 _CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 # An aside, but for "(or May 4)".
 _BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
-_SENTENCE_END = re.compile(r"[;:]|\.(?= |$)")
-_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 
 
-def fault_of(question: Question, gold: str, answer: str) -> str | None:
-    """Return what makes the answer wrong however it is worded."""
-    known, text = claims.clean(f"{gold} {question.question}").lower(), claims.clean(answer)
-    words, back = claims.appeal(text), claims.RETRACTION.search(text)
-    if words and words.lower() not in known:
-        return f"addresses the judge: {words!r}"
-    if back and not set(content_stems(back[0])) <= set(content_stems(known)):
-        return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
-    return None
-
-
 class Compared:
-    """An answer, without its frame, beside the gold answer: what the answer needs."""
+    """An answer, without its frame, beside the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(answer), question.query_date
-        self.plain = _BRACKETS.sub("", self.answer.text)
         asking, text = self.asking.text, self.gold.text
         wanted, is_choice = claims.asked(asking), claims.is_choice(asking)
         self.is_yes_no = claims.asks_yes_no(asking) and not is_choice
         # What the question has is free, but for the values of a choice.
         self.asked_stems = set() if is_choice else set(content_stems(asking))
         free = () if is_choice else self.asking.values
-        self.known = [*self.gold.values, *self.gold.denied, *free]
+        self.known = (*self.gold.values, *self.gold.denied, *free)
         self.words = set(re.findall(r"\w+", f"{text} {asking}".lower()))
-        kinds = {value.kind for value in self.gold.values}
-        # What goes with a date or time is not needed, only not to be another.
-        values = [
-            value
-            for value in self.gold.values
-            if not any(same_value(value, other) for other in free)
-            and not (value.kind == "weekday" and "date" in kinds)
-            and value.kind != "zone"
-        ]
         asked_words = set(re.findall(r"\w+", asking.lower()))
-        names = [each for each in self.gold.names if not asked_words.issuperset(each.key)]
-        names = [each for each in names if not _is_aside(each, text)]
+        has_date = any(value.kind == "date" for value in self.gold.values)
+        keys = [
+            value
+            for value in (*self.gold.values, *self.gold.names)
+            # What stands beside a date or time need not be there, only not be another.
+            if value.kind != "zone"
+            and not (has_date and value.kind == "weekday")
+            and not any(same_value(value, other) for other in free)
+            and not (value.kind == "name" and asked_words.issuperset(value.key))
+        ]
+        values = [key for key in keys if key.kind != "name"]
         # Needed is what is asked for, or all values if there is nothing else, or a list of names.
-        keys = [value for value in values if value.kind in wanted]
-        if keys:
-            names = [name for name in names if not _opens_sentence(name, text)]
-        is_named = "name" in wanted and bool(names)
-        if not keys and not is_named and not self._beyond(_without(text, values)):
-            keys = values or list(self.gold.values)
-        if is_named or not content_stems(_without(text, self.gold.names)):
-            keys = sorted([*keys, *names], key=lambda key: key.start)
+        needed = [key for key in keys if key.kind in wanted]
+        if not needed and not self._beyond(_without(text, values)):
+            needed = values or list(self.gold.values)
+        if not content_stems(_without(text, self.gold.names)):
+            needed += [key for key in keys if key.kind == "name" and key not in needed]
         # What follows behind other words is a detail, and so are values that nobody asked for.
         self.needed: list[Value] = []
-        for key in keys:
+        self.details = [] if needed or self.is_yes_no else values
+        for key in [] if self.is_yes_no else sorted(needed, key=lambda key: key.start):
             before = [other for other in self.needed if other.kind == key.kind]
-            if not before or not _between(text, before[-1], key):
-                self.needed.append(key)
-        self.details = [value for value in keys or values if value not in self.needed]
-        if self.is_yes_no:
-            self.needed = self.details = []
-        is_keyed = any(key.kind in wanted or key.kind == "name" for key in self.needed)
+            is_detail = before and _between(text, before[-1], key)
+            (self.details if is_detail else self.needed).append(key)
+        is_keyed = any(key.kind in (*wanted, "name") for key in self.needed)
         self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
+        # What makes the answer wrong however it is worded.
+        self.fault: str | None = None
+        words, back = claims.appeal(self.answer.text), claims.RETRACTION.search(self.answer.text)
+        if words and words.lower() not in f"{text} {asking}".lower():
+            self.fault = f"addresses the judge: {words!r}"
+        elif back and not set(content_stems(back[0])) <= {*self.asked_stems, *content_stems(text)}:
+            self.fault = f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
 
     def _beyond(self, text: str) -> set[str]:
         """Return the content of a text that the question lacks."""
@@ -204,7 +192,7 @@ class Compared:
     def features(self) -> list[float]:
         """Return how far each of `WEIGHTS` holds, from 0 to 1."""
         gold, answer = self.gold.text, self.answer.text
-        keys = [*self.needed, *self.details]
+        keys, plain = [*self.needed, *self.details], _BRACKETS.sub("", answer)
         missing = [key for key in self.needed if not self._states(key)]
         details = [] if missing else [key for key in self.details if not self._states(key)]
         rest, stems = _without(gold, keys), set(content_stems(_without(answer, self.answer.values)))
@@ -212,92 +200,73 @@ class Compared:
         lacking = len(beyond - stems) / max(1, len(beyond) + len(keys) * (not missing))
         if not beyond and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
-        if self.is_text:
-            denied = _denies(rest, stems & beyond) != _denies(answer, stems & beyond)
-            reverse = (1 - lacking) * (denied != claims.opposed(rest, answer))
-        else:
-            reverse = (1 - lacking) * claims.opposed(f"{self.asking.text} {rest}", answer)
+        choices = [] if _OR.search(gold) else _OR.findall(plain)
+        wanted, shared = beyond | self._beyond(gold), stems & beyond
+        # "Not worn" is "unworn": a denial and an opposite together cancel out.
+        is_denied = self.is_text and _denies(rest, shared) != _denies(answer, shared)
+        opposite = claims.opposed(rest if self.is_text else f"{self.asking.text} {rest}", answer)
         return [
             bool(missing) * (2 + len(missing) / max(1, len(self.needed))) / 3,
             len(details) / max(1, len(keys)),
             *([0.0] * 3 if missing else self._others()),
-            float(self._has_choice(beyond | self._beyond(gold))),
+            float(any(wanted.intersection(content_stems(each)) for each in choices)),
             float(self.is_yes_no and self._is_contrary()),
             lacking * self.is_text,
-            min(_changed(gold, each, self.asked_stems) for each in (answer, self.plain)),
-            reverse,
+            min(_changed(gold, each, self.asked_stems) for each in (answer, plain)),
+            (1 - lacking) * (is_denied != opposite),
             float(_is_swapped(gold, answer)),
         ]
 
     def _states(self, key: Value) -> bool:
-        answer = self.answer
-        if key.kind != "name":
-            is_denied = any(same_value(key, other, self.near) for other in answer.denied)
-            is_stated = any(same_value(key, other, self.near) for other in answer.values)
-            return is_stated or (not is_denied and _is_spelled(key, answer.text))
-        given = [name for name in answer.names if same_value(key, name)]
-        words = set(re.findall(r"[\w-]+", answer.text.lower()))
-        is_worded = not given and not answer.negated and words.issuperset(key.key)
-        return is_worded or not all(_is_aside(name, answer.text) for name in given)
+        values = (*self.answer.values, *self.answer.names)
+        if any(same_value(key, other, self.near) for other in values):
+            return True
+        if key.kind == "name":
+            words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
+            return not self.answer.negated and words.issuperset(key.key)
+        is_denied = any(same_value(key, other, self.near) for other in self.answer.denied)
+        return not is_denied and _is_spelled(key, self.answer.text)
 
     def _others(self) -> list[float]:
         """Return whether a value or name that neither gold nor question has is listed beside one
         that the gold has, corrects it, or stands elsewhere outside brackets."""
-        text, hits, others = self.answer.text, list[Value](), list[Value]()
-        kinds = {value.kind for value in self.gold.values}
-        for value in self.answer.values:
-            if any(_fits(other, value, self.near) for other in self.known) or (
-                value.kind == "code" and any(value.key[0] in str(o.key[0]) for o in self.known)
+        hits, others = list[Value](), list[Value]()
+        kinds = {value.kind for value in (*self.gold.values, *self.needed, *self.details)}
+        for value in (*self.answer.values, *self.answer.names):
+            if any(_fits(other, value, self.near) for other in (*self.known, *self.gold.names)) or (
+                value.kind == "name" and self.words.issuperset(value.key)
             ):
                 hits.append(value)
             elif value.kind in kinds:
                 others.append(value)
-        is_named = any(key.kind == "name" for key in (*self.needed, *self.details))
-        for name in self.answer.names if is_named else ():
-            is_known = any(same_value(other, name) for other in self.gold.names)
-            if is_known or self.words.issuperset(name.key):
-                hits += [] if _is_aside(name, text) else [name]
-            elif not _opens_sentence(name, text) and not text.startswith("'s ", name.end):
-                others.append(name)
-        first = min((hit.start for hit in hits), default=0)
-        listed, corrected, elsewhere = 0.0, 0.0, 0.0
+        text, first = self.answer.text, min((hit.start for hit in hits), default=0)
         brackets = [match.span() for match in _BRACKETS.finditer(text)]
+        degrees = [0.0, 0.0, 0.0]
         for other in (each for each in others if not claims.within(each, brackets)):
             gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
-            if self.is_yes_no or not all(gaps):
-                listed = 1.0
-            elif _CONTRAST.search(text[first : other.start]):
-                corrected = 1.0
-            else:
-                elsewhere = 1.0
-        return [listed, corrected, elsewhere]
-
-    def _has_choice(self, wanted: set[str]) -> bool:
-        """Return whether "or" joins something of `wanted` with something else."""
-        for match in () if _OR.search(self.gold.text) else _OR.finditer(self.plain):
-            before = _SENTENCE_END.split(self.plain[: match.start()])[-1].split()[-4:]
-            after = _SENTENCE_END.split(self.plain[match.end() :])[0].split()[:4]
-            if wanted & set(content_stems(" ".join([*before, *after]))):
-                return True
-        return False
+            is_listed = self.is_yes_no or not all(gaps)
+            is_correction = _CONTRAST.search(text[first : other.start])
+            degrees[0 if is_listed else 1 if is_correction else 2] = 1.0
+        return degrees
 
     def _is_contrary(self) -> bool:
         """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
-        # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
         said = [claims.polarity(each.text) for each in (self.gold, self.answer)]
+        # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
         wanted, given = (
             each.negated == claims.opposed(self.asking.text, each.text) if yes is None else yes
             for each, yes in zip((self.gold, self.answer), said, strict=True)
         )
         takes_back = said[1] and self.answer.negated and not self.gold.negated
-        return wanted != given or bool(takes_back or _HEDGE.match(self.answer.text))
+        return wanted != given or bool(takes_back)
 
 
 def _fits(known: Value, value: Value, near: dt.date | None) -> bool:
     """Return whether a value says the same as one that is known, or less."""
     if known.kind == value.kind == "date":
         return not claims.conflict(known, value, near)
-    return same_value(known, value)
+    is_part = known.kind == value.kind == "code" and value.key[0] in known.key[0]
+    return is_part or same_value(known, value)
 
 
 def _denies(text: str, stems: set[str]) -> bool:
@@ -319,25 +288,11 @@ def _without(text: str, values: Sequence[Value]) -> str:
     return text
 
 
-def _is_aside(name: Value, text: str) -> bool:
-    """Return whether a text only relates another to the name: "older than Ann", "Ann's sister"."""
-    before = text[max(0, name.start - 40) : name.start]
-    return bool(claims.RELATED.search(before)) or text.startswith("'s ", name.end)
-
-
-def _opens_sentence(name: Value, text: str) -> bool:
-    """Return whether the name is one word that opens a sentence of `text`, which goes on."""
-    before, after = text[: name.start].rstrip(), text[name.end : name.end + 5]
-    opens = len(name.key) == 1 and (not before or before[-1] in ".!?:;")
-    return opens and bool(re.match(r":| (?!and\b|or\b)[a-z]", after))
-
-
 def _is_spelled(value: Value, text: str) -> bool:
     """Return whether a code, phone number or address stands there, whatever signs are between."""
-    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key[0]))
-    pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
-    found = re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
-    return value.kind in ("code", "phone", "web") and bool(found)
+    pattern = r"[\W_]{0,3}".join(map(re.escape, str(value.key[0]).removeprefix("HTTPS")[:200]))
+    is_code = value.kind in ("code", "phone", "web")
+    return is_code and bool(re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.I))
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
@@ -361,8 +316,7 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 
 def _is_swapped(gold: str, answer: str) -> bool:
-    """Return whether two parts of the answer have exchanged what the gold says of them, or subject
-    and object have changed places around a word."""
+    """Return whether two parts of the answer have exchanged what the gold says of them."""
     parts, answered = (
         [{token for token in _TOKEN.findall(part) if content_stems(token)} for part in split]
         for split in (_PARTS.split(gold.lower()), _PARTS.split(answer.lower()))
@@ -370,19 +324,7 @@ def _is_swapped(gold: str, answer: str) -> bool:
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
     mixed = Counter(frozenset(n for n, each in enumerate(own) if part & each) for part in answered)
-    turned = {triple[::-1] for triple in _triples(gold)}
-    is_mixed = any(len(both) > 1 and times > 1 for both, times in mixed.items())
-    return is_mixed or bool(_triples(answer) & turned)
-
-
-def _triples(text: str) -> set[tuple[str, ...]]:
-    """Return three different words in a row, stemmed, without articles and titles."""
-    triples: set[tuple[str, ...]] = set()
-    for part in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
-        stems = [" ".join(content_stems(word)) or word for word in words]
-        triples.update(zip(stems, stems[1:], stems[2:], strict=False))
-    return {triple for triple in triples if triple[0] != triple[2]}
+    return any(len(both) > 1 and times > 1 for both, times in mixed.items())
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -442,6 +384,7 @@ def f1(given: Sequence[str], gold: Sequence[str]) -> float:
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 
 _DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
+_OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
 class Grounding(NamedTuple):
@@ -458,39 +401,34 @@ UNREAD = Grounding(False, "no mail was read")
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
     """Return whether `mails` state what `answer`, which is no abstention, states."""
     asking, given = read_claims(question), read_claims(answer)
-    read = [(mail, *_stated(mail)) for mail in mails]
+    read = [(mail.date, *_stated(mail)) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
-    stated = [
-        value
-        for value in given.values
-        if not (is_count and value.kind == "number")
-        and not any(_covers(other, value, None) for other in asking.values)
-    ]
-    stated += [
-        name
-        for name in given.names
-        if not _plain_words(*name.key) <= known and not _opens_sentence(name, given.text)
-    ]
-    for value in stated:
-        shown = given.text[value.start : value.end]
+    stated = False
+    for value in (*given.values, *given.names):
+        shown, words = given.text[value.start : value.end], _plain_words(*map(str, value.key))
+        opens = len(value.key) == 1 and _OPENING.search(given.text[: value.start])
+        is_free = words <= known or opens if value.kind == "name" else is_count
+        if any(_covers(other, value, None) for other in asking.values) or (
+            is_free and value.kind in ("name", "number")
+        ):
+            continue
+        stated = True
+        # Its words, where only context tells its kind.
         exact = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
-        words = _plain_words(*value.key) - known if value.kind == "name" else {""}
         if not any(
-            any(_covers(other, value, mail.date) for other in values)
-            # Its words, where only context tells its kind.
+            any(_covers(other, value, day) for other in values)
             or re.search(exact, text, re.IGNORECASE)
-            or words <= _plain_words(text)
-            for mail, text, values in read
+            or (value.kind == "name" and words <= _plain_words(text) | known)
+            for day, text, values in read
         ):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
     new = set(content_stems(given.text)) - set(content_stems(asking.text))
     if stated or not new or (is_count and given.values):
-        return Grounding(bool(stated) or None, "")
-    shared = new.intersection(*[content_stems(" ".join(text for _, text, _ in read))])
-    is_worded = 2 * len(shared) >= len(new)
+        return Grounding(stated or None, "")
+    shared = new.intersection(content_stems(" ".join(text for _, text, _ in read)))
     reason = f"the mails read have {len(shared)} of {len(new)} new words"
-    return Grounding(is_worded, "" if is_worded else reason)
+    return Grounding(True, "") if 2 * len(shared) >= len(new) else Grounding(False, reason)
 
 
 def _stated(mail: Email) -> tuple[str, list[Value]]:
@@ -500,32 +438,30 @@ def _stated(mail: Email) -> tuple[str, list[Value]]:
     stated = read_claims(text, limit=2 * MAX_BODY_CHARS)
     # What a mail takes back it still states; which of them holds is not asked here.
     values, words = [*stated.values, *stated.denied, *stated.names], _plain_words(stated.text)
-    if mail.date is not None:
-        day, ahead = mail.date.date(), [0]
-        ahead += [days for word, days in _DAYS_FROM.items() if word in words]
-        # "Friday", "the 16th".
-        weekdays = {value.key[0] for value in values if value.kind == "weekday"}
-        bare = {each.key[2] for each in values if each.kind == "date" and not any(each.key[:2])}
-        for days in range(31):
-            other = day + dt.timedelta(days)
-            if other.day in bare or (days < 7 * WEEKS_AHEAD and other.weekday() in weekdays):
-                ahead.append(days)
-        for other in (day + dt.timedelta(days) for days in ahead):
-            values.append(Value("date", (other.year, other.month, other.day, None), 0, 0))
-            values.append(Value("weekday", (other.weekday(),), 0, 0))
+    if mail.date is None:
+        return stated.text, values
+    weekdays = {value.key[0] for value in values if value.kind == "weekday"}
+    bare = {each.key[2] for each in values if each.kind == "date" and not any(each.key[:2])}
+    ahead = {0, *(days for word, days in _DAYS_FROM.items() if word in words)}
+    for days in range(-1, 31):
+        day = mail.date.date() + dt.timedelta(days)
+        weekday = f"{day:%a}".lower()
+        is_named = 0 <= days < 7 * WEEKS_AHEAD and weekday in weekdays
+        if days in ahead or is_named or (days >= 0 and day.day in bare):
+            values.append(Value("date", (day.year, day.month, day.day, None), 0, 0))
+            values.append(Value("weekday", (weekday,), 0, 0))
     return stated.text, values
 
 
 def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
     """Return whether `stated`, in a mail of `day`, says all that `given` says."""
-    one, other = stated.key, given.key
     if not stated.kind == given.kind == "date":
         return same_value(given, stated)
     # The mail's date tells a year that it leaves out.
-    if claims.conflict(stated, given, day if one[0] is None else None):
+    if claims.conflict(stated, given, day if stated.key[0] is None else None):
         return False
-    is_whole = all(b is None or a is not None for a, b in zip(one[1:], other[1:], strict=True))
-    return bool(one[1] and one[2]) or is_whole
+    pairs = zip(stated.key[1:], given.key[1:], strict=True)
+    return all(stated.key[1:3]) or all(b is None or a is not None for a, b in pairs)
 
 
 def _plain_words(*texts: str) -> frozenset[str]:
