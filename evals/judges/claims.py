@@ -45,13 +45,10 @@ def _pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
 MAX_CHARS = 4000  # of an answer; the rest is not read
 
 _NUMBERS = {word: int(number) for word, number in _by_name("number").items()}
-_SMALL = "|".join(word for word, number in _NUMBERS.items() if number < 100)
-_BIG = "|".join(["dozen", *(word for word, number in _NUMBERS.items() if number >= 100)])
-_TENS, _ONES = "|".join(list(_NUMBERS)[20:28]), "|".join(list(_NUMBERS)[1:10])
-_PART = rf"(?:(?:(?:{_TENS})[ -](?:{_ONES})|{_SMALL})\b)"
+_TENS, _ONES = "|".join(list(_NUMBERS)[20:]), "|".join(list(_NUMBERS)[1:10])
+# Not "one": "the old one".
 _SPELLED = re.compile(
-    rf"\b(?:{_PART}|an?(?= (?:{_BIG})\b))(?:[ -](?:{_BIG})\b(?: (?:and )?{_PART})?){{0,4}}(?![\w'])",
-    re.IGNORECASE,
+    rf"\b(?:(?:{_TENS})[ -](?:{_ONES})|(?!one\b)(?:{'|'.join(_NUMBERS)}))(?![\w'])", re.IGNORECASE
 )
 _PLAINER = [
     (re.compile(pattern, re.IGNORECASE), plain)
@@ -76,21 +73,12 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
     text = unicodedata.normalize("NFKC", text)[: 4 * limit]
     text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
-    text = _SPELLED.sub(_in_figures, text)
+    text = _SPELLED.sub(
+        lambda words: str(sum(_NUMBERS[word] for word in re.split("[ -]", words[0].lower()))), text
+    )
     for pattern, plain in _PLAINER:
         text = pattern.sub(plain, text)
     return text[:limit]
-
-
-def _in_figures(match: re.Match[str]) -> str:
-    total = group = 0
-    for word in re.split(r"[ -]", match[0].lower()):
-        number = 12 if word == "dozen" else _NUMBERS.get(word, 0)
-        if number >= 1000:
-            total, group = total + max(group, 1) * number, 0
-        else:
-            group = max(group, 1) * number if number >= 100 or word == "dozen" else group + number
-    return match[0] if match[0].lower() == "one" else str(total + group)  # "the old one"
 
 
 # ---- Values and names.
@@ -141,7 +129,6 @@ def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
 
 
 _NICKNAMES = [set(line) for line in _words("nick")]
-_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
 
 
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
@@ -151,17 +138,12 @@ def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     initials = "".join(word[0] for word in " ".join(long).replace("-", " ").split())
     if len(initials) > 1 and "".join(short).replace(".", "") == initials:
         return True
-    first = [word for word in answer if word != gold[-1]]
+    first = [word.rstrip(".") for word in answer if word != gold[-1]]
     if len(gold) == 1 or (gold[-1] not in answer and (len(first) > 1 or len(first[0]) < 3)):
         return gold[-1] in answer
-    return not first or any(_same_first(gold[0].rstrip("."), word.rstrip(".")) for word in first)
-
-
-def _same_first(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
-    is_short = long.startswith(short) and not is_feminine
-    return is_short or any({short, long} <= names for names in _NICKNAMES)
+    pairs = [sorted((gold[0].rstrip("."), word), key=len) for word in first]
+    is_form = (b.startswith(a) or any({a, b} <= names for names in _NICKNAMES) for a, b in pairs)
+    return not first or any(is_form)
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
