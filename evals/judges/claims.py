@@ -167,17 +167,18 @@ _NAMED = {
 }
 # In the order in which they are looked for.
 _VALUES = [
-    (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED.get(n[0], n[0]), form), re.I))
+    (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED.get(n[0], n[0]), form), flags))
     for kind, form in (line.split(" ", 1) for line in _phrases("value"))
+    for flags in [re.NOFLAG if kind == "name" else re.IGNORECASE]
 ]
 _UNIT_KINDS = {kind for kind, _, _ in _UNITS.values()}
 _NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
-_NAME, _NAME_WORD = re.compile(_phrases("name")[0]), re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
+_NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 _Read = Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def find_values(text: str) -> list[Value]:
-    """Return the values of a `clean` text, in order; no stretch of it is of two patterns."""
+    """Return the values and names of a `clean` text, in order, without overlaps."""
     values: list[Value] = []
     masked = text
     for kind, pattern in _VALUES:
@@ -243,21 +244,14 @@ def _label(match: re.Match[str], kind: str) -> _Read:
         yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
 
 
-_READERS = {"date": _date, "time": _time, "amount": _amount}
+def _name(match: re.Match[str], kind: str) -> _Read:
+    words = _NAME_WORD.findall(match[0].removesuffix("'s").lower())
+    key = tuple(dropwhile(_NOT_NAMES.__contains__, words))
+    if key:
+        yield kind, tuple(word for word in key if word not in ("of", "the"))
 
 
-def find_names(text: str) -> list[Value]:
-    """Return the names of people, and of other things with capitals, in `text`, in order."""
-    names: list[Value] = []
-    for match in _NAME.finditer(text):
-        words = list(_NAME_WORD.finditer(match[0].removesuffix("'s").lower()))
-        words = list(dropwhile(lambda word: word[0] in _NOT_NAMES, words))
-        if words:
-            key = tuple(word[0] for word in words if word[0] not in ("of", "the"))
-            start, end = match.start() + words[0].start(), match.start() + words[-1].end()
-            names.append(Value("name", key, start, end))
-    return names
-
+_READERS = {"date": _date, "time": _time, "amount": _amount, "name": _name}
 
 # ---- The words that carry a text's content, denials, opposites, yes and no.
 
@@ -291,10 +285,14 @@ def asks_yes_no(text: str) -> bool:
     return bool(_AUXILIARY.match(text))
 
 
-def denials(text: str) -> list[int]:
-    """Return where each denial begins; set phrases such as "no problem" deny nothing."""
-    masked = _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
-    return [match.start() for match in _DENIAL.finditer(masked)]
+def _affirmed(text: str) -> str:
+    """Return the text with blanks for set phrases such as "no problem", which deny nothing."""
+    return _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
+
+
+def denies(text: str) -> bool:
+    """Return whether the text denies something."""
+    return bool(_DENIAL.search(_affirmed(text)))
 
 
 def polarity(text: str) -> bool | None:
@@ -321,8 +319,11 @@ _ASKED = [
     for kinds, pattern in (line.split(" ", 1) for line in _phrases("asks"))
 ]
 _CHOICE = re.compile(r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.I)
-_DENIAL_ENDS = re.compile(r"[;:!?()]|,(?! ?\d)|\.(?= |$)|\bbut\b", re.IGNORECASE)
-_TAKEN_BACK = _pattern("taken-back", r"\b{}\b")
+_TAKEN_BACK = re.compile(
+    rf"\b(?:{'|'.join(_phrases('denial') + _phrases('taken-back'))})\b"
+    r".*?(?=[;:!?()]|,(?! ?\d)|\.(?: |$)|\bbut\b|$)",
+    re.IGNORECASE,
+)
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = _pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
@@ -359,28 +360,22 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     """Return the claims of `text`, which is cleaned (and cut at `limit`) first."""
     text = clean(text, limit)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
-    negations, covered = denials(text), -1
-    for start in sorted([*negations, *(match.start() for match in _TAKEN_BACK.finditer(text))]):
-        if start >= covered:  # else it stands in the last denial, which ends where this one does
-            end = _DENIAL_ENDS.search(text, start)
-            covered = end.start() if end else len(text)
-            spans.append((start, covered))
-    values, names = find_values(text), find_names(text)
-    denied = [each for each in values if within(each, spans)]
-    spans += [(value.start, value.end) for value in values]
-    return Claims(
-        text,
-        tuple(value for value in values if value not in denied),
-        tuple(denied),
-        tuple(name for name in names if not within(name, spans) and not _is_aside(name, text)),
-        bool(negations),
+    spans += [match.span() for match in _TAKEN_BACK.finditer(_affirmed(text))]
+    held, denied = list[Value](), list[Value]()
+    for value in find_values(text):
+        (denied if within(value, spans) else held).append(value)
+    # "Older than Ann", "Ann's sister": another is only related to her.
+    names = tuple(
+        value
+        for value in held
+        if value.kind == "name"
+        and not text.startswith("'s ", value.end)
+        and not _RELATED.search(text[max(0, value.start - 40) : value.start])
     )
-
-
-def _is_aside(name: Value, text: str) -> bool:
-    """Return whether a text only relates another to the name: "older than Ann", "Ann's sister"."""
-    before = text[max(0, name.start - 40) : name.start]
-    return bool(_RELATED.search(before)) or text.startswith("'s ", name.end)
+    values, taken_back = (
+        tuple(value for value in some if value.kind != "name") for some in (held, denied)
+    )
+    return Claims(text, values, taken_back, names, denies(text))
 
 
 def within(value: Value, spans: list[tuple[int, int]]) -> bool:

@@ -272,7 +272,7 @@ def _fits(known: Value, value: Value, near: dt.date | None) -> bool:
 def _denies(text: str, stems: set[str]) -> bool:
     """Return whether the parts of the text that have any of the stems deny something."""
     parts = [part for part in _PARTS.split(text) if stems.intersection(content_stems(part))]
-    return bool(claims.denials(" ".join(parts)))
+    return claims.denies(" ".join(parts))
 
 
 def _between(text: str, one: Value, other: Value) -> set[str]:
