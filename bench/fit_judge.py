@@ -40,7 +40,7 @@ def fitted() -> NDArray[np.float64]:
     for each in [*tuning, *invented()]:
         pair = each.question, each.question.answer or "", unframed(clean(each.answer or ""))
         compared = Compared(*pair)
-        if compared.fault is None:
+        if compared.fault() is None:
             features.append(compared.features())
             labels.append(each.label)
     columns, right = np.asarray(features), np.asarray(labels)

@@ -362,14 +362,14 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
     spans += [match.span() for match in _TAKEN_BACK.finditer(_affirmed(text))]
     held, denied = list[Value](), list[Value]()
-    for value in find_values(text):
+    for value in find_values(text.title() if text.islower() else text):
         (denied if within(value, spans) else held).append(value)
     # "Older than Ann", "Ann's sister": another is only related to her.
     names = tuple(
         value
         for value in held
         if value.kind == "name"
-        and not text.startswith("'s ", value.end)
+        and not text[: value.end + 1].endswith("'s ")
         and not _RELATED.search(text[max(0, value.start - 40) : value.start])
     )
     values, taken_back = (

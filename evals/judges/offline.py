@@ -12,12 +12,12 @@ The weights are a logistic regression (`python -m bench.fit_judge`); docs/evalua
 agreement with labels. `F1Judge` is a second judge without a model.
 """
 
-import calendar
 import datetime as dt
 import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
+from calendar import day_name, month_name
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -95,8 +95,8 @@ class OfflineJudge(RuleJudge):
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
-        if compared.fault:
-            return Verdict(False, None, self.name, compared.fault)
+        if fault := compared.fault():
+            return Verdict(False, None, self.name, fault)
         degrees = dict(zip(WEIGHTS, compared.features(), strict=True))
         penalties = {name: WEIGHTS[name] * degree for name, degree in degrees.items()}
         chance = 1 / (1 + math.exp(-BIAS - sum(penalties.values())))
@@ -107,33 +107,33 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.45
+BIAS = 2.47
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.95,  # that is needed
-    "lacks a detail": -2.03,  # by the share of the gold's values and names
-    "lists another value or name": -4.61,  # beside one of the gold
-    "corrects itself": -3.33,  # with another behind "but" or "now"
-    "has another value or name": -1.86,  # elsewhere
-    "names alternatives": -4.03,
-    "says yes for no or no for yes": -4.90,
+    "lacks a value or name": -4.86,  # that is needed
+    "lacks a detail": -1.99,  # by the share of the gold's values and names
+    "lists another value or name": -4.66,  # beside one of the gold
+    "corrects itself": -3.35,  # with another behind "but" or "now"
+    "has another value or name": -1.87,  # elsewhere
+    "names alternatives": -4.11,
+    "says yes for no or no for yes": -4.92,
     "lacks words of the gold answer": -3.81,  # by the share of those that the question lacks
-    "has another word": -2.98,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.14,
-    "mixes up what belongs to what": -4.06,
+    "has another word": -3.05,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.12,
+    "mixes up what belongs to what": -4.08,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _OR = re.compile(
-    r"(?:[^\s.;:]+ ){0,4}(?<!more )\b(?:or (?!so|less|more)|unless )(?:[^\s.;:]+ ?){0,4}",
+    r"(?:[^\s.;:]+ ){0,4}(?<!more )\b(?:or (?!(?:so|less|more)\b)|unless )(?:[^\s.;:]+ ?){0,4}",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 # An aside, but for "(or May 4)".
 _BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
-_TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
+_TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"[\w-]+")
 
 
 class Compared:
@@ -142,52 +142,52 @@ class Compared:
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(answer), question.query_date
-        asking, text = self.asking.text, self.gold.text
-        wanted, is_choice = claims.asked(asking), claims.is_choice(asking)
+        asking, wanted = self.asking.text, claims.asked(self.asking.text)
+        is_choice = claims.is_choice(asking)
         self.is_yes_no = claims.asks_yes_no(asking) and not is_choice
         # What the question has is free, but for the values of a choice.
         self.asked_stems = set() if is_choice else set(content_stems(asking))
-        free = () if is_choice else self.asking.values
-        self.known = (*self.gold.values, *self.gold.denied, *free)
-        self.words = set(re.findall(r"\w+", f"{text} {asking}".lower()))
-        asked_words = set(re.findall(r"\w+", asking.lower()))
-        has_date = any(value.kind == "date" for value in self.gold.values)
+        self.free = () if is_choice else self.asking.values
+        asked_words, kinds = set(_WORDS.findall(asking.lower())), {v.kind for v in self.gold.values}
         keys = [
-            value
-            for value in (*self.gold.values, *self.gold.names)
+            key
+            for key in (*self.gold.values, *self.gold.names)
+            if not any(same_value(key, other) for other in self.free)
+            and not (key.kind == "name" and asked_words.issuperset(key.key))
             # What stands beside a date or time need not be there, only not be another.
-            if value.kind != "zone"
-            and not (has_date and value.kind == "weekday")
-            and not any(same_value(value, other) for other in free)
-            and not (value.kind == "name" and asked_words.issuperset(value.key))
+            and not (key.kind in ("weekday", "zone") and kinds & {"date", "time"})
         ]
         values = [key for key in keys if key.kind != "name"]
         # Needed is what is asked for, or all values if there is nothing else, or a list of names.
         needed = [key for key in keys if key.kind in wanted]
-        if not needed and not self._beyond(_without(text, values)):
+        needed = [key for key in needed if key.kind == "email"] or needed
+        if not needed and not self._beyond(_without(self.gold.text, values)):
             needed = values or list(self.gold.values)
-        if not content_stems(_without(text, self.gold.names)):
-            needed += [key for key in keys if key.kind == "name" and key not in needed]
+        if not content_stems(_without(self.gold.text, self.gold.names)):
+            needed = [key for key in keys if key in needed or key.kind == "name"]
         # What follows behind other words is a detail, and so are values that nobody asked for.
-        self.needed: list[Value] = []
-        self.details = [] if needed or self.is_yes_no else values
+        self.needed, self.details = list[Value](), [] if needed or self.is_yes_no else values
         for key in [] if self.is_yes_no else sorted(needed, key=lambda key: key.start):
             before = [other for other in self.needed if other.kind == key.kind]
-            is_detail = before and _between(text, before[-1], key)
+            is_detail = before and _between(self.gold.text, before[-1], key)
             (self.details if is_detail else self.needed).append(key)
         is_keyed = any(key.kind in (*wanted, "name") for key in self.needed)
         self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
-        # What makes the answer wrong however it is worded.
-        self.fault: str | None = None
-        words, back = claims.appeal(self.answer.text), claims.RETRACTION.search(self.answer.text)
-        if words and words.lower() not in f"{text} {asking}".lower():
-            self.fault = f"addresses the judge: {words!r}"
-        elif back and not set(content_stems(back[0])) <= {*self.asked_stems, *content_stems(text)}:
-            self.fault = f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
 
     def _beyond(self, text: str) -> set[str]:
         """Return the content of a text that the question lacks."""
         return set(content_stems(text)) - self.asked_stems
+
+    def fault(self) -> str | None:
+        """Return what makes the answer wrong however it is worded."""
+        text, known = self.answer.text, f"{self.gold.text} {self.asking.text}"
+        words, back = claims.appeal(text), claims.RETRACTION.search(text)
+        if words and words.lower() not in known.lower():
+            return f"addresses the judge: {words!r}"
+        is_taken_back = back and not set(content_stems(back[0])) <= set(content_stems(known))
+        return (
+            f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}" if back and is_taken_back else None
+        )
 
     def features(self) -> list[float]:
         """Return how far each of `WEIGHTS` holds, from 0 to 1."""
@@ -201,9 +201,9 @@ class Compared:
         if not beyond and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
         choices = [] if _OR.search(gold) else _OR.findall(plain)
-        wanted, shared = beyond | self._beyond(gold), stems & beyond
+        wanted = beyond | self._beyond(gold)
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
-        is_denied = self.is_text and _denies(rest, shared) != _denies(answer, shared)
+        denied = {_denies(text, stems & beyond) for text in (rest, answer)}
         opposite = claims.opposed(rest if self.is_text else f"{self.asking.text} {rest}", answer)
         return [
             bool(missing) * (2 + len(missing) / max(1, len(self.needed))) / 3,
@@ -213,52 +213,56 @@ class Compared:
             float(self.is_yes_no and self._is_contrary()),
             lacking * self.is_text,
             min(_changed(gold, each, self.asked_stems) for each in (answer, plain)),
-            (1 - lacking) * (is_denied != opposite),
+            (1 - lacking) * ((self.is_text and len(denied) == 2) != opposite),
             float(_is_swapped(gold, answer)),
         ]
 
     def _states(self, key: Value) -> bool:
-        values = (*self.answer.values, *self.answer.names)
-        if any(same_value(key, other, self.near) for other in values):
+        answer = self.answer
+        if any(same_value(key, each, self.near) for each in (*answer.values, *answer.names)):
             return True
+        # A name in lower case; a code, phone number or address with other signs between.
         if key.kind == "name":
-            words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
-            return not self.answer.negated and words.issuperset(key.key)
-        is_denied = any(same_value(key, other, self.near) for other in self.answer.denied)
-        return not is_denied and _is_spelled(key, self.answer.text)
+            return not answer.negated and set(_WORDS.findall(answer.text.lower())).issuperset(
+                key.key
+            )
+        is_code = key.kind in ("code", "phone", "web") and key not in answer.denied
+        signs = r"[\W_]{0,3}".join(map(re.escape, str(key.key[0])[:200]))
+        code = rf"(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
+        return is_code and bool(re.search(code, answer.text, re.IGNORECASE))
 
     def _others(self) -> list[float]:
         """Return whether a value or name that neither gold nor question has is listed beside one
         that the gold has, corrects it, or stands elsewhere outside brackets."""
-        hits, others = list[Value](), list[Value]()
-        kinds = {value.kind for value in (*self.gold.values, *self.needed, *self.details)}
-        for value in (*self.answer.values, *self.answer.names):
-            if any(_fits(other, value, self.near) for other in (*self.known, *self.gold.names)) or (
-                value.kind == "name" and self.words.issuperset(value.key)
-            ):
-                hits.append(value)
-            elif value.kind in kinds:
-                others.append(value)
-        text, first = self.answer.text, min((hit.start for hit in hits), default=0)
+        text, kinds = self.answer.text, {key.kind for key in (*self.gold.values, *self.needed)}
+        known = (*self.gold.values, *self.gold.denied, *self.gold.names, *self.free)
+        words = set(_WORDS.findall(f"{self.gold.text} {self.asking.text}".lower()))
+        values = (*self.answer.values, *self.answer.names)
+        hits = [
+            value
+            for value in values
+            if any(_fits(other, value, self.near) for other in known)
+            or (value.kind == "name" and words.issuperset(value.key))
+        ]
         brackets = [match.span() for match in _BRACKETS.finditer(text)]
         degrees = [0.0, 0.0, 0.0]
-        for other in (each for each in others if not claims.within(each, brackets)):
-            gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
-            is_listed = self.is_yes_no or not all(gaps)
-            is_correction = _CONTRAST.search(text[first : other.start])
-            degrees[0 if is_listed else 1 if is_correction else 2] = 1.0
+        for other in values:
+            if other.kind in kinds and other not in hits and not claims.within(other, brackets):
+                gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
+                before = text[min(hit.start for hit in hits) if hits else 0 : other.start]
+                is_listed = self.is_yes_no or not all(gaps)
+                degrees[0 if is_listed else 1 if _CONTRAST.search(before) else 2] = 1.0
         return degrees
 
     def _is_contrary(self) -> bool:
         """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
-        said = [claims.polarity(each.text) for each in (self.gold, self.answer)]
         # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
+        said = [claims.polarity(each.text) for each in (self.gold, self.answer)]
         wanted, given = (
             each.negated == claims.opposed(self.asking.text, each.text) if yes is None else yes
             for each, yes in zip((self.gold, self.answer), said, strict=True)
         )
-        takes_back = said[1] and self.answer.negated and not self.gold.negated
-        return wanted != given or bool(takes_back)
+        return wanted != given or bool(said[1] and self.answer.negated and not self.gold.negated)
 
 
 def _fits(known: Value, value: Value, near: dt.date | None) -> bool:
@@ -286,13 +290,6 @@ def _without(text: str, values: Sequence[Value]) -> str:
     for value in sorted(values, key=lambda value: -value.start):
         text = f"{text[: value.start]} {text[value.end :]}"
     return text
-
-
-def _is_spelled(value: Value, text: str) -> bool:
-    """Return whether a code, phone number or address stands there, whatever signs are between."""
-    pattern = r"[\W_]{0,3}".join(map(re.escape, str(value.key[0]).removeprefix("HTTPS")[:200]))
-    is_code = value.kind in ("code", "phone", "web")
-    return is_code and bool(re.search(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.I))
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
@@ -332,8 +329,7 @@ def _is_swapped(gold: str, answer: str) -> bool:
 F1_THRESHOLD = 0.8  # on worlds of other seeds, 0.6 and 0.7 accept more lists
 SHOWN_CHARS = 60  # of a word of the answer, in the reason
 
-_WEEKDAYS = frozenset(map(str.lower, calendar.day_name))
-_MONTHS = frozenset(map(str.lower, calendar.month_name[1:]))
+_WEEKDAYS, _MONTHS = (set(map(str.lower, names)) for names in (day_name, month_name[1:]))
 # Apostrophes, commas of thousands, ".00", and the ending of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _F1_WORD = re.compile(r"(?!(?:an?|the)\b)(?:\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+)")
@@ -362,15 +358,15 @@ class F1Judge(RuleJudge):
             [word for word in words if word in _MONTHS or not word.isalpha()]
             for words in (given, wanted)
         )
-        strange = [word for word in figures if word not in known]
-        if strange:
+        if strange := [word for word in figures if word not in known]:
             reason = f"has {cut_line(strange[0], SHOWN_CHARS)!r}, which the gold answer lacks"
-            return Verdict(False, None, self.name, reason)
-        if known and not figures:
-            return Verdict(False, None, self.name, "has no number or month of the gold answer")
-        beyond = [word for word in wanted if word not in asking]
-        shared = max(f1(given, wanted), f1(given, beyond))
-        return Verdict(shared >= F1_THRESHOLD, None, self.name, f"F1 {shared:.2f}")
+        elif known and not figures:
+            reason = "has no number or month of the gold answer"
+        else:
+            beyond = [word for word in wanted if word not in asking]
+            shared = max(f1(given, wanted), f1(given, beyond))
+            return Verdict(shared >= F1_THRESHOLD, None, self.name, f"F1 {shared:.2f}")
+        return Verdict(False, None, self.name, reason)
 
 
 def f1(given: Sequence[str], gold: Sequence[str]) -> float:
