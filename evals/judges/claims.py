@@ -35,9 +35,21 @@ def _by_name(kind: str) -> dict[str, str]:
     return {name.replace("_", " "): first for first, *names in lines for name in names}
 
 
+def _filled(form: str) -> str:
+    """Return a pattern in which capitals stand for the names or lines of the kind so called."""
+
+    def alternatives(capitals: re.Match[str]) -> str:
+        kind = capitals[0].lower()
+        names = _by_name(kind) if kind in ("part", "scale", "unit", "zone") else _phrases(kind)
+        longest = sorted((name for name in names if name[-1] not in "%$€£¥¢₹²2"), key=len)[::-1]
+        return f"(?:{'|'.join(longest)})" if names else capitals[0]
+
+    return re.sub("[A-Z]{3,6}", alternatives, form)
+
+
 def _pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
     """Return what finds any line of a kind, all regular expressions, in the frame of `form`."""
-    return re.compile(form.format(f"(?:{'|'.join(_phrases(kind))})"), re.IGNORECASE)
+    return re.compile(_filled(form.format(f"(?:{'|'.join(_phrases(kind))})")), re.IGNORECASE)
 
 
 # ---- Plain text.
@@ -148,30 +160,14 @@ def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
-_NTHS, _PARTS, _ZONES, _SCALES = map(_by_name, ("nth", "part", "zone", "scale"))
-_UNITS = {
-    name.replace("_", " "): (kind, base.strip("-"), Fraction(factor))
-    for kind, base, factor, *names in (line.split() for line in _phrases("unit"))
-    for name in names
-}
-_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|-[a-z]|,\d{3}|\.\d| ?[ap]\.?m)"
-_AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|, ?)"
-_NAMED = {
-    "PART": "|".join(_PARTS),
-    "DAYS": rf"{_DAY}(?:{_AND_DAY}{_DAY}){{0,12}}",
-    "DAY": _DAY,
-    "ZONE": "|".join(_ZONES),
-    # "$3M" are millions, "3 m" are metres.
-    "SCALE": "|".join(scale for scale in _SCALES if scale not in "mmb"),
-    "UNIT": "|".join(name for name in sorted(_UNITS, key=len, reverse=True) if name[-1].isalpha()),
-}
+_NTHS, _PARTS, _ZONES, _UNITS = map(_by_name, ("nth", "part", "zone", "unit"))
+_SCALES = _by_name("scale") | _by_name("letter")  # "$3M" are millions, "3 m" are metres
 # In the order in which they are looked for.
 _VALUES = [
-    (kind, re.compile(re.sub("[A-Z]{3,5}", lambda n: _NAMED.get(n[0], n[0]), form), flags))
+    (kind, re.compile(_filled(form), re.NOFLAG if kind == "name" else re.IGNORECASE))
     for kind, form in (line.split(" ", 1) for line in _phrases("value"))
-    for flags in [re.NOFLAG if kind == "name" else re.IGNORECASE]
 ]
-_UNIT_KINDS = {kind for kind, _, _ in _UNITS.values()}
+_UNIT_KINDS = {"money", "percent", "duration", "measure"}
 _NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
 _NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 _Read = Iterator[tuple[str, tuple[Any, ...]]]
@@ -222,11 +218,11 @@ def _time(match: re.Match[str], kind: str) -> _Read:
 
 def _amount(match: re.Match[str], kind: str) -> _Read:
     name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
-    kind, base, factor = _UNITS.get(name, ("number", "", Fraction(1)))
+    kind, base, factor = _UNITS.get(name, "number,,1").split(",")
     power = int(_SCALES[match["scale"].strip(" -").lower()]) if match["scale"] else 0
     number = Fraction(match["number"].replace(",", "")) * 10**power
     number += Fraction(match["cents"] or 0) / 100
-    total = (number - 32 if name in ("°f", "fahrenheit") else number) * factor
+    total = (number - 32 if name in ("°f", "fahrenheit") else number) * Fraction(factor)
     if kind in ("duration", "measure"):
         shown = f"{float(total):.3g}"  # a quarter of a year is some 13 weeks
     else:
@@ -330,15 +326,7 @@ _SET_ASIDE = _pattern("aside")
 _OPENER, _CLOSER = _pattern("opener", r"^[\s\"'*_;:,-]*{}"), _pattern("closer")
 RETRACTION = _pattern("retraction")
 _RELATED = _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$")
-# Words to a grader or a model; capitals stand for the lines of the kind of their first letter.
-_APPEAL = re.compile(
-    re.sub(
-        "GOLD|GOOD|WELL|REPLY|MARKER|DEAR",
-        lambda kind: f"(?:{'|'.join(_phrases(kind[0].lower()))})",
-        "|".join(_phrases("appeal")),
-    ),
-    re.IGNORECASE,
-)
+_APPEAL = _pattern("appeal")
 
 
 class Claims(NamedTuple):
