@@ -8,72 +8,54 @@ from collections.abc import Callable
 from typing import Any
 
 from art_e.episode import Episode
-from art_e.models.base import Policy, PolicyError, Usage
+from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
 from art_e.tools import schemas
 from art_e.trajectory import Exchange, Trajectory
 
-# Called after each turn.
-OnTurn = Callable[[Exchange], None]
-
 
 async def run_episode(
-    episode: Episode, policy: Policy, run_id: str, on_turn: OnTurn | None = None
+    episode: Episode,
+    policy: Policy,
+    run_id: str,
+    on_turn: Callable[[Exchange], None] = lambda _: None,
 ) -> Trajectory:
-    """Run `episode` to its end; an outside failure of the policy ends it with `error` set. The
-    trajectory lacks only verdict and reward."""
+    """Run `episode` to its end, with a call of `on_turn` after each turn; an outside failure of the
+    policy ends it with `error` set. The trajectory lacks only verdict and reward."""
     started_at = dt.datetime.now(dt.UTC)
     started = time.perf_counter()
-    usage = Usage()
-    cost: float | None = 0.0
-    model_seconds = tools_seconds = 0.0
-    call_seconds: list[float | None] = []
-    served: list[str] = []
-    finished: list[str | None] = []
-    retries = 0
-    score = error = None
+    steps: list[PolicyStep] = []
+    failure: PolicyError | None = None
+    seconds = {"total": 0.0, "model": 0.0, "tools": 0.0}
     tools = schemas(episode.tools.view.offered)
     while not episode.done:
         before = time.perf_counter()
         try:
             step = await policy.act(episode.messages, tools)
-        except PolicyError as failure:
-            error = {"kind": failure.kind, "message": str(failure)}
-            retries += failure.retries
-            lost = failure.cost_usd
-            cost = None if cost is None or lost is None else cost + lost
+        except PolicyError as error:
+            failure = error
             break
         finally:
-            model_seconds += time.perf_counter() - before
-        usage += step.usage
-        call_seconds.append(step.seconds)
-        finished.append(step.finish)
-        if step.served is not None and step.served not in served:
-            served.append(step.served)
-        retries += step.retries
-        score = step.score
-        cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
+            seconds["model"] += time.perf_counter() - before
+        steps.append(step)
         episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
         before = time.perf_counter()
         episode.step(step.message)
-        tools_seconds += time.perf_counter() - before
-        if on_turn is not None:
-            on_turn(episode.exchanges[-1])
-    trajectory = episode_record(episode, run_id, policy.model, policy.settings)
+        seconds["tools"] += time.perf_counter() - before
+        on_turn(episode.exchanges[-1])
+    seconds["total"] = time.perf_counter() - started
+    calls: list[PolicyStep | PolicyError] = [*steps, *([failure] if failure else ())]
+    costs = [each.cost_usd for each in calls]
     return dataclasses.replace(
-        trajectory,
-        usage=dataclasses.asdict(usage),
-        cost_usd=cost,
-        seconds={
-            "total": time.perf_counter() - started,
-            "model": model_seconds,
-            "tools": tools_seconds,
-        },
-        call_seconds=call_seconds,
-        served=served,
-        finished=finished,
-        retries=retries,
-        score=score,
-        error=error,
+        episode_record(episode, run_id, policy.model, policy.settings),
+        usage=dataclasses.asdict(sum((step.usage for step in steps), Usage())),
+        cost_usd=None if None in costs else float(sum(filter(None, costs))),
+        seconds=seconds,
+        call_seconds=[step.seconds for step in steps],
+        served=list(dict.fromkeys(step.served for step in steps if step.served is not None)),
+        finished=[step.finish for step in steps],
+        retries=sum(each.retries for each in calls),
+        score=steps[-1].score if steps else None,
+        error=None if failure is None else {"kind": failure.kind, "message": str(failure)},
         started_at=started_at.isoformat(timespec="milliseconds"),
     )
 

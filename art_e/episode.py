@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
@@ -42,14 +42,12 @@ _HOW_TO_CALL = (
 _Count = Annotated[int, Field(ge=1)]
 
 
-class EpisodeForm(BaseModel):
+class EpisodeForm(BaseModel, extra="forbid", frozen=True):
     """The form of an episode: turns, system prompt (None: the default), what the tools show.
 
     A recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
     `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_turns: _Count = DEFAULT_MAX_TURNS
     prompt: str | None = None
@@ -64,17 +62,10 @@ class EpisodeForm(BaseModel):
     @property
     def view(self) -> View:
         """What the tools show. Models of the spaced form learned dates in UTC."""
-        return View(
-            handles=self.handles,
-            hits=self.hits,
-            snippet_chars=self.snippet_chars,
-            addresses=self.addresses,
-            spaced=self.spaced,
-            utc=self.spaced,
-        )
+        limits = {"max_turns", "prompt", "turn_tokens", "episode_tokens"}
+        return View(**self.model_dump(exclude=limits), utc=self.spaced)
 
     def begin(self, inbox: Inbox, question: Question, today: dt.date | None = None) -> "Episode":
-        """Begin an episode of this form."""
         return Episode(
             inbox, question, max_turns=self.max_turns, view=self.view, system_prompt=self.prompt,
             today=today,

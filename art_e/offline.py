@@ -7,7 +7,7 @@ the same answer.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -33,17 +33,11 @@ READING_TURNS = 2
 
 
 class OfflinePolicy:
-    """Extractive search and read, without a model. `abstain_below` is a candidate's score."""
+    """Extractive search and read, without a model."""
 
     model = OFFLINE
-
-    def __init__(self, abstain_below: float = ABSTAIN_BELOW) -> None:
-        self._abstain_below = abstain_below
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What an answer depends on besides the messages."""
-        return {"abstain_below": self._abstain_below}
+    # What an answer depends on besides the messages.
+    settings: ClassVar[dict[str, Any]] = {"abstain_below": ABSTAIN_BELOW}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Search, then read, then answer. Counts have no score."""
@@ -62,7 +56,7 @@ class OfflinePolicy:
         elif fits := all_candidates(messages):
             best = max(fits, key=lambda each: each.score)
             score = best.score
-            if score >= self._abstain_below:
+            if score >= ABSTAIN_BELOW:
                 answer, sources = best.text, [best.handle]
         arguments = {"answer": answer, "sources": sources}
         return _step(seen.turn, "return_final_answer", arguments, score=score)
@@ -110,14 +104,12 @@ def _asks_how_many(seen: _Seen) -> bool:
     if how_many is None:
         return False
     thing = stems([how_many[1] or "times"])[0]
-    for result in seen.results:
-        body = words(result.get("body", ""))
-        if any(
-            word.isdigit() and stem == thing
-            for word, stem in zip(body, stems(body[1:]), strict=False)
-        ):
-            return False
-    return True
+    bodies = (words(result.get("body", "")) for result in seen.results)
+    return not any(
+        word.isdigit() and stem == thing
+        for body in bodies
+        for word, stem in zip(body, stems(body[1:]), strict=False)
+    )
 
 
 def _counted(seen: _Seen) -> list[str]:

@@ -4,12 +4,13 @@ A folder without `COMPLETE` belongs to a run that is under way or was killed.
 """
 
 import datetime as dt
+import itertools
 import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -79,14 +80,11 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
             not out.is_dir() or any(each != torn or not each.is_file() for each in out.iterdir())
         ):
             raise UserError(f"{out} is there already; name a new folder with --out")
-        folder = out
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"can't make {out}: {error.strerror}; name another --out") from None
-    else:
-        folder = _new_folder(parent, name)
-    run = Run(folder)
+    run = Run(out or _new_folder(parent, name))
     packages = ("art-e", "duckdb", "numpy", "pyarrow")
     versions = {each: metadata.version(each) for each in packages}
     made_by = {
@@ -139,15 +137,12 @@ def held(run: Run) -> Iterator[None]:
 def _new_folder(parent: Path, name: str) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
-    number = 1
-    while True:
+    for number in itertools.count(1):
         folder = parent / (f"{stamp}-{name}" if number == 1 else f"{stamp}-{name}-{number}")
-        try:
+        with suppress(FileExistsError):
             folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
+            break
+    return folder
 
 
 def _commit() -> str | None:
@@ -155,10 +150,7 @@ def _commit() -> str | None:
     checkout = Path(__file__).parent.parent
     if not (checkout / ".git").exists():
         return None
-    try:
-        head = subprocess.check_output(
-            ["git", "rev-parse", "HEAD"], cwd=checkout, text=True, stderr=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head.strip()
+    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+    return None

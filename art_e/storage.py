@@ -5,6 +5,7 @@ and `locked` keeps other processes out.
 """
 
 import contextlib
+import mmap
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,6 @@ from art_e.privacy import without_keys
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_BLOCK = 1 << 20
 Form = TypeVar("Form", bound="BaseModel")
 
 
@@ -44,14 +44,9 @@ class AppendLog:
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         self._file = os.fdopen(os.open(path, flags, 0o600), "ab+")
-        whole = self._file.seek(0, os.SEEK_END)
-        while whole > 0:
-            start = max(0, whole - _BLOCK)
-            self._file.seek(start)
-            end = self._file.read(whole - start).rfind(b"\n")
-            whole = start if end < 0 else start + end + 1
-            if end >= 0:
-                break
+        if whole := self._file.seek(0, os.SEEK_END):
+            with mmap.mmap(self._file.fileno(), whole, access=mmap.ACCESS_READ) as content:
+                whole = content.rfind(b"\n") + 1
         self._file.truncate(whole)
 
     def __enter__(self) -> Self:
@@ -104,15 +99,12 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
     another process holds it, this raises `UserError(busy)`, or waits if `busy` is None."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=-1 if busy is None else 0)
+        held = FileLock(path).acquire(timeout=-1 if busy is None else 0)
     except Timeout:
         raise UserError(busy or "") from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def home() -> Path:

@@ -289,7 +289,7 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
         what = "of these spam, trash or drafts: left out of search and ask without --all"
         rows[what] = counts["junk"]
     rows["duplicates"] = counts["duplicates"]
-    for stage in ("filtered", "quarantined"):
+    for stage in ("filtered", "quarantined", "cut"):
         rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}
     yield f"{report.db}"
     for name, count in rows.items():
@@ -304,9 +304,6 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield "next:"
     yield f"  art-e inboxes{db_argument(db)}"
     yield f'  art-e ask "your question"{whose}{db_argument(db)}'
-
-
-# ---- demo.
 
 
 @app.command(epilog=output.example("art-e demo", "art-e demo --json"))

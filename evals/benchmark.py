@@ -35,7 +35,6 @@ from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
 from evals.scored import Judge, Key, Scored, judged, limited_gather, load_run
 
-_JUDGED_AT_ONCE = 8
 _TURNS = "turns.jsonl"  # beside the run's trajectories
 
 # ---- Resuming a killed run.
@@ -72,7 +71,7 @@ class BenchmarkConfig(BaseModel):
     command: str
 
 
-# A run that a cost limit stopped may resume with a higher one, and the same mail may lie elsewhere.
+# A stopped run may resume with a higher limit, and the same mail may lie elsewhere.
 _MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
@@ -222,8 +221,7 @@ _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 
 def published_100(questions: Sequence[Question]) -> list[Question]:
-    """The reference's selection: the first 100 questions with a single source, but for seven.
-    Raises `UserError` without any."""
+    """The first 100 questions with a single source, but for seven. Raises `UserError` for none."""
     single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
     if not single:
         raise UserError("no question has a single source; leave out --preset")
@@ -336,7 +334,7 @@ def rejudge(
             log.append(scored.trajectory.to_line())
             return scored
 
-        found = limited_gather(_JUDGED_AT_ONCE, judge_again, load_run(source), on_judged)
+        found = limited_gather(8, judge_again, load_run(source), on_judged)
         return _measured(run, asyncio.run(found), judges, facts, metrics["prompt"])
 
 

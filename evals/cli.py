@@ -44,9 +44,6 @@ app = typer.Typer(
 )
 
 
-# ---- What `art-e eval run` prints for people: the figures, and what to note.
-
-
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
     """Print the figures, and what judging cost; exit with 1 if a model has no figure."""
     models = metrics["models"]
@@ -117,9 +114,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
             f"{cost}{read} + {written} tokens a question ({cached} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
-
-
-# ---- `art-e eval run`: put a set of questions to models and measure the answers.
 
 
 @app.command(
@@ -333,9 +327,6 @@ def _note_models(
             )
 
 
-# ---- `art-e eval rejudge`: other judges for the same answers.
-
-
 @app.command(
     epilog=output.example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1")
 )
@@ -365,8 +356,6 @@ def rejudge(
             metrics = benchmark.rejudge(source, judges, inbox_file, run, on_judged=advance)
     _show(metrics, run, judges, as_json)
 
-
-# ---- `art-e eval compare`: two models, or two prompts, on the same questions.
 
 # Flipped questions that are printed; --json has all.
 _SHOWN_FLIPS = 20
@@ -437,8 +426,6 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
         "cost_source": entry.figures["cost_source"],
     }
 
-
-# ---- `art-e eval judge` and `art-e eval label`, in their module, and `art-e eval report`.
 
 app.command(
     epilog=output.example(

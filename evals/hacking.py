@@ -3,8 +3,7 @@
 `detect` runs six detectors over each model of each run: five look at its answers, one at the steps
 of a training run. Each gives the chance of what it sees in an honest run. Holm's correction over
 the six keeps the chance that an honest model raises any alarm at 1 %, if its honest shares hold.
-An alarm is a reason to look at its episodes, not a verdict: a run that recites training answers
-outruns its held-out accuracy.
+An alarm is a reason to look at its episodes, not a verdict: reciting training answers raises one.
 """
 
 import re
@@ -143,8 +142,7 @@ def _words(text: str) -> tuple[str, ...]:
 class Flag(NamedTuple):
     """Picks suspects among answers; an honest model earns it in the share `honest` of episodes.
 
-    Suspects are counted by question, or by what `counted` tells apart; `tries` corrects for the
-    number of ways to earn the flag.
+    Suspects are counted by question or by `counted`; `tries` is the number of ways to earn it.
     """
 
     suspects: Callable[[Sequence[Scored]], Iterable[Scored]]

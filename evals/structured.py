@@ -90,8 +90,7 @@ class StructuredModel:
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
-        `UnparseableError` for another form, which is not cached, and `PolicyError` as
-        `LitellmPolicy.act` does."""
+        `UnparseableError` for another form, which is not cached, and `PolicyError`."""
         return parsed(await self.reply(prompt, data, form, only_readable=True), form)
 
     async def reply(
@@ -130,8 +129,7 @@ class StructuredModel:
         return {**request, "temperature": self._temperature} if takes.temperature else request
 
     async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:
-        """Call the model. Raises `PolicyError`, at once after one that all calls would raise, or
-        after `MAX_FAILURES` in a row."""
+        """Call the model; raise the last `PolicyError` at once if further calls would fail too."""
         if self._stopped is not None:
             raise self._stopped
         try:

@@ -76,11 +76,11 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def art_e(home: Path) -> Run:
-    """Runs a command line in this process, with a new ART_E_HOME."""
+    """Runs a command line in this process, with a new ART_E_HOME; `keys` are those pressed."""
     runner = CliRunner(env={"ART_E_HOME": str(home)})
 
-    def run(*args: object) -> Result:
-        return runner.invoke(app, [str(arg) for arg in args])
+    def run(*args: object, keys: str | None = None) -> Result:
+        return runner.invoke(app, [str(arg) for arg in args], input=keys)
 
     return run
 

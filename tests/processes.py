@@ -32,9 +32,6 @@ def start(
     return subprocess.Popen(command, text=True, **{"env": env, **defaults, **options})
 
 
-# ---- Killed.
-
-
 def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]") -> bool:
     """Wait until the condition holds; False if the process ends before, with exit code 0."""
     while not condition():
@@ -109,6 +106,13 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+def peak_of(process: int | str) -> int:
+    """The kilobytes that a process (or "self") held at its peak; `getrusage` gives its parent's if
+    that was higher."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 # ---- At a terminal.

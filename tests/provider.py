@@ -1,7 +1,6 @@
 """A model provider on this machine: the OpenAI chat-completions wire, from a script or a rule.
 
-    with Provider([says(None, search("lease")), rate_limited("1"), says("Done.")]) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai([says(None, search("lease")), rate_limited("1"), says("Done.")]) as provider:
 
 Real client libraries talk to it over HTTP. It serves a script's replies in the order in which
 requests arrive, or calls a rule for each request: POST /v1/chat/completions and GET /v1/models.
@@ -240,6 +239,14 @@ class Provider:
         yield
         with self._lock:
             self._connections.discard(connection)
+
+
+@contextmanager
+def openai(replies: Sequence[Reply] | Rule, key: str = KEY) -> Iterator[Provider]:
+    """A provider that stands in for OpenAI."""
+    with Provider(replies) as provider, pytest.MonkeyPatch.context() as patch:
+        provider.stand_in_for_openai(patch, key)
+        yield provider
 
 
 class _Server(ThreadingHTTPServer):

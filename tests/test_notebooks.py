@@ -23,12 +23,10 @@ _PATH = re.compile(r"(?<![\w.])/(?:home|root|Users|tmp|var|private|usr|opt|work|
 _CALL = re.compile(r"\bart_e(?:_json)?\(\s*((?:f?\"[^\"]*\"\s*)+)\)")
 
 
-@pytest.fixture(params=notebooks(), ids=lambda path: str(path.stem))
-def path(request: pytest.FixtureRequest) -> Path:
-    chosen: Path = request.param
-    return chosen
+each_notebook = pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 
 
+@each_notebook
 def test_it_is_valid_and_short_and_holds_no_error_path_or_colour(path: Path) -> None:
     assert tuple(each.stem for each in notebooks()) == NAMES
     notebook = read(path)
@@ -50,6 +48,7 @@ def test_it_is_valid_and_short_and_holds_no_error_path_or_colour(path: Path) -> 
         assert not _PATH.findall(text) and "\x1b" not in text
 
 
+@each_notebook
 def test_its_commands_parse(path: Path) -> None:
     commands = []
     for cell in read(path).cells:

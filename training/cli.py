@@ -147,8 +147,7 @@ NAMES = 0
 
 
 def load_material(data: Data, split: Split) -> Material:
-    """The questions of `split`, each marked with it. Raises `UserError` without questions, or if
-    the inbox file does not fit them."""
+    """The questions of `split`. Raises `UserError` for none, or if the inbox file does not fit."""
     if data.worlds is not None and data.has_worlds(split):
         file = InboxFile(_world_file(data.worlds, split))
         questions = [each.question for each in _planted(data.worlds, split)]
@@ -183,8 +182,7 @@ def planted_in(data: Data) -> dict[str, Planted]:
 
 
 def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
-    """The questions in order, with at most that share of unanswerable ones, if any is answerable;
-    the same for all seeds."""
+    """The questions, with at most that share of unanswerable ones if any is answerable."""
     answerable = sum(1 for each in questions if each.answerable)
     unanswerable = [each.id for each in questions if not each.answerable]
     limit = int(answerable * share / (1 - share))
@@ -371,7 +369,6 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
 
 
 def _figure(value: Any) -> str:
-    """A count or an estimate as text."""
     if isinstance(value, int):
         return f"{value:,}"
     if value["value"] is None:

@@ -1,7 +1,6 @@
 """Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
 
-Both are a `training.rollout.Generate`. What is private to TRL (pinned to 1.16) and to vLLM is used
-here.
+Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are used here alone.
 """
 
 import contextlib
@@ -28,12 +27,10 @@ from art_e.models.checkpoint import room_for
 from art_e.text import digest, printable
 from training.processes import sharded
 from training.recipe import BATCH, Vllm
-from training.rollout import Follow, Generate, Turn, in_rounds, side_by_side
+from training.rollout import Follow, Generate, Turn, in_groups, in_rounds, side_by_side
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
-# Requests to it at a time.
-_REQUESTS = 64
 
 # Gives what generates at a temperature (0: greedily).
 GenerateAt = Callable[[float], Generate]
@@ -63,8 +60,7 @@ class Sampler:
         turns: dict[int, Turn] = {}
         with _evaluated(self.model), torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + sum(map(len, prompts)))
-            for start in range(0, len(order), self.batch):
-                places = order[start : start + self.batch]
+            for places in in_groups(order, self.batch):
                 ids = self._generate([prompts[place] for place in places])
                 turns |= {place: Turn(each, None) for place, each in zip(places, ids, strict=True)}
         return [turns[place] for place in range(len(prompts))]
@@ -151,18 +147,16 @@ class Dispatch:
 
     def __call__(self, prompts: list[list[int]], follow: Follow) -> None:
         if self._client is not None:
-            side_by_side(self._from_server, prompts, follow, slots=_REQUESTS)
+            side_by_side(self._from_server, prompts, follow, slots=64)
         elif self._trainer.use_vllm:
             self._in_process(prompts, follow)
         else:
             in_rounds(self._by_transformers, prompts, follow)
 
     def _by_transformers(self, prompts: list[list[int]]) -> list[Turn]:
-        size = self._batch or len(prompts)
         turns: list[Turn] = []
         with _evaluated(self._trainer.model):
-            for start in range(0, len(prompts), size):
-                part = prompts[start : start + size]
+            for part in in_groups(prompts, self._batch or len(prompts)):
                 ids, _ = self._trainer._generate_single_turn(part, None, {}, 1)
                 turns += [Turn(list(each), None) for each in ids]
         return turns
@@ -218,8 +212,7 @@ class Dispatch:
 
     def _send(self, folder: Path) -> None:
         """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
-        TRL would fold it into weights of 16 bits, which rounds away most of what its first steps
-        have learnt."""
+        TRL would fold it into weights of 16 bits, which loses most of its first steps."""
         vllm = self._trainer.vllm_generation
         weights = adapter_weights(vllm.model, vllm._dist.gather_params)
         if vllm.accelerator.is_main_process:

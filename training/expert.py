@@ -25,7 +25,7 @@ from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
 from evals.scored import HELD_OUT, Scored, load_run
 from training.recipe import Noise, Part, Recipe
-from training.rollout import ChatTokens, Material
+from training.rollout import ChatTokens, Material, in_groups
 
 # TRL's and transformers' mark of a token without loss.
 NO_LOSS = -100
@@ -71,8 +71,7 @@ def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
 def marked_tokens(
     messages: Sequence[ChatMessage], tokens: ChatTokens, *, last_alone: bool = False
 ) -> MarkedTokens:
-    """Return the tokens up to the model's last turn, with loss on its turns, or with `last_alone`
-    on the last one."""
+    """Return the tokens up to the model's last turn, with loss on its turns (or `last_alone`)."""
     own = _own_turns(messages)
     transcript = tokens.begin(messages[: own[0]])
     for place, following in zip(own, [*own[1:], None], strict=True):
@@ -143,8 +142,7 @@ def stored_episodes(names: Iterable[str]) -> list[Scored]:
 
 
 def worth_of(scored: Scored) -> float:
-    """Return what an episode earned, or else 1 if it was right and -1 if it was wrong, less its
-    effort."""
+    """Return what an episode earned, or else 1 if right and -1 if wrong, less its effort."""
     reward, rubric = scored.trajectory.reward, scored.trajectory.rubric
     if reward is not None:
         return float(reward["total"])
@@ -168,8 +166,8 @@ def expert_conversations(
     ordered = [planted[place] for place in order]
     play = partial(_play, form, noise, seed)
     if len(ordered) > _AT_ONCE:
-        parts = (ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE))
-        conversations = [each for _, played in spread(play, parts) for each in played]
+        parts = spread(play, iter(in_groups(ordered, _AT_ONCE)))
+        conversations = [each for _, played in parts for each in played]
     else:
         conversations = play(ordered)
     by_place = dict(zip(order, conversations, strict=True))
@@ -179,8 +177,7 @@ def expert_conversations(
 def _play(
     form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
 ) -> list[list[ChatMessage] | None]:
-    """Return the expert's conversation about each question; None if it did not find the gold mails,
-    or their answer was not shown."""
+    """Return a conversation for each question; None if the gold mails did not show the answer."""
     files = {path: InboxFile(path) for path in {path for path, _ in planted}}
     material = Material({each.question.id: files[path] for path, each in planted}, [])
     conversations: list[list[ChatMessage] | None] = []
@@ -292,7 +289,6 @@ class Expert:
         return [result[field] for result in results if field in result]
 
     def _some_words(self) -> str:
-        """Return two neighbouring words of the last mail read."""
         text = self._shown("body")[0].split() or [NOTHING]
         start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")

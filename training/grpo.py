@@ -26,7 +26,8 @@ from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, pa
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
-from training.roller import Roller, StepBatch, in_groups, rewards_of
+from training.roller import Roller, StepBatch, rewards_of
+from training.rollout import in_groups
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
 
@@ -44,9 +45,8 @@ RATIO_CAP = 3.0
 def train_grpo(
     training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when the judges
-    may cost no more, and when they fail on too many episodes. Raises `UserError` if the recipe
-    can't be carried out."""
+    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when judges may
+    cost no more or fail too often. Raises `UserError` if the recipe can't be carried out."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
@@ -79,8 +79,7 @@ def train_grpo(
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
-    """TRL's reward function: what each episode earned, in groups of `size`; None for all of a group
-    that has an unjudged member."""
+    """TRL's reward function: what episodes earned; None for a group with an unjudged member."""
     rewards: list[float | None] = []
     for group in in_groups(scored, size):
         rewards += rewards_of(group) or [None] * size
@@ -162,7 +161,7 @@ class AgentTrainer(GRPOTrainer):
             return "the judges' fees have reached their limit; resume with a higher --max-cost"
         return None if self.batch is None else self.batch.outage
 
-    def create_optimizer(self, model: Any = None) -> Optimizer:
+    def create_optimizer(self, model: Any = None) -> Any:
         """The optimizer; a new model's also scales all logits."""
         trained: Any = model or self.model
         gain, table = last_gain(trained), self.roller.training.setting.recipe.model
@@ -172,8 +171,7 @@ class AgentTrainer(GRPOTrainer):
             self.optimizer = LogitScaleAdamW(
                 others, gain, rate=self.table.rate, scale_rate=LOGIT_SCALE_RATE
             )
-        usual: Optimizer = super().create_optimizer(model)
-        return usual
+        return super().create_optimizer(model)
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any

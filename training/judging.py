@@ -98,8 +98,7 @@ def _step(exchange: Exchange, room: int) -> Mapping[str, Any]:
 # ---- The judges of a recipe, and what they cost.
 
 # Tokens of a judge's two calls about an answer: whether it is right, and whether it is grounded in
-# the mails read. Assumed: both replies, and the share of episodes that give an answer (abstentions
-# cost no call).
+# the mails read. Assumed: both replies, and the share of episodes that answer (others are free).
 CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
 # Of a call that compares rollouts, and of its score for each, with its reason (assumed).
 RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
@@ -146,9 +145,8 @@ class JudgeFee:
 
 
 def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
-    """Return what the judges that are models will cost if an episode reads so many `mails`: both
-    judge validations and test, the reward's also all episodes of GRPO, whose groups the relative
-    one compares."""
+    """Return the fees of the judges that are models, if an episode reads so many `mails`: both
+    judge held-out episodes, the reward's also those of GRPO, which the relative one compares."""
     grpo, judging = recipe.grpo, recipe.judging
     held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
     groups = 0 if grpo is None else grpo.questions * grpo.batches

@@ -23,8 +23,7 @@ FLAT = 1e-6
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """Have TRL's trainers compute logits of tokens that carry loss only, also on a CPU: most
-    tokens of an episode are mail."""
+    """Have TRL compute logits of tokens with loss only, also on a CPU: most tokens are mail."""
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)

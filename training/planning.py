@@ -139,8 +139,7 @@ class TrainingPlan:
 
 
 def plan(recipe: Recipe, gpu: str, count: int = 1) -> TrainingPlan:
-    """Plan a recipe on `count` GPUs; vLLM's server gets half of them. Raises `UserError` if it
-    can't be planned."""
+    """Plan a recipe on `count` GPUs, half of them for vLLM's server if any. Raises `UserError`."""
     if gpu not in GPUS:
         raise UserError(f"no GPU {gpu!r} is known; there are {', '.join(GPUS)}")
     if (grpo := recipe.grpo) is None:

@@ -149,8 +149,7 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the trainers' libraries; one of TRL's warnings quotes a whole rollout, which is
-    mail."""
+    """Silence the trainers' libraries: one of TRL's warnings quotes a rollout, which is mail."""
     for name in ("trl", "transformers", "accelerate", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():

@@ -184,13 +184,11 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
 
 
 def _values(steps: Sequence[Step], name: str) -> list[float]:
-    """Return the figure of that name, of the steps that have it."""
     return [value for each in steps if (value := getattr(each, name)) is not None]
 
 
 def _recent(steps: Sequence[Step], name: str) -> float | None:
-    """Return the mean of the last `WINDOW` steps; None if fewer than half have it or it is not
-    finite."""
+    """Return the finite mean of the last `WINDOW` steps; None if fewer than half have a figure."""
     last = _values(steps[-WINDOW:], name)
     if len(steps) < WINDOW or 2 * len(last) < WINDOW:
         return None

@@ -27,11 +27,9 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Schedule = Literal["constant", "cosine"]
 Part = Literal["whole", "first", "read", "answer"]
 
-# Prompts that transformers generates for at a time by default, and held-out questions that are
-# under way at a time.
-BATCH, AT_ONCE = 128, 256
-# Sampling temperature of training.
-TEMPERATURE = 1.0
+BATCH = 128  # prompts that transformers generates for at a time by default
+AT_ONCE = 256  # held-out questions that are under way at a time
+TEMPERATURE = 1.0  # of sampling in training
 
 # ---- The tables of a recipe.
 
@@ -43,13 +41,12 @@ class RecipeTable(BaseModel):
 
 
 class Scratch(RecipeTable):
-    """A new Qwen2, and its tokenizer of at most `vocabulary` learnt tokens; `init` is the standard
-    deviation of its weights."""
+    """A new Qwen2 with a tokenizer of at most `vocabulary` learnt tokens."""
 
     layers: Count = 3
     hidden: Count = 128
     vocabulary: Count = 4_000
-    init: Positive = 0.06
+    init: Positive = 0.06  # the standard deviation of its weights
     rope_theta: Positive = 1e6
 
 
@@ -214,8 +211,7 @@ class Grpo(RecipeTable):
         return self.steps // self.minibatches
 
     def passes(self, processes: int) -> int:
-        """Return the forward passes of a process between rollouts. Raises `UserError` if episodes
-        can't be divided into them."""
+        """Return a process's forward passes between rollouts. Raises `UserError` for a fraction."""
         if self.questions % processes:
             raise UserError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
@@ -342,7 +338,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     except (OSError, UnicodeDecodeError):
         choices = ", ".join(names)
         raise UserError(f"no {kind} {name!r}; there are {choices}, or give a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise UserError(f"{file} is no TOML: {error}; mend it") from None
     table.setdefault("name", Path(file).stem)
     for change in changes:

@@ -294,8 +294,7 @@ def episodes_of_test(folder: Path, seed: int = 0) -> dict[str, list[Scored]]:
 
 
 def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return, by way of asking the test, the figures of start, trained and gain, each an estimate
-    over the episodes of all seeds."""
+    """Return, by way, the figures of start, trained and gain, as estimates over all seeds."""
     found: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
     for way, sides in found.items():
         old, new = (

@@ -23,7 +23,7 @@ from training.optimizer import FLAT
 from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
-from training.rollout import ChatTokens, Material, Rollout, T, in_passes, roll_out
+from training.rollout import ChatTokens, Material, Rollout, in_groups, in_passes, roll_out
 from training.run import Judges, TrainingRun
 
 # A run pauses when a larger share of a step's episodes is unjudged.
@@ -44,24 +44,20 @@ class Scorer(NamedTuple):
     others: tuple[Judge, ...] = ()
 
     async def score(
-        self,
-        rollouts: Sequence[Rollout],
-        settings: dict[str, Any],
-        limit: asyncio.Semaphore | None = None,
+        self, groups: Sequence[Sequence[Rollout]], settings: Sequence[dict[str, Any]]
     ) -> list[Scored]:
-        """Return the episodes with verdicts and rewards; without a reward if the judge failed.
-        `settings` (the trajectories' policy) decide an episode's id, so that a resumed run gives it
-        the same one. `limit` bounds the episodes that are judged at a time."""
-        limit = limit or asyncio.Semaphore(JUDGED_AT_ONCE)
+        """Return all episodes with verdicts and rewards; without a reward if the judge failed. The
+        `settings` of a group (its trajectories' policy) decide an episode's id, so that a resumed
+        run gives it the same one."""
+        cases = [
+            (rollout, number, policy)
+            for group, policy in zip(groups, settings, strict=True)
+            for number, rollout in enumerate(group)
+        ]
+        return await limited_gather(JUDGED_AT_ONCE, self._score, cases)
 
-        async def limited(number: int, rollout: Rollout) -> Scored:
-            async with limit:
-                return await self._score(rollout, number, settings)
-
-        return await asyncio.gather(*(limited(*each) for each in enumerate(rollouts)))
-
-    async def _score(self, rollout: Rollout, number: int, settings: dict[str, Any]) -> Scored:
-        episode = rollout.episode
+    async def _score(self, case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
+        (episode, _), number, settings = case
         question = episode.question
         trajectory = dataclasses.replace(
             episode_record(episode, self.run_id, self.model, dict(settings)),
@@ -170,13 +166,8 @@ class Roller:
         scorer = Scorer(self.judges.reward, weights, run.id, recipe.name)
         same = {"temperature": TEMPERATURE, "seed": self.training.setting.seed}
         names = [f"{step}/{group[0].episode.question.id}" for group in groups]
-        limit = asyncio.Semaphore(JUDGED_AT_ONCE)
-        scored = await asyncio.gather(
-            *(
-                scorer.score(group, {"step": step, "group": name, **same}, limit)
-                for name, group in zip(names, groups, strict=True)
-            )
-        )
+        settings = [{"step": step, "group": name, **same} for name in names]
+        scored = in_groups(await scorer.score(groups, settings), self.table.rollouts)
         if (judge := self.judges.rank) is None:
             return scored, 0
         # The other groups teach nothing.
@@ -187,11 +178,6 @@ class Roller:
                 facts = (rollout.episode.rubric for rollout in groups[place])
                 scored[place] = list(map(partial(paid, weights), scored[place], facts, scores))
         return scored, ranks.count(None)
-
-
-def in_groups(values: Sequence[T], size: int) -> list[list[T]]:
-    """The values in groups of that size."""
-    return [list(values[at : at + size]) for at in range(0, len(values), size)]
 
 
 def rewards_of(group: Sequence[Scored]) -> list[float] | None:

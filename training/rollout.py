@@ -38,6 +38,11 @@ def in_passes(values: Sequence[T], number: int, key: str) -> list[T]:
     return order[:number]
 
 
+def in_groups(values: Sequence[T], size: int) -> list[list[T]]:
+    """Return the values in groups of that size, of which the last may be smaller."""
+    return [list(values[at : at + size]) for at in range(0, len(values), size)]
+
+
 class Material(NamedTuple):
     """The questions of a split, and for each, by its id, the inbox file that it is about."""
 
@@ -57,8 +62,7 @@ class Material(NamedTuple):
 @dataclass(slots=True)
 class Transcript:
     """The tokens of a conversation. `own` marks those of `completion_ids` that the model sampled;
-    `logprobs` holds their log-probabilities and 0.0 for the others, or is None if the engine gives
-    none."""
+    `logprobs` are theirs and 0.0 for the others, or None if the engine does not give them."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -182,8 +186,7 @@ def side_by_side(
     *,
     slots: int,
 ) -> None:
-    """Generate with an engine that takes requests: `slots` episodes at a time, each of which goes
-    on as soon as its turn is there."""
+    """Generate with an engine that takes requests: `slots` episodes at a time, none waits."""
     stop, one = threading.Event(), threading.Lock()
 
     def play(place: int, ids: list[int] | None) -> None:

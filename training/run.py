@@ -76,7 +76,6 @@ def line_of(steps: Sequence[Step], total: int) -> str:
 
 
 def _figures(row: Step | Validation) -> str:
-    """The figures of the row that are known, each with its name."""
     known = {name.replace("_", " "): getattr(row, name, None) for name in _FIGURES}
     return ", ".join(f"{name} {value:.3g}" for name, value in known.items() if value is not None)
 
@@ -91,8 +90,7 @@ def _clock(seconds: float) -> str:
 @dataclasses.dataclass(eq=False)
 class TrainingRun:
     """A run in progress; `opened` makes one. Each training process has one with the same content;
-    the leading process writes the folder and shows the run. `paused` says why the run stops before
-    its end."""
+    the leading one writes the folder and shows the run. `paused` says why it ends early."""
 
     run: Run
     setting: Setting
@@ -178,8 +176,7 @@ class TrainingRun:
         return folder if folder is not None and folder.is_dir() else None
 
     def checkpoint_saved(self, step: int, *, over: bool = False) -> None:
-        """Make the checkpoint of `step` count, and delete those that are no longer needed. With
-        `over` it is the last one."""
+        """Make the checkpoint of `step` count (`over`: the last one), and delete needless ones."""
         # Each process has a file of its own in it.
         self.processes.gather([None])
         if not self.processes.leads:

@@ -28,10 +28,6 @@ from training.rollout import ChatTokens
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-# Tokens that a new model can attend to.
-CONTEXT = 8_192
-# Handles of the mails that a short episode shows.
-_HANDLES = 16
 
 
 class Start(NamedTuple):
@@ -168,7 +164,7 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
         "I don't know",
         "...",
         '.example"',
-        *(f"m{number}" for number in range(1, _HANDLES + 1)),
+        *(f"m{number}" for number in range(1, 17)),  # as many mails as a short episode shows
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
         *(f"T{hour:02d}:" for hour in range(24)),
         *(f" {each}" for each in [*years, *range(10)]),
@@ -224,7 +220,7 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
         num_hidden_layers=form.layers,
         num_attention_heads=heads,
         num_key_value_heads=heads,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=8_192,
         initializer_range=form.init,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
         tie_word_embeddings=True,

@@ -37,7 +37,7 @@ from training.optimizer import FLAT, optimizer_of, own_tokens_scored, padded
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import Preference, Sft, SftStage
-from training.rollout import ChatTokens, in_passes
+from training.rollout import ChatTokens, in_groups, in_passes
 from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
 
@@ -47,8 +47,6 @@ from training.start import Start, adapter_config, keep_exact, load_start, make_s
 # conversations first, whole ones later. A small new model has to learn first to copy a name from
 # the question into its search, and first turns alone teach that in a tenth of the time.
 
-# A new tokenizer learns its words from so many conversations.
-TOKENIZER_CONVERSATIONS = 4_000
 # Conversations are sorted by length within so many batches, to save padding.
 SORTED_BATCHES = 50
 LOG_EVERY = 10
@@ -73,7 +71,7 @@ def train_sft(
             start = load_start(name, model)
         else:
             assert model.scratch is not None
-            texts = conversations[0][:TOKENIZER_CONVERSATIONS]
+            texts = conversations[0][:4_000]  # enough to learn all words from
             start = make_start(setting.recipe, model.scratch, texts, setting.seed)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
@@ -122,7 +120,7 @@ def _batches(
         for done in range(0, stage.steps, SORTED_BATCHES):
             drawn = list(islice(endless, min(SORTED_BATCHES, stage.steps - done) * stage.batch))
             drawn.sort(key=lambda place: len(examples[place].input_ids))
-            cut = [drawn[at : at + stage.batch] for at in range(0, len(drawn), stage.batch)]
+            cut = in_groups(drawn, stage.batch)
             rng.shuffle(cut)
             batches += cut
     return examples, batches
@@ -157,24 +155,18 @@ class StagedTrainer(SFTTrainer):
         )
         keep_exact(self.model)
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
+    def get_train_dataloader(self) -> Any:
         rows: Any = self.train_dataset
-        loader: DataLoader[Any] = DataLoader(
-            rows, batch_sampler=self.batches, collate_fn=self.data_collator
-        )
-        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
-        return prepared
+        loader = DataLoader(rows, batch_sampler=self.batches, collate_fn=self.data_collator)
+        return self.accelerator.prepare(loader)
 
     def create_optimizer(self, model: Any = None) -> Optimizer:
         """An optimizer at the rate 1."""
         if self.optimizer is None:
-            trained: Any = model or self.model
-            self.optimizer = optimizer_of(trained, ratio=self.muon)
+            self.optimizer = optimizer_of(model or self.model, ratio=self.muon)
         return self.optimizer
 
-    def create_scheduler(
-        self, num_training_steps: int, optimizer: Optimizer | None = None
-    ) -> LambdaLR:
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
         """A scheduler that multiplies it by the stages' rates."""
         chosen: Any = optimizer or self.optimizer
         self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(self.stages, step))
@@ -240,8 +232,7 @@ def rated_episodes() -> list[Labelled]:
     return labelled
 
 
-# TRL takes everything after the prompt, mail included, for the completion; these collators leave
-# only what the model wrote.
+# TRL takes mail too for the completion; these collators leave only what the model wrote.
 
 
 @dataclass
@@ -294,8 +285,7 @@ def kto_rows(
         marked = marked_tokens(each.trajectory.messages, tokens)
         row = {"completion_ids": marked.input_ids, "own": _own(marked)}
         rows.append({"prompt_ids": [], **row, "label": each.good})
-    for start in range(0, len(rows), table.batch):
-        part = rows[start : start + table.batch]
+    for part in in_groups(rows, table.batch):
         for row, other in zip(part, [*part[1:], part[0]], strict=True):
             row |= {"KL_completion_ids": other["completion_ids"], "KL_own": other["own"]}
     return rows
@@ -325,7 +315,7 @@ def train_preference(
             rows = kto_rows(labelled, start.tokens, table, seed)
         trainer = _trainer(training, table, start, rows)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
-        of_steps = [sum(lengths[at : at + table.batch]) for at in range(0, len(rows), table.batch)]
+        of_steps = [sum(group) for group in in_groups(lengths, table.batch)]
         examiner = validation.Examiner(training, judges, start.tokens, load)
         every = max(1, table.steps // VALIDATIONS)
         return _carry_out(trainer, examiner, start, checkpoint, of_steps, every)

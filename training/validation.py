@@ -1,7 +1,6 @@
 """Held-out questions: validations during training, and the test after it.
 
-A judge that is not the reward's decides. Validations choose the checkpoint that is kept, and the
-test is asked once, of that one.
+A judge that is not the reward's decides. Validations choose the checkpoint that is tested, once.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ from training.processes import keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
-from training.roller import Scorer, in_groups
-from training.rollout import ChatTokens, Generate, Material, roll_out
+from training.roller import Scorer
+from training.rollout import ChatTokens, Generate, Material, in_groups, roll_out
 from training.run import Judges, TrainingRun
 from training.start import Start
 
@@ -66,7 +65,7 @@ class Examiner(NamedTuple):
         for part in in_groups(questions, AT_ONCE):
             episodes = [material.episode(each, recipe.episode) for each in part]
             rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
-            scored += asyncio.run(scorer.score(rollouts, settings))
+            scored += asyncio.run(scorer.score([rollouts], [settings]))
         return training.processes.gather(scored)
 
 
@@ -237,8 +236,7 @@ def carry_out(
 def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
-    """Return `test` of metrics.json, `{"sampled": figures, "greedy": figures}`, and the
-    episodes."""
+    """Return `test` of metrics.json, `{"sampled": ..., "greedy": ...}`, and the episodes."""
     setting = examiner.training.setting
     number = setting.recipe.judging.test_questions
     figures: dict[str, Any] = {}

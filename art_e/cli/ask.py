@@ -3,7 +3,6 @@
 What mail and models say is untrusted text.
 """
 
-import datetime as dt
 import re
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from art_e.cli import model_options, output
+from art_e.cli import model_options, options, output
 from art_e.cli.conversation import (
     Answered,
     Conversation,
@@ -26,21 +25,10 @@ from art_e.cli.conversation import (
     shown_turn,
 )
 from art_e.cli.mail import shown_email
-from art_e.cli.options import (
-    AllOption,
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    JsonOption,
-    OutOption,
-    chosen_address,
-    chosen_db,
-    integer,
-    parse_day,
-)
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.models.base import LASTING, OFFLINE
 from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.ratings import rate as keep_rating
@@ -94,12 +82,12 @@ def ask(
             help="In plain words, quoted; - reads standard input; without one it is a chat.",
         ),
     ] = None,
-    inbox: InboxOption = None,
+    inbox: options.InboxOption = None,
     model: model_options.ModelOption = None,
-    as_of: AsOfOption = None,
-    junk: AllOption = False,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
     max_turns: Annotated[
-        int | None, integer(f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].")
+        int | None, options.integer(f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].")
     ] = None,
     recipe: model_options.RecipeOption = None,
     follow_up: Annotated[
@@ -115,9 +103,9 @@ def ask(
     tool_calls: model_options.ToolCallsOption = "auto",
     timeout: model_options.TimeoutOption = None,
     retries: model_options.RetriesOption = None,
-    db: DbOption = None,
-    out: OutOption = None,
-    as_json: JsonOption = False,
+    db: options.DbOption = None,
+    out: options.OutOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Answer a question from the mail of one inbox, with sources."""
     if question is None and (out is not None or as_json):
@@ -125,7 +113,9 @@ def ask(
     question = sys.stdin.read() if question == "-" else question
     if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
-    options = model_options.Options(
+    if question is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("a chat needs a terminal; without one: art-e ask QUESTION")
+    chosen = model_options.Options(
         recipe, max_turns, effort, temperature, max_cost, tool_calls, junk, timeout, retries
     )
     history: list[list[str]] = []
@@ -134,28 +124,26 @@ def ask(
         [trajectory] = read_trajectories(run.trajectories)
         last = run.config
         history = after(last.get("talk", []), last["question"], trajectory)
-        options = options.following(
+        chosen = chosen.following(
             last.get("options", {}), same_model=model in (None, last["model"])
         )
         inbox, model = inbox or last["inbox_address"], model or last["model"]
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
-    today = parse_day(as_of, "--as-of")
     is_default, model = model is None, model or default_model()
-    if question is None:
-        talk(db, inbox, today, model, options, history)
-        return
-    # The trace says itself what happens.
-    with nullcontext(lambda _: None) if trace else output.status() as say:
-        say(f"loading what calls {model}")
-        ready = model_options.ready_model(
-            model,
-            options,
-            lambda step: say(step),  # noqa: PLW0108 - the answer has another status line
-            lambda answer: say(f"answers: {answer}"),
-        )
-    with InboxFile(chosen_db(db), junk=options.junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        conversation = Conversation(opened, file.path, *ready, options, history)
+    with options.opened_inbox(db, inbox, as_of, junk=chosen.junk) as (file, opened):
+        if question is None:
+            talk(file, opened, model, chosen, history)
+            return
+        # The trace says itself what happens.
+        with nullcontext(lambda _: None) if trace else output.status() as say:
+            say(f"loading what calls {model}")
+            ready = model_options.ready_model(
+                model,
+                chosen,
+                lambda step: say(step),  # noqa: PLW0108 - the answer has another status line
+                lambda answer: say(f"answers: {answer}"),
+            )
+        conversation = Conversation(opened, file.path, *ready, chosen, history)
         conversation.begin(question.strip(), out=out)
         if ready.policy.model == OFFLINE:
             output.note(OFFLINE_NOTE)
@@ -309,46 +297,37 @@ def shown_in(arriving: "Live") -> Callable[[str], None]:
 
 
 def talk(
-    db: Path | None,
-    address: str | None,
-    today: dt.date | None,
-    model: str,
-    options: model_options.Options,
-    past: list[list[str]],
+    file: InboxFile, inbox: Inbox, model: str, chosen: model_options.Options, past: list[list[str]]
 ) -> None:
     """Take lines until the last one."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("a chat needs a terminal; without one: art-e ask QUESTION")
     from prompt_toolkit import PromptSession, completion, history
     from rich.live import Live
 
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
-    with InboxFile(chosen_db(db), junk=options.junk) as file:
-        inbox = file.open_inbox(chosen_address(file, address, db), today)
-        arriving = Live(console=output.console(), transient=True)
-        ready = model_options.ready_model(model, options, say_step, shown_in(arriving))
-        chat = Chat(file, Conversation(inbox, file.path, *ready, options, past), arriving)
-        words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
-        words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
-        session: PromptSession[str] = PromptSession(
-            history=history.FileHistory(str(lines)),
-            completer=completion.WordCompleter(words, sentence=False),
-        )
-        output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
-        if (notice := Model(model).notice) is not None:
-            output.note(notice)
-        while True:
-            try:
-                if line := session.prompt("> ").strip():
-                    chat.take(line)
-            except EOFError:
-                return
-            except KeyboardInterrupt:
-                # At the prompt it clears the line, at work it ends the question.
-                output.note("stopped; Ctrl-D leaves")
-            except UserError as error:
-                output.note(f"Error: {error}")
+    arriving = Live(console=output.console(), transient=True)
+    ready = model_options.ready_model(model, chosen, say_step, shown_in(arriving))
+    chat = Chat(file, Conversation(inbox, file.path, *ready, chosen, past), arriving)
+    words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
+    words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
+    session: PromptSession[str] = PromptSession(
+        history=history.FileHistory(str(lines)),
+        completer=completion.WordCompleter(words, sentence=False),
+    )
+    output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
+    if (notice := Model(model).notice) is not None:
+        output.note(notice)
+    while True:
+        try:
+            if line := session.prompt("> ").strip():
+                chat.take(line)
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            # At the prompt it clears the line, at work it ends the question.
+            output.note("stopped; Ctrl-D leaves")
+        except UserError as error:
+            output.note(f"Error: {error}")
 
 
 # ---- `rate`.
@@ -371,7 +350,7 @@ def rate(
     name: Annotated[
         str | None, Option("--run", metavar="RUN", help="The run of ask [default: the last].")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Rate the last answer of ask; art-e golden from-ratings makes questions of ratings."""
     if rating == "good" and (answer is not None or source):

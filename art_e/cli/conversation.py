@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode
 from art_e.cli.model_options import DEFAULT_FORM, Options, Say
-from art_e.cli.output import STARTED, clean, one_line, plural, text
+from art_e.cli.output import STARTED, clean, one_line, plural, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -71,11 +71,26 @@ class Answered(NamedTuple):
         """The passage of each mail that has one, by message id."""
         return {each.email.message_id: each.text for each in self.passages}
 
+    def sentence_of(self, email: Email) -> str:
+        """The mail's passage, or else its sentence that shares most words with the answer, then
+        fits the question best. "" if no sentence shares a word with the answer."""
+        if email.message_id in self.quotes:
+            return self.quotes[email.message_id]
+        about = (format_date(email.date), email.subject, str(email.sender))
+        mail = [ReadMail(email.message_id, *about, email.body, 0)]
+        fits = {each.text: each.score for each in candidates(self.question, mail)}
+        shared = {
+            each.text: (each.features["own"], fits.get(each.text, 0.0))
+            for each in candidates(self.trajectory.final_answer or "", mail)
+            if each.features["own"]
+        }
+        return max(shared, key=lambda text: shared[text], default="")
+
     @property
     def took(self) -> str:
         """Turns, seconds, tokens and cost in one line."""
         trajectory = self.trajectory
-        usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
+        usage, seconds = trajectory.usage, trajectory.seconds
         parts = [plural(trajectory.rubric["turns"], "turn")]
         if usage["prompt_tokens"] or trajectory.error:
             of = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
@@ -88,11 +103,8 @@ class Answered(NamedTuple):
             parts.append(f"{seconds['total']:.2f} s")
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
-        if cost is None:
-            parts.append("cost unknown")
-        else:
-            parts.append(f"${cost:.4f}" if cost else "no cost")
-        return ", ".join([*parts, trajectory.model])
+        cost = "no cost" if trajectory.cost_usd == 0 else shown_usd(trajectory.cost_usd)
+        return ", ".join([*parts, cost, trajectory.model])
 
     def rate(self, rating: Literal["good", "bad"], right: str) -> None:
         """Keep a rating of the answer; `right` may say what would be right."""
@@ -270,20 +282,6 @@ def passages_of(episode: Episode) -> list[Passage]:
         if email is not None:
             passages.setdefault(email.message_id, Passage(each.text, email))
     return list(passages.values())
-
-
-def supporting_sentence(email: Email, question: str, answer: str) -> str | None:
-    """The sentence of a mail that shares most words with the answer, then fits the question best.
-    None if no sentence shares a word with the answer."""
-    about = (format_date(email.date), email.subject, str(email.sender))
-    mail = [ReadMail(email.message_id, *about, email.body, 0)]
-    fits = {each.text: each.score for each in candidates(question, mail)}
-    shared = {
-        each.text: (each.features["own"], fits.get(each.text, 0.0))
-        for each in candidates(answer, mail)
-        if each.features["own"]
-    }
-    return max(shared, key=lambda text: shared[text], default=None)
 
 
 # ---- An episode's turns for a person: each tool call and what came back. What a model or a mail

@@ -19,17 +19,8 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 from typer import Argument, Option
 
+from art_e.cli import output
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
-from art_e.cli.output import (
-    example,
-    note,
-    plural,
-    print_json,
-    print_line,
-    print_lines,
-    print_table,
-    print_text,
-)
 from art_e.config import SETTINGS, change, config_file, settings
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -48,13 +39,11 @@ LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
-ONLINE_TOKENS, ONLINE_TIMEOUT_S = 256, 20.0
+ONLINE_TIMEOUT_S = 20.0
 # Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
 INSTALL_GPU = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
 RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
-# NVIDIA's release notes: the first driver that runs what is built with CUDA 13.
-MIN_DRIVER = "580"
 
 
 class Finding(NamedTuple):
@@ -69,7 +58,7 @@ class Finding(NamedTuple):
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=example("art-e doctor", "art-e doctor --online"))
+@app.command(epilog=output.example("art-e doctor", "art-e doctor --online"))
 def doctor(
     online: Annotated[
         bool, Option("--online", help="Ask each model that is ready one short question.")
@@ -81,13 +70,13 @@ def doctor(
     checks = list(_checks(db, online))
     works = all(check.state != "broken" for check in checks)
     if as_json:
-        print_json({"ok": works, "checks": [check._asdict() for check in checks]})
+        output.print_json({"ok": works, "checks": [check._asdict() for check in checks]})
     else:
         for check in checks:
             state = (f"{check.state:<8}", STYLES[check.state])
-            print_text(state, f"{check.name}: {check.detail}")
+            output.print_text(state, f"{check.name}: {check.detail}")
             if check.fix is not None:
-                print_text(f"        -> {check.fix}")
+                output.print_text(f"        -> {check.fix}")
     if not works:
         raise typer.Exit(1)
 
@@ -108,7 +97,7 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield from _places(db)
     yield _installed("training", TRAINING, f"only for training: {INSTALL_TRAINING}")
     yield gpu_check()
-    yield from model_checks(online=online)
+    yield from (each._replace(name=f"model {each.name}") for each in model_checks(online=online))
 
 
 def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
@@ -145,8 +134,8 @@ def _places(db: Path | None) -> Iterator[Finding]:
         return
     try:
         with InboxFile(path) as file:
-            mails = plural(file.counts["stored"], "mail")
-            addresses = plural(file.counts["inboxes"], "address")
+            mails = output.plural(file.counts["stored"], "mail")
+            addresses = output.plural(file.counts["inboxes"], "address")
         yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}")
     except UserError as error:
         yield Finding("inbox file", "broken", str(error))
@@ -165,11 +154,12 @@ def gpu_check() -> Finding:
 
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}"
-        fix = f"{INSTALL_GPU}; CUDA 13 takes a driver from {MIN_DRIVER} on"
+        fix = f"{INSTALL_GPU}; CUDA 13 takes a driver from 580 on"  # NVIDIA's release notes
         return Finding(name, "missing", f"{driver}, but no CUDA device: {built}", fix)
     cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
     names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
-    detail = f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {torch.version.cuda}, {driver}"
+    devices = output.plural(len(cards), "CUDA device")
+    detail = f"{devices}: {names}, CUDA {torch.version.cuda}, {driver}"
     if importlib.util.find_spec("vllm") is None:
         return Finding(name, "missing", f"{detail}; without vllm", INSTALL_GPU)
     return Finding(name, "ok", f"{detail}; vllm {metadata.version('vllm')}")
@@ -178,17 +168,17 @@ def gpu_check() -> Finding:
 def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
     """Check which models can be called from here; `near` are those of servers on this machine. A
     missing key is not an error."""
+
+    async def call_all() -> list[Finding]:
+        return await asyncio.gather(*map(_called, found))
+
     load_env()
     near = nearby() if online else near
     rows = [each for each in KNOWN if each.variables]
     found = [_by_environment(each.model, each.variables, near) for each in rows]
     if online:
-        found = asyncio.run(_call_all(found))
-    return [*found, _installed("model local:PATH", LOCAL, INSTALL_TRAINING)]
-
-
-async def _call_all(findings: list[Finding]) -> list[Finding]:
-    return list(await asyncio.gather(*map(_called, findings)))
+        found = asyncio.run(call_all())
+    return [*found, _installed("local:PATH", LOCAL, INSTALL_TRAINING)]
 
 
 async def _called(finding: Finding) -> Finding:
@@ -196,18 +186,14 @@ async def _called(finding: Finding) -> Finding:
     if finding.state != "ok":
         return finding
     options = ModelOptions(
-        tries=1,
-        timeout_s=ONLINE_TIMEOUT_S,
-        max_output_tokens=ONLINE_TOKENS,
-        on_answer=lambda _: None,
+        tries=1, timeout_s=ONLINE_TIMEOUT_S, max_output_tokens=256, on_answer=lambda _: None
     )
     said: list[ChatMessage] = [
         {"role": "system", "content": "Search before you answer."},
         {"role": "user", "content": "Search for the word lease."},
     ]
     try:
-        policy = Model(finding.name.removeprefix("model ")).policy(options)
-        step = await policy.act(said, schemas())
+        step = await Model(finding.name).policy(options).act(said, schemas())
     except (PolicyError, UserError) as error:
         if isinstance(error, PolicyError) and error.kind == "length":
             # A reasoning model that spent its few tokens on thinking has worked.
@@ -215,47 +201,46 @@ async def _called(finding: Finding) -> Finding:
         fix = "fix that, and run art-e doctor --online again"
         return Finding(finding.name, "missing", str(error), fix)
     how = "answered with a call" if step.message.tool_calls else "answered, but called no tool"
-    ended = ending(finding.name.removeprefix("model "))
-    return Finding(finding.name, "ok", "; ".join(filter(None, [how, ended])))
+    return Finding(finding.name, "ok", "; ".join(filter(None, [how, ending(finding.name)])))
 
 
 def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:
     """Return what the environment and this machine say of a model behind a server."""
-    name = f"model {model}"
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
         state: State = "missing" if " ended " in ended else "ok"
-        return Finding(name, state, "; ".join(filter(None, [f"{present} is set", ended])))
+        return Finding(model, state, "; ".join(filter(None, [f"{present} is set", ended])))
     if model.startswith("ollama"):
         if any(each.model == model for each in near):
-            return Finding(name, "ok", "Ollama listens here, and has it")
+            return Finding(model, "ok", "Ollama listens here, and has it")
         if any(each.model.startswith("ollama") for each in near) or shutil.which("ollama"):
-            return Finding(
-                name, "missing", "Ollama does not have it", OLLAMA_FIX.partition(": ")[2]
-            )
-        return Finding(name, "missing", "no ollama on this machine", OLLAMA_FIX)
+            pull = OLLAMA_FIX.partition(": ")[2]
+            return Finding(model, "missing", "Ollama does not have it", pull)
+        return Finding(model, "missing", "no ollama on this machine", OLLAMA_FIX)
     value = "http://HOST:8000/v1" if model.startswith("hosted_vllm") else "..."
-    return Finding(name, "missing", f"no {variables[0]}", f"export {variables[0]}={value}")
+    return Finding(model, "missing", f"no {variables[0]}", f"export {variables[0]}={value}")
 
 
-@app.command(epilog=example("art-e models", "art-e models --json"))
+@app.command(epilog=output.example("art-e models", "art-e models --json"))
 def models(as_json: JsonOption = False) -> None:
     """List the models that can be asked, what the others need, and those found on this machine."""
     near = nearby()
-    checks = [(each.name.removeprefix("model "), each) for each in model_checks(near)]
+    checks = model_checks(near)
     if as_json:
-        rows = [{**each._asdict(), "name": name} for name, each in checks]
-        print_json({"nearby": [each._asdict() for each in near], "models": rows})
+        rows = [each._asdict() for each in checks]
+        output.print_json({"nearby": [each._asdict() for each in near], "models": rows})
         return
     if near:
         at_hand = [(each.model, each.why, each.export) for each in near]
-        print_table(("at hand", "why", "first"), at_hand, left=(0, 1, 2))
-    table = [(name, each.state, each.fix or each.detail) for name, each in checks]
-    print_table(("model", "state", "what it needs"), table, left=(0, 1, 2))
-    print_line("the default of art-e ask: art-e config model MODEL")
+        output.print_table(("at hand", "why", "first"), at_hand, left=(0, 1, 2))
+    table = [(each.name, each.state, each.fix or each.detail) for each in checks]
+    output.print_table(("model", "state", "what it needs"), table, left=(0, 1, 2))
+    output.print_line("the default of art-e ask: art-e config model MODEL")
 
 
-@app.command(epilog=example("art-e config", "art-e config model o3", "art-e config inbox --unset"))
+@app.command(
+    epilog=output.example("art-e config", "art-e config model o3", "art-e config inbox --unset")
+)
 def config(
     name: Annotated[str | None, Argument(metavar="NAME", help=f"{', '.join(SETTINGS)}.")] = None,
     value: Annotated[str | None, Argument(metavar="VALUE", help="What to use from now on.")] = None,
@@ -271,11 +256,11 @@ def config(
         change(name, None if unset or value is None else _checked(name, value))
     found = settings()
     if as_json:
-        print_json(dict(found))
+        output.print_json(dict(found))
         return
     for each in SETTINGS if name is None else [name]:
-        print_lines(f"{each}: {found.get(each, '(not set)')} ({SETTINGS[each]})")
-    note(str(config_file()))
+        output.print_lines(f"{each}: {found.get(each, '(not set)')} ({SETTINGS[each]})")
+    output.note(str(config_file()))
 
 
 def _checked(name: str, value: str) -> str:

@@ -91,10 +91,8 @@ def search(
     as_json: options.JsonOption = False,
 ) -> None:
     """Search one inbox, best match first; with a filter alone, newest first."""
-    sent_after, sent_before = (
-        options.parse_day(after, "--after"),
-        options.parse_day(before, "--before"),
-    )
+    sent_after = options.parse_day(after, "--after")
+    sent_before = options.parse_day(before, "--before")
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
     given = words or []
@@ -106,7 +104,7 @@ def search(
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     searched = search_words(query.words)
-    with options.opened_inbox(db, inbox, as_of, junk=junk or query.junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk or query.junk) as (_, opened):
         hits = opened.search(
             query.words,
             from_addr=sender,
@@ -150,7 +148,7 @@ def read(
 ) -> None:
     """Show a mail, or the conversation that it belongs to."""
     whole = context.info_name == "thread"
-    with options.opened_inbox(db, inbox, as_of, junk=junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk) as (_, opened):
         mail = opened.read(message_id)
         if mail is None:
             raise _no_mail(message_id, opened, db)
@@ -186,7 +184,7 @@ def open_attachment(
     db: options.DbOption = None,
 ) -> None:
     """Open a file that is attached to a mail, or save it."""
-    with options.opened_inbox(db, inbox, as_of, junk=junk) as opened:
+    with options.opened_inbox(db, inbox, as_of, junk=junk) as (_, opened):
         if opened.canonical_id(message_id) is None:
             raise _no_mail(message_id, opened, db)
         files = opened.files(message_id)

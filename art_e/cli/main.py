@@ -179,7 +179,6 @@ def _our_fault(error: Exception) -> NoReturn:
 app = typer.Typer(
     name="art-e",
     cls=Commands,
-    help="Ask an inbox a question: search it, read it, answer with sources.",
     epilog=example(
         "art-e demo",
         "art-e ingest ~/Downloads/takeout-*.zip",

@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -26,7 +27,7 @@ from art_e.inbox.mail import Email
 from art_e.inbox.threads import added_texts
 from art_e.message import observation_json
 from art_e.text import cut_line
-from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
+from art_e.tools import MAX_BODY_CHARS, Observation, ReadEmail, SearchEmails, Tools, View, not_found
 
 # Of a page of a conversation, about 4,000 tokens. A page has one mail at least.
 PAGE_CHARS = 2 * MAX_BODY_CHARS
@@ -47,7 +48,7 @@ def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption 
 
     The client starts this command and talks to it over stdin and stdout.
     """
-    with opened_inbox(db, inbox, as_of) as opened:
+    with opened_inbox(db, inbox, as_of) as (_, opened):
         until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")
         note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
@@ -102,8 +103,7 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
 def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     tools = Tools(inbox, View(handles=False))
     if isinstance(arguments, SearchEmails):
-        found: dict[str, Any] = json.loads(tools.search(arguments).text)
-        return found
+        return _as_read(tools.search(arguments))
     email = inbox.read(arguments.message_id)
     if email is None:
         raise UserError(not_found(arguments.message_id))
@@ -112,23 +112,22 @@ def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     else:
         starts = range(0, len(email.body) or 1, MAX_BODY_CHARS)
         bodies = (email.body[start : start + MAX_BODY_CHARS] for start in starts)
-        pages = [_shown(tools, email, body) for body in bodies]
+        pages = [_as_read(tools.shown(replace(email, body=body))) for body in bodies]
     if arguments.page > len(pages):
         raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
     return {"page": arguments.page, "pages": len(pages), **pages[arguments.page - 1]}
 
 
-def _shown(tools: Tools, email: Email, body: str) -> dict[str, Any]:
-    return {**json.loads(tools.shown(email).text), "body": body}
+def _as_read(observation: Observation) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(observation.text)
+    return content
 
 
 def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
     """Return the pages of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-        left = len(added) - MAX_BODY_CHARS
-        cut = f"\n[cut here: {left:,} more characters]" if left > 0 else ""
-        fields = _shown(tools, email, added[:MAX_BODY_CHARS] + cut)
+        fields = _as_read(tools.shown(replace(email, body=added)))
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)

@@ -47,10 +47,7 @@ def integer(help_text: str, least: int = 1) -> Any:
 
 def chosen_db(db: Path | None) -> Path:
     """The file of `--db`, or of `art-e config`, or the default one."""
-    if db is not None:
-        return db
-    configured = setting("db")
-    return default_db() if configured is None else Path(configured)
+    return db or Path(setting("db") or default_db())
 
 
 def db_argument(db: Path | None) -> str:
@@ -88,11 +85,11 @@ def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
 @contextlib.contextmanager
 def opened_inbox(
     db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
-) -> Iterator[Inbox]:
-    """Open the inbox of `--inbox` as of `--as-of`. Raises `UserError`."""
+) -> Iterator[tuple[InboxFile, Inbox]]:
+    """Open the file of `--db`, and the inbox of `--inbox` as of `--as-of`. Raises `UserError`."""
     today = parse_day(as_of, "--as-of")
     with InboxFile(chosen_db(db), junk=junk) as file:
-        yield file.open_inbox(chosen_address(file, inbox, db), today)
+        yield file, file.open_inbox(chosen_address(file, inbox, db), today)
 
 
 def chosen_split(name: str | None) -> Split | None:

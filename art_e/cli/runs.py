@@ -37,7 +37,6 @@ class Record(NamedTuple):
 
     @property
     def state(self) -> str:
-        """How the run ended, in a word."""
         if self.entry["broken"] is not None:
             return f"broken: {self.entry['broken']}"
         return "complete" if self.entry["complete"] else "incomplete"

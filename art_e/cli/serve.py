@@ -12,15 +12,7 @@ from typer import Argument, Option
 
 from art_e.cli.output import example, note, print_line
 from art_e.errors import UserError
-from art_e.models.checkpoint import (
-    ADAPTER_CONFIG,
-    adapter_folder,
-    checkpoint_folder,
-    episode_form,
-    of_training,
-    require_train_extra,
-    room_for,
-)
+from art_e.models import checkpoint as checkpoints
 from art_e.models.tool_formats import NOT_THINKING, call_form
 from art_e.storage import expanded, home, write_whole
 
@@ -71,13 +63,15 @@ def serve(
             f" without a server: art-e ask --model local:{named}"
         )
     served = re.sub(r"[^A-Za-z0-9._-]+", "-", name or expanded(checkpoint).resolve().name)
-    command = vllm_command(vllm, *of_training(checkpoint, adapter), served)
-    command += ["--host", host, "--port", str(port), *(options or [])]
-    form = f" --recipe {named}" if expanded(named).is_dir() and episode_form(named) else ""
+    command = vllm_command(vllm, *checkpoints.of_training(checkpoint, adapter), served)
+    # By default vLLM answers the pages of any site that a browser shows.
+    command += ["--host", host, "--port", str(port), "--allowed-origins", "[]", *(options or [])]
+    has_form = expanded(named).is_dir() and checkpoints.episode_form(named)
     note(f"loading {checkpoint} with vLLM; ask it when its log says that it is ready")
     shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     base = f"{BASE_VARIABLE}=http://{shown}:{port}/v1"
-    print_line(f"{base} art-e ask QUESTION --model hosted_vllm/{served}{form}")
+    recipe = f" --recipe {named}" if has_form else ""
+    print_line(f"{base} art-e ask QUESTION --model hosted_vllm/{served}{recipe}")
     sys.stdout.flush()
     os.dup2(2, 1)  # its log is not our data
     os.execv(vllm, command)
@@ -85,12 +79,12 @@ def serve(
 
 def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> list[str]:
     """Return vLLM's command for a checkpoint. Raises `UserError`."""
-    require_train_extra()
+    checkpoints.require_train_extra()
     from transformers import GenerationConfig
 
     from art_e.models.loading import load_tokenizer, reloads_the_same, stop_ids
 
-    model = checkpoint_folder(checkpoint)
+    model = checkpoints.checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(model, checkpoint)
     if not reloads_the_same(model, tokenizer):
         raise UserError(
@@ -111,7 +105,8 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
     command += ["--generation-config", str(folder)]
     if adapter is None:
         return [*command, "--served-model-name", name]
-    lora = adapter_folder(adapter)
-    rank = json.loads((lora / ADAPTER_CONFIG).read_text("utf-8")).get("r")
-    command += ["--served-model-name", f"{name}-base", "--max-lora-rank", str(room_for(rank))]
+    lora = checkpoints.adapter_folder(adapter)
+    config = json.loads((lora / checkpoints.ADAPTER_CONFIG).read_text("utf-8"))
+    rank = str(checkpoints.room_for(config.get("r")))
+    command += ["--served-model-name", f"{name}-base", "--max-lora-rank", rank]
     return [*command, "--enable-lora", "--lora-modules", f"{name}={lora}"]

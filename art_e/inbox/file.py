@@ -81,7 +81,6 @@ class InboxFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; its open inboxes can't be used any more."""
         self._connection.close()
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
@@ -149,7 +148,6 @@ class InboxFile:
         return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:
-        """Addresses for which mail was imported (`--owner`)."""
         rows = self.execute(
             f"SELECT DISTINCT address FROM {self._parties} JOIN addresses USING (address_id)"
             " WHERE role = 'owner' ORDER BY address"

@@ -145,7 +145,7 @@ class Inbox:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             people = Mailbox(address, sender), to, cc, bcc
             at, date = place_of[email_id], in_zone(sent_at, zone)
-            name = self._mail.name_at(at, own_id)
+            name = self._mail.renamed.get(at, own_id)
             mails[at] = Email(name, date, *people, subject, body, tuple(labels))
         return [None if at is None else mails[at] for at in positions]
 
@@ -193,7 +193,6 @@ class Inbox:
         ]
 
     def _holding(self, stem: str) -> Numbers:
-        """The positions of the mails that have a stem."""
         terms = self._vocabulary.term_ids([stem])
         return self._scored(list(terms.values()))[0].positions if terms else _NONE
 

@@ -23,23 +23,10 @@ from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
 from art_e.text import visible
 
-# Operators with what their value is.
-OPERATORS = {
-    "from": "part of the sender's address or name",
-    "to": "part of a recipient's address or name, Cc and Bcc too",
-    "cc": "part of the address or name of a recipient in Cc",
-    "subject": "words of the subject",
-    "label": "a label, or the folder above it",
-    "in": "inbox, sent, drafts, spam, trash, anywhere",
-    "is": "unread, read, starred, answered",
-    "has": "attachment",
-    "filename": "part of an attachment's name",
-    "after": "a day, included",
-    "before": "a day, excluded",
-    "on": "a day",
-    "older_than": "a number with d, w, m or y",
-    "newer_than": "a number with d, w, m or y",
-}
+# docs/inbox.md has a table of what each finds; those of `_CHOICES` take these values alone.
+OPERATORS = (
+    "from to cc subject label in is has filename after before on older_than newer_than".split()
+)
 _CHOICES = {
     "in": ("inbox", "sent", "drafts", "spam", "trash", "anywhere"),
     "is": ("unread", "read", "starred", "answered"),
@@ -120,15 +107,14 @@ def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
     for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
         minus, name, value = found.groups()
         quoted, value = value.startswith('"'), value.strip('"')
-        if name is None and not quoted and not minus and value == "OR":
-            yield None
-        elif name is None and (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
-            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
-        elif name is None:
-            if words(value):
-                yield Term("phrase" if quoted else "word", value, bool(minus))
-        else:
+        if name is not None:
             yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
+        elif found[0] == "OR":
+            yield None
+        elif (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
+            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
+        elif words(value):
+            yield Term("phrase" if quoted else "word", value, bool(minus))
 
 
 def _checked(name: str, value: str, today: dt.date) -> str:

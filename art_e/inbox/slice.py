@@ -50,29 +50,22 @@ class Vocabulary:
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max
 
-# Masks of address filters that are kept.
-FILTERS_KEPT = 128
-
 # Python's overhead for the strings and the tuple of a mail.
 _BYTES_A_ROW = 500
 
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 
-_ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body || attached AS body"
-
-
 # The position of a mail that has a message id, and the second when it or the copy with that id was
 # sent: earlier the id is unknown.
 Named = tuple[int, int]
 # The numbers of several terms, ascending, each as often as it has postings; and these.
 _Index = tuple[Numbers, Numbers, Reals]
-
-
 # What a search shows of a mail: message id, date in UTC, its zone's minutes from UTC, sender's
 # address and name, subject, body.
 # Plain tuples, because the garbage collector skips them: it took 27 ms for 33,000 named tuples.
 Row = tuple[str, dt.datetime | None, int, str, str, str, str]
+_ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body || attached AS body"
 
 
 class _Parties(NamedTuple):
@@ -119,8 +112,8 @@ class Slice:
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
         ).fetchall()
-        self._renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
-        self.matching = lru_cache(FILTERS_KEPT)(self._matching)
+        self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
+        self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
         self._searched = False
         self._rows: list[Row] | None = None
@@ -153,7 +146,7 @@ class Slice:
 
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
         """The mails of the message ids that a condition holds for."""
-        found = {name: [(at, int(self.sent[at]))] for at, name in self._renamed.items()}
+        found = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
         names = (
             "(SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
             " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases)"
@@ -202,15 +195,11 @@ class Slice:
         by_position = dict(zip(in_order, rows, strict=True))
         return [by_position[position] for position in positions]
 
-    def name_at(self, position: int, message_id: str) -> str:
-        """The id by which this slice knows the mail there; `message_id` is the one it came with."""
-        return self._renamed.get(position, message_id)
-
     def _read_rows(self, positions: Iterable[int], condition: str) -> list[Row]:
         """The mails at ascending `positions`, which the condition holds for."""
         sql = f"SELECT {_ROW} FROM emails WHERE {condition} ORDER BY email_id"
         return [
-            (self._renamed[position], *row[1:]) if position in self._renamed else row
+            (self.renamed[position], *row[1:]) if position in self.renamed else row
             for position, row in zip(positions, self._execute(sql).fetchall(), strict=True)
         ]
 

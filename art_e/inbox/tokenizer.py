@@ -66,8 +66,15 @@ def fold(text: str) -> str:
     )
 
 
+class _Unmarked:
+    """For `str.translate`, which takes less memory than a list of characters."""
+
+    def __getitem__(self, code: int) -> int | None:
+        return None if unicodedata.category(chr(code))[0] == "M" else code
+
+
 def _without_marks(text: str) -> str:
-    return "".join(char for char in text if unicodedata.category(char)[0] != "M")
+    return text.translate(_Unmarked())
 
 
 def words(text: str) -> list[str]:

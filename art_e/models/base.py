@@ -12,8 +12,8 @@ from art_e.privacy import without_keys
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call to a model. `cached_prompt_tokens` (read from a cache) and
-    `cache_write_tokens` are among the prompt's, `reasoning_tokens` among the completion's."""
+    """Tokens of a call. `cached_prompt_tokens` (read from a cache) and `cache_write_tokens` are
+    among the prompt's, `reasoning_tokens` among the completion's."""
 
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
@@ -27,13 +27,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class PolicyStep:
-    """The next message. `cost_usd` is None if the price is unknown.
-
-    `seconds` is how long the successful call took, None without a model; `retries` counts the
-    calls that failed before it. `score` is higher the surer the policy is of a final answer; None
-    for a policy that gives no score. `served` is the model that answered, as its provider names it,
-    and `finish` why it ended its message.
-    """
+    """The next message. `cost_usd` None: the price is unknown. `seconds` is how long the successful
+    call took, None without a model; `retries` counts the calls that failed before it. `score` is
+    higher the surer the policy is of a final answer, None if it has no score. `served` is the model
+    that answered, as its provider names it, and `finish` why it ended its message."""
 
     message: AssistantMessage
     usage: Usage
@@ -55,17 +52,15 @@ MAX_FAILURES = 10
 
 
 class PolicyError(Exception):
-    """The policy failed for a reason outside the episode (a provider is down). `kind` is a short
-    fixed word, such as "provider"; the message must hold no key. `retries` counts the retries
-    before it gave up, and `cost_usd` is what they cost, None if that is unknown."""
+    """The policy failed for a reason outside the episode (a provider is down). `kind` is a fixed
+    word, such as "provider"; the message must hold no key. `retries` counts the retries before it
+    gave up, and `cost_usd` is what they cost, None if that is unknown."""
 
     def __init__(
         self, kind: str, message: str, retries: int = 0, cost_usd: float | None = 0.0
     ) -> None:
         super().__init__(message)
-        self.kind = kind
-        self.retries = retries
-        self.cost_usd = cost_usd
+        self.kind, self.retries, self.cost_usd = kind, retries, cost_usd
 
 
 class Policy(Protocol):
@@ -82,7 +77,7 @@ class Policy(Protocol):
         ...
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message. Raises `PolicyError` if an outside failure prevents it."""
+        """Return the next message. Raises `PolicyError` if an outside failure prevents it."""
         ...
 
 
@@ -92,34 +87,29 @@ LOCAL_PREFIX = "local:"
 
 
 def kind_of(model: str) -> Literal["offline", "local", "hosted"]:
-    """No model, one in this process, or one behind an API, by its name."""
+    """Return the kind of a model by its name: none, in this process, or behind an API."""
     if model == OFFLINE:
         return "offline"
     return "local" if model.startswith(LOCAL_PREFIX) else "hosted"
 
 
-# Enough for a few calls or a short answer, after a model's thinking. A message that is cut off is
-# malformed.
-MAX_OUTPUT_TOKENS = 4_096
-MAX_REASONING_TOKENS = 16_384
-
+# Enough for a few calls or a short answer, after a model's thinking.
+MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS = 4_096, 16_384
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How a model is called; each kind of policy uses what applies to it.
+    """Options of a model's calls; a policy ignores those that it does not support.
 
-    `max_output_tokens` limits each message (None: `MAX_REASONING_TOKENS` for a model that thinks,
-    else `MAX_OUTPUT_TOKENS`). `temperature` None is 0, or the model's own default if it accepts
-    no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
-    so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
-    `timeout_s` is the longest silence (None: 120 seconds, or 600 on this machine), `tries` the most
-    tries of a call. `on_retry` is called before each further one, with its number, the most tries,
-    why, and the seconds until then.
-    `on_answer`, where given, gets the final answer as far as it is written, each time it grows, if
-    the model can be followed.
+    `temperature` None is 0, or the model's own default if it accepts no other. `max_output_tokens`
+    limits each message (None: as much as its kind of model needs). With `tool_calls` "text" the
+    model writes its calls as JSON in its text; "auto" does so if it knows no other way.
+    `max_cost_usd` limits all calls of the policy together. `timeout_s` is the longest silence
+    (None: 120 seconds, or 600 on this machine), `tries` the most tries of a call. `on_retry` gets
+    the number of each further try, the most tries, why, and the seconds until then. `on_answer`
+    gets the final answer as far as it is written, each time it grows, if the model can be followed.
     """
 
     temperature: float | None = None

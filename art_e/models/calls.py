@@ -13,10 +13,17 @@ from typing import Any, NamedTuple
 
 from art_e.message import compact_json
 from art_e.models.base import ModelOptions, PolicyError, Usage
-from art_e.models.clients import complete, load_litellm
+from art_e.models.clients import complete
 from art_e.models.failures import LONGEST_ASKED_S, ProviderError, failure_of, finish_failure
 from art_e.models.prices import Budget, price_of, served_price
-from art_e.models.providers import Accepts, accepts, corrected, on_this_machine, receiving_host
+from art_e.models.providers import (
+    Accepts,
+    accepts,
+    corrected,
+    load_litellm,
+    on_this_machine,
+    receiving_host,
+)
 from art_e.privacy import without_keys
 
 # Fields of a message with reasoning that goes back to its provider.

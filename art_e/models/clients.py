@@ -1,37 +1,23 @@
 """One call of a hosted model, by the client that its provider needs.
 
 Servers that speak OpenAI's protocol as it is get their calls from the openai client, Ollama gets
-them by its own API, and litellm makes all others. Only this module imports litellm: it takes three
-seconds of CPU time. By default it fetches its price list over HTTP, reads `.env`, prints hints and
-logs requests; here it does none of that.
+them by its own API, and litellm makes all others.
 """
 
 import asyncio
 import inspect
-import logging
 import os
 import sys
-import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from art_e.models import ollama
 from art_e.models.base import PolicyError
-from art_e.models.providers import PROVIDERS, Accepts, Provider, address_of
-from art_e.privacy import loopback_directly
+from art_e.models.providers import PROVIDERS, Accepts, Provider, address_of, load_litellm
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-# litellm reads these at import: prices and headers come from the installed package, and it leaves
-# `.env` to us.
-_ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
-    "LITELLM_LOCAL_BLOG_POSTS": "True",
-    "LITELLM_MODE": "PRODUCTION",
-}
 
 _AZURE_VERSION = "2025-02-01-preview"  # litellm's default
 _MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
@@ -40,26 +26,6 @@ _MOST_BYTES = 50_000_000  # of an answer; no model writes a fiftieth of it
 _Clients = dict[tuple[str, str | None, str | None], "AsyncOpenAI"]
 _clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
 _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
-
-
-@cache
-def load_litellm() -> Any:
-    """Return the module litellm, silent, and offline except for the calls that we make."""
-    os.environ.update(_ENVIRONMENT)
-    loopback_directly()
-    import litellm
-
-    # pydantic warns about litellm's types.
-    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
-    litellm.suppress_debug_info = True
-    litellm.turn_off_message_logging = True
-    litellm.disable_hf_tokenizer_download = True
-    # We retry ourselves, and count it.
-    litellm.num_retries = 0
-    # Its logs may hold mail text; failures come as exceptions.
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return litellm
 
 
 @cache
@@ -190,9 +156,10 @@ def _client(provider: str) -> "AsyncOpenAI":
 def warm_up(model: str) -> None:
     """Load what a first call of `model` loads, so that this does not count as latency. litellm's
     answer is a mock: no request is sent."""
-    import openai.resources.chat  # noqa: F401 - its import takes half a second
-
-    if PROVIDERS.get(model.partition("/")[0], Provider()).door != "litellm":
+    door = PROVIDERS.get(model.partition("/")[0], Provider()).door
+    if door != "ollama":
+        import openai.resources.chat  # noqa: F401 - its import takes half a second
+    if door != "litellm":
         return
     load_litellm().completion(
         model="openai/gpt-4.1",

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from art_e.models.base import LASTING, PolicyError
 from art_e.models.providers import SELF_HOSTED
@@ -81,7 +82,8 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     told = body if isinstance(body, dict) else {}
     words = f"{type(error).__name__}: {error} {told.get('code')}"
     what = _one_line(str(told.get("message") or error)) or type(error).__name__
-    status: int = getattr(error, "status_code", None) or 500
+    at: Any = error if getattr(error, "status_code", None) else getattr(error, "response", None)
+    status = int(getattr(at, "status_code", 500))
     by_words = (kind for kind, pattern in _WORDS.items() if re.search(pattern, words, re.I))
     kind = _KINDS.get(status, "provider" if status >= 500 else "request")
     if 400 <= status < 500:

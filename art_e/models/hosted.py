@@ -1,8 +1,6 @@
 """The policy for every model behind an API: hosted, Ollama, or own vLLM.
 
-It sends the conversation and the tools, and returns the answer as the next message with its tokens,
-cost, seconds and retries. One policy serves many episodes at once, and several event loops one
-after another.
+One policy serves many episodes at once, and several event loops one after another.
 """
 
 import copy
@@ -26,9 +24,8 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 def sendable(
     messages: list[ChatMessage], system_role: str = "system", model: str = ""
 ) -> list[ChatMessage]:
-    """A copy of the conversation as providers accept it: valid tool names, arguments an object.
-    `system_role` becomes the role of the system prompt. Reasoning goes back only to the `model`
-    that produced it."""
+    """Return a copy of the conversation as providers accept it: valid tool names, arguments an
+    object, the role of the system prompt, reasoning only for the `model` that produced it."""
     sent = copy.deepcopy(messages)
     for message in sent:
         if message["role"] == "system":
@@ -46,16 +43,16 @@ def sendable(
 
 
 def thoughts_of(message: Any, model: str) -> dict[str, Any] | None:
-    """Return the reasoning in litellm's message that the provider of `model` wants back. These are
-    Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, and DeepSeek's
-    reasoning. Other providers reject fields that they don't know."""
+    """Return the reasoning in litellm's message that the provider of `model` wants back:
+    Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, DeepSeek's reasoning.
+    Other providers reject fields that they don't know."""
     names = [*THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
-    own = {name: value for name in names if (value := getattr(message, name, None))}
-    return {"model": model, "message": own} if own else None
+    fields = {name: value for name in names if (value := getattr(message, name, None))}
+    return {"model": model, "message": fields} if fields else None
 
 
 def received(message: Any, messages: list[ChatMessage], model: str = "") -> AssistantMessage:
-    """The message of litellm's response by `model` to the conversation `messages`. Calls keep their
+    """Return the message of a response by `model` to the conversation `messages`. Calls keep their
     ids, which hold Gemini's signatures; missing ids are made up, repeated ones made distinct."""
     taken = {call["id"] for each in messages for call in each.get("tool_calls", ())}
     turn = sum(each["role"] == "assistant" for each in messages)
@@ -93,7 +90,7 @@ class LitellmPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What an answer depends on besides the messages, without keys and addresses."""
+        """What an answer depends on besides the messages, without keys."""
         fixed = self._fixed_parameters(self._calls.takes)
         settings = {
             "temperature": fixed.get("temperature"),
@@ -108,9 +105,9 @@ class LitellmPolicy:
         return settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` when the retries are used up. Kinds of
-        errors: auth, no-model, no-credit, region, redirect, rate-limit, provider, overload,
-        timeout, connection, context, length, content, request, budget."""
+        """Return the model's next message. Raises `PolicyError` when the retries are used up: auth,
+        no-model, no-credit, quota, region, redirect, rate-limit, provider, overload, timeout,
+        connection, context, length, content, request, budget."""
         warm_up(self.model)
         called = await self._calls.make(
             lambda takes: self._request(messages, tools, takes), self._on_text
@@ -159,11 +156,10 @@ class LitellmPolicy:
 
 
 def written_calls(message: AssistantMessage, turn: int, names: set[str]) -> AssistantMessage:
-    """The message with calls of tools of those names that its text holds: a server without a
-    parser for them leaves them there."""
-    content = message.content or ""
+    """Return the message with the calls in its text of tools of those names: a server without a
+    parser for calls leaves them there."""
     for read in (parse_reply, parse_text):
-        found = read(content, turn)
-        if found.tool_calls and all(call.name in names for call in found.tool_calls):
-            return found
+        parsed = read(message.content or "", turn)
+        if parsed.tool_calls and all(call.name in names for call in parsed.tool_calls):
+            return parsed
     return message

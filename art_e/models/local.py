@@ -3,9 +3,7 @@
     local:PATH-or-hub-id[+ADAPTER]
 
 The model sees the conversation through its own chat template, tools included, and calls tools in
-Qwen's form (`tool_formats.py`). One policy serves many episodes at once, and several event loops.
-
-This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import.
+Qwen's form (`tool_formats.py`). `checkpoint.require_train_extra` comes before this import.
 """
 
 import asyncio
@@ -39,8 +37,8 @@ from art_e.text import digest
 
 
 class Generated(NamedTuple):
-    """New tokens without the one that ended the turn, and how long their batch took. `tokens`
-    counts all generated ones, the last included."""
+    """New tokens without the one that ended the turn, which `tokens` counts, and their batch's
+    seconds."""
 
     ids: list[int]
     tokens: int
@@ -49,11 +47,9 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """`answer` is cancelled once its caller no longer waits for it."""
-
     ids: Sequence[int]
-    most: int
-    answer: "Future[Generated]"
+    limit: int
+    answer: "Future[Generated]"  # cancelled once its caller no longer waits for it
 
 
 class BatchedGenerator:
@@ -68,9 +64,9 @@ class BatchedGenerator:
         # One thread: the model must not generate twice at once.
         self._worker = ThreadPoolExecutor(1, "art-e-generate")
 
-    async def generate(self, ids: Sequence[int], most: int) -> Generated:
-        """At most `most` tokens that follow `ids`. Raises the model's exceptions."""
-        request = _Request(ids, most, Future())
+    async def generate(self, ids: Sequence[int], limit: int) -> Generated:
+        """Return at most `limit` tokens that follow `ids`. Raises the model's exceptions."""
+        request = _Request(ids, limit, Future())
         with self._lock:
             self._waiting.append(request)
         try:
@@ -88,10 +84,9 @@ class BatchedGenerator:
                 request = self._waiting.popleft()
                 if not request.answer.cancelled():
                     batch.append(request)
-        if not batch:
-            return
         try:
-            for request, answer in zip(batch, self._run(batch), strict=True):
+            answers = self._run(batch) if batch else []
+            for request, answer in zip(batch, answers, strict=True):
                 with contextlib.suppress(InvalidStateError):  # it was cancelled
                     request.answer.set_result(answer)
         except Exception as error:  # noqa: BLE001 - the callers raise it
@@ -110,12 +105,12 @@ class BatchedGenerator:
             inputs[row, longest - len(each.ids) :] = torch.tensor(each.ids)
             mask[row, longest - len(each.ids) :] = 1
         config = copy.deepcopy(self._config)
-        config.max_new_tokens = max(each.most for each in batch)
+        config.max_new_tokens = max(each.limit for each in batch)
 
-        def all_gone(ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        def all_cancelled(ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
             """Called after each token: it stops a generation after Ctrl-C."""
-            gone = all(each.answer.cancelled() for each in batch)
-            return torch.full((ids.shape[0],), gone, device=ids.device, dtype=torch.bool)
+            stop = all(each.answer.cancelled() for each in batch)
+            return torch.full((ids.shape[0],), stop, device=ids.device, dtype=torch.bool)
 
         with torch.inference_mode():
             model: Any = checkpoint.model
@@ -123,19 +118,19 @@ class BatchedGenerator:
                 input_ids=inputs.to(checkpoint.device),
                 attention_mask=mask.to(checkpoint.device),
                 generation_config=config,
-                stopping_criteria=[all_gone],
+                stopping_criteria=[all_cancelled],
             )
         seconds = time.perf_counter() - started
         answers = []
         for each, row in zip(batch, output[:, longest:].tolist(), strict=True):
-            ids, stops = row[: each.most], checkpoint.stop_ids
+            ids, stops = row[: each.limit], checkpoint.stop_ids
             end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
             answers.append(Generated(ids[:end], min(end + 1, len(ids)), seconds))
         return answers
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> GenerationConfig:
-    """The model's own configuration, sampled by the temperature alone, as in training: Qwen2.5's
+    """Return the model's configuration, sampled by the temperature alone, as in training: Qwen2.5's
     published `repetition_penalty` would punish copying from mail."""
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
@@ -181,20 +176,17 @@ class LocalPolicy:
         }
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message; `seconds` are those of the whole batch. Raises `PolicyError`:
-        context (the conversation is too long), model (out of memory or another failure), budget."""
-        ids = self._prompt(messages, tools)
-        most = min(self._max_output_tokens, self._checkpoint.context - len(ids))
-        if most < 1:
-            raise PolicyError(
-                "context",
-                f"the conversation has {len(ids):,} tokens, and the model takes"
-                f" {self._checkpoint.context:,}",
-            )
-        reserved = self._budget.reserve(len(ids), most)
+        """Return the model's next message; `seconds` are its batch's. Raises `PolicyError`: context
+        (the conversation is too long), model (out of memory or another failure), budget."""
+        ids, context = self._prompt(messages, tools), self._checkpoint.context
+        limit = min(self._max_output_tokens, context - len(ids))
+        if limit < 1:
+            why = f"the conversation has {len(ids):,} tokens, and the model takes {context:,}"
+            raise PolicyError("context", why)
+        reserved = self._budget.reserve(len(ids), limit)
         cost = None
         try:
-            generated = await self._generator.generate(ids, most)
+            generated = await self._generator.generate(ids, limit)
             usage = Usage(prompt_tokens=len(ids), completion_tokens=generated.tokens)
             cost = None if self._price is None else self._price.cost(usage)
         except RuntimeError as error:

@@ -8,8 +8,10 @@ import datetime as dt
 import importlib.util
 import ipaddress
 import json
+import logging
 import os
 import re
+import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,39 @@ from urllib.parse import urlsplit
 from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.privacy import loopback_directly
+
+# litellm reads these at import: prices and headers come from the installed package, and it leaves
+# `.env` to us.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+
+
+@cache
+def load_litellm() -> Any:
+    """Return the module litellm, silent, and offline except for the calls that we make.
+
+    No other code imports it: it takes three seconds of CPU time. By default it fetches its price
+    list over HTTP, reads `.env`, prints hints and logs requests.
+    """
+    os.environ.update(_ENVIRONMENT)
+    loopback_directly()
+    import litellm
+
+    # pydantic warns about litellm's types.
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    litellm.disable_hf_tokenizer_download = True
+    # We retry ourselves, and count it.
+    litellm.num_retries = 0
+    # Its logs may hold mail text; failures come as exceptions.
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return litellm
 
 
 @cache
@@ -118,8 +153,6 @@ def receiving_host(model: str) -> str:
             " such as http://localhost:8000/v1"
         )
     if address is None:
-        from art_e.models.clients import load_litellm
-
         address = load_litellm().get_api_base(model, {})
     if not address:
         raise UserError(
@@ -231,8 +264,6 @@ def accepts(model: str) -> Accepts:
 
 def _keys_of(model: str) -> list[str]:
     """Return the keys that are missing for a model of a provider that only litellm knows."""
-    from art_e.models.clients import load_litellm
-
     missing = list(load_litellm().validate_environment(model)["missing_keys"])
     # Other settings have other sources (a cloud's profile, a default address).
     return missing if all(each.endswith("_API_KEY") for each in missing) else []

@@ -17,7 +17,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache, lru_cache
-from hmac import compare_digest
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
@@ -42,33 +41,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
+from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
-from art_e.cli.conversation import (
-    HISTORY,
-    Answered,
-    Conversation,
-    failure_reason,
-    supporting_sentence,
-)
+from art_e.cli.conversation import HISTORY, Answered, Conversation, failure_reason
 from art_e.cli.mail import places_of, safe_name, searched_query
-from art_e.cli.model_options import (
-    MaxCostOption,
-    ModelOption,
-    Options,
-    ReadyModel,
-    RetriesOption,
-    TimeoutOption,
-    ready_model,
-)
-from art_e.cli.options import (
-    AllOption,
-    AsOfOption,
-    DbOption,
-    InboxOption,
-    chosen_address,
-    chosen_db,
-    parse_day,
-)
+from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -94,7 +71,6 @@ class Stoppable:
         self._policy, self._stopped = policy, stopped
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message of the policy."""
         call = asyncio.ensure_future(self._policy.act(messages, tools))
         while not call.done():
             if self._stopped():
@@ -108,7 +84,9 @@ class Desk:
     threads share the file, which gives each of them a cursor of its own. Questions take turns, and
     nothing else waits for them."""
 
-    def __init__(self, file: InboxFile, inbox: Inbox, model: str, options: Options) -> None:
+    def __init__(
+        self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
+    ) -> None:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
         # An unknown provider ends the command.
         self._notice = Model(model).notice or (
@@ -120,7 +98,7 @@ class Desk:
         self._answered: dict[str, Answered] = {}
         # Of the question whose turn it is.
         self._tell: Callable[[dict[str, Any]], None] = lambda _: None
-        self._ready: ReadyModel | None = None
+        self._ready: model_options.ReadyModel | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         day = inbox.as_of
         self._opened = lru_cache(8)(
@@ -129,7 +107,6 @@ class Desk:
 
     @validate_call
     def start(self) -> dict[str, Any]:
-        """What the page shows at first."""
         return {
             **self.inbox(self._inbox.address),
             "notice": self._notice,
@@ -139,13 +116,11 @@ class Desk:
 
     @validate_call
     def inbox(self, inbox: Words) -> dict[str, Any]:
-        """An inbox by its address."""
         opened = self._opened(inbox.strip().lower())
         return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
 
     @validate_call
     def search(self, inbox: Words, query: Words) -> dict[str, Any]:
-        """The mails that match, with the places of the words that were searched."""
         parsed = searched_query(query, self._inbox.as_of)
         opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
         hits = opened.search(parsed.words, query=parsed, max_results=_HITS)
@@ -210,7 +185,7 @@ class Desk:
             self._tell = tell
             if self._ready is None:
                 tell({"step": "loading what calls the model"})
-                self._ready = ready_model(
+                self._ready = model_options.ready_model(
                     self._model,
                     self._options,
                     lambda step: self._tell({"step": step}),
@@ -223,27 +198,25 @@ class Desk:
             answered = conversation.ask(question, lambda step: tell({"step": step}))
         trajectory = answered.trajectory
         self._answered[answered.run.id] = answered
-        answer, without = trajectory.final_answer or "", failure_reason(trajectory)
+        without = failure_reason(trajectory)
         if trajectory.error is not None:
             without = f"{without}: {redact(trajectory.error['message'])}"
-        quoted = answered.quotes.get
         sources = [
-            (each, quoted(each.message_id) or supporting_sentence(each, question, answer))
+            {**each.to_json(), "body": "", "sentence": answered.sentence_of(each)}
             for each in answered.mails
         ]
         return {
             "run": answered.run.id,
             "kind": answered.kind,
-            "answer": answer,
+            "answer": trajectory.final_answer or "",
             "without": without,
-            "sources": [{**each.to_json(), "body": "", "sentence": q or ""} for each, q in sources],
+            "sources": sources,
             "took": answered.took,
             "talk": conversation.history,
         }
 
     @validate_call
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
-        """Keep a rating of an answer."""
         if run not in self._answered:
             raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
         self._answered[run].rate(rating, right.strip())
@@ -368,8 +341,6 @@ class Guard:
         self.address = f"http://{LOOPBACK}:{port}{self._path}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
@@ -402,18 +373,18 @@ class Guard:
 
 
 def _same(given: str | None, secret: str) -> bool:
-    return given is not None and compare_digest(given.encode(), secret.encode())
+    return given is not None and secrets.compare_digest(given.encode(), secret.encode())
 
 
 @app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
 def web(
     inbox: InboxOption = None,
-    model: ModelOption = None,
+    model: model_options.ModelOption = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
-    max_cost: MaxCostOption = None,
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
+    max_cost: model_options.MaxCostOption = None,
+    timeout: model_options.TimeoutOption = None,
+    retries: model_options.RetriesOption = None,
     db: DbOption = None,
     port: Annotated[
         int | None,
@@ -424,9 +395,10 @@ def web(
     ] = False,
 ) -> None:
     """Ask and search an inbox on a page in the browser, until Ctrl-C."""
-    with InboxFile(chosen_db(db), junk=junk) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), parse_day(as_of, "--as-of"))
-        options = Options(max_cost=max_cost, junk=junk, timeout=timeout, retries=retries)
+    with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
+        options = model_options.Options(
+            max_cost=max_cost, junk=junk, timeout=timeout, retries=retries
+        )
         desk = Desk(file, opened, model or default_model(), options)
         try:
             listening = socket.create_server((LOOPBACK, port or 0))

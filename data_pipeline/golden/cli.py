@@ -33,8 +33,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-# ---- Options and steps.
-
 
 def _model(help_text: str) -> Any:
     return Option("--model", "-m", metavar="MODEL", parser=full_name, help=help_text)
@@ -104,9 +102,6 @@ def _refuse_unhosted(model: str, offline: str) -> None:
             "a checkpoint can't be asked in this process: art-e serve it,"
             " and name it as --model hosted_vllm/NAME"
         )
-
-
-# ---- generate and import.
 
 
 @app.command(
@@ -219,9 +214,6 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
     with _step("import", out, db, as_json=as_json, source=exchange.RATINGS) as (file, golden, _):
         rows = list(map(exchange.rated_row, ratings))
         exchange.import_rows(file, golden, rows, exchange.RATINGS)
-
-
-# ---- filter, verify and split.
 
 
 @app.command(
@@ -339,9 +331,6 @@ def split_command(
     output.note(f"{output.plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
 
-# ---- stats.
-
-
 @app.command("stats", epilog=output.example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
@@ -357,9 +346,6 @@ def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
             output.print_line(f"\n{name}")
             cells = [[_cell(value) for value in row.values()] for row in rows]
             output.print_table(list(map(output.one_line, rows[0])), cells, lines=False)
-
-
-# ---- review and export.
 
 
 @app.command(

@@ -1,5 +1,4 @@
-"""`import`: questions that others wrote, checked against an inbox file; `export`: a golden set for
-others, its figures and its card.
+"""`import`: questions of others, checked against an inbox file; `export`: a golden set for others.
 
 The provenance of an imported row says where it comes from (`import`: source, row, and its id if
 that was changed); checks of an earlier set are `earlier`. The exported folder holds a Parquet and a
@@ -11,7 +10,7 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,7 @@ def name_of(source: str) -> str:
 
 
 def rated_row(rating: AnswerRating) -> RawRow:
-    """The row of an answer that a user rated; it is rejected if nobody said what is right, or if it
-    answers a follow-up question."""
+    """The row of a rated answer, to be rejected if it is bad and uncorrected, or a follow-up's."""
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {
@@ -225,7 +223,6 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
 
 
 def _write(folder: Path, name: str, questions: Sequence[Question]) -> None:
-    """Write the questions to `name`.jsonl and `name`.parquet in the folder."""
     rows = [each.to_row() for each in questions]
     golden_set.write_rows(folder / f"{name}.jsonl", rows)
     for row in rows:
@@ -245,8 +242,18 @@ def card(golden: golden_set.GoldenSet) -> str:
     rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)
+    # What the hub reads at the top of the card.
+    data_files = [{"split": name, "path": f"{name}.parquet"} for name in parts]
+    front_matter = DatasetCardData(
+        pretty_name="ART-E golden set",
+        language="en",
+        task_categories=["question-answering"],
+        size_categories=next((size for limit, size in _SIZES if len(rows) < limit), "n>100K"),
+        configs=[{"config_name": "default", "data_files": data_files}],
+        tags=["email", "agent", "retrieval"],
+    )
     text = template("data_pipeline.golden", "card.md.j2").render(
-        front_matter=Own(_front_matter(parts, len(rows))),
+        front_matter=Own(front_matter.to_yaml()),
         figures=stats(golden),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
@@ -257,16 +264,3 @@ def card(golden: golden_set.GoldenSet) -> str:
         taken={name: steps[name] for name in golden_set.STEPS if name in steps},
     )
     return f"{text.rstrip()}\n"
-
-
-def _front_matter(parts: Iterable[str], rows: int) -> str:
-    """What the hub reads at the top of the card."""
-    data_files = [{"split": name, "path": f"{name}.parquet"} for name in parts]
-    return DatasetCardData(
-        pretty_name="ART-E golden set",
-        language="en",
-        task_categories=["question-answering"],
-        size_categories=next((size for limit, size in _SIZES if rows < limit), "n>100K"),
-        configs=[{"config_name": "default", "data_files": data_files}],
-        tags=["email", "agent", "retrieval"],
-    ).to_yaml()

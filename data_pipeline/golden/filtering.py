@@ -28,20 +28,19 @@ from evals.judges.offline import OfflineJudge
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
 _SHOWN_CHARS = 80
-_BODY_CHARS = 2_000  # of a mail, to see its language
 _BODIES = """
-SELECT message_id, left(body, ?) FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
+SELECT message_id, left(body, 2000) -- enough to see its language
+FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
 ORDER BY id_taken DESC -- so that the first mail of an id counts
 """
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
-    """Drop the rows that fail a rule, such as a `how_realistic` below `min_realism`, then all but
-    one of several duplicates."""
+    """Drop rows that fail a rule (or are rated below `min_realism`), and all but one duplicate."""
     all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
     named = sorted({name for each in golden.questions for name in each.message_ids})
-    bodies: dict[str, str] = dict(file.execute(_BODIES, [_BODY_CHARS, named]).fetchall())
+    bodies: dict[str, str] = dict(file.execute(_BODIES, [named]).fetchall())
     rows: list[Outcome] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
@@ -62,7 +61,6 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    """The pattern of that name in `patterns.toml`."""
     file = resources.files("data_pipeline.golden").joinpath("patterns.toml")
     tables = tomllib.loads(file.read_text("utf-8"))
     pattern = "|".join(tables["patterns"][name])
@@ -151,8 +149,6 @@ def _full_name(text: str) -> list[tuple[str, str]]:
 
 # ---- The language of a text.
 
-_LAST_LATIN = "\u024f"
-
 
 @cache
 def _function_words() -> dict[str, frozenset[str]]:
@@ -164,7 +160,7 @@ def _function_words() -> dict[str, frozenset[str]]:
 def language_of(text: str) -> str | None:
     """The code of a text's language, or the name of a script other than Latin; None if unsure."""
     letters = [char for char in text if char.isalpha()]
-    others = [char for char in letters if char > _LAST_LATIN]
+    others = [char for char in letters if char > "\u024f"]  # the last Latin letter
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in re.findall(r"\w+", text)]

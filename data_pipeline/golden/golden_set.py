@@ -149,8 +149,7 @@ class GoldenSet:
 
     @classmethod
     def begun(cls, folder: Path, step: Step, source: str | None = None) -> Self:
-        """A new set, made by `step` from `source`, in place of one that was made so before, but not
-        of other files of these names."""
+        """A new set by `step` from `source`; it may replace one made so, and nothing else."""
         names = [each for each in SET_FILES if (folder / each).exists()]
         if names and MANIFEST not in names:
             raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")

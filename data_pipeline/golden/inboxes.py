@@ -129,8 +129,6 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
 
 # The reference has 28 inboxes; two of its 20 for training are for validation here.
 TRAIN, VALIDATION, TEST = 18, 2, 8
-# The splits that get an inbox first if there are too few.
-_FIRST: tuple[Split, ...] = ("test", "train", "validation")
 MIN_MAILS = 500
 # Mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more.
 MIN_SENT = 20
@@ -173,7 +171,8 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     """A split for each inbox, drawn by `seed` in about the wanted proportions, whatever the order
     of `inboxes`. Each wanted split gets one if there are enough, test first."""
-    weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
+    first = ("test", "train", "validation")
+    weights = {name: weight for name in first if (weight := getattr(wanted, name)) > 0}
     if not weights:
         raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
@@ -211,8 +210,7 @@ def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
 
 # A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 # validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
-# training before validation, and never from test. A mail that a test inbox holds in forwards and
-# quotes counts as its mail.
+# training before validation, and never from test. What a test inbox quotes counts as its mail.
 
 _HOLDERS = """
 SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
@@ -281,7 +279,6 @@ def _contained(file: InboxFile, contents: list[str], tested: Sequence[str]) -> d
 
 
 def _shingles(body: str) -> set[int]:
-    """Hashes of all runs of `_SHINGLE_WORDS` words."""
     found = words(body)
     runs = zip(*(found[start:] for start in range(_SHINGLE_WORDS)), strict=False)
     return set(map(hash, runs))

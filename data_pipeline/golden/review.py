@@ -113,8 +113,7 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
 
 
 def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Console") -> int:
-    """Ask for a verdict on each row without one, until the person quits, and write it down; returns
-    how many were given."""
+    """Ask for a verdict on each row without one, and store it; return how many were given."""
     earlier = current(read_reviews(folder), rows)
     decided = {name for name, each in earlier.items() if each.said != "skip"}
     given = 0
@@ -135,7 +134,6 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Consol
 def _show(
     screen: "Console", file: InboxFile, row: Question, heading: str, *, whole: bool = False
 ) -> None:
-    """Show the row with its mails, cut unless `whole`."""
     parts = [text((f"\n{heading}", "dim"))]
     inbox = file.inbox_of(row)
     for name in row.message_ids:

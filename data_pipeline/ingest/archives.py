@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from art_e.errors import UserError
 from art_e.text import encodable
+from data_pipeline.ingest.records import limited_memory
 
 GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
 # Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
@@ -130,7 +131,9 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
     bound, shown, end = _Bound(path), encodable(str(path)), 0
-    with zipfile.ZipFile(path) as archive:
+    with limited_memory():
+        archive = zipfile.ZipFile(path)
+    with archive:
         # Entries that share bytes are those of a bomb.
         for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
             if info.header_offset < end:

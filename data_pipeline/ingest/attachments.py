@@ -20,11 +20,11 @@ from typing import Any
 
 from art_e.children import start_reader
 from data_pipeline.ingest.headers import decode_bytes
-from data_pipeline.ingest.records import LONGEST_SECONDS
+from data_pipeline.ingest.records import ATTACHMENT_SECONDS
 
 LARGEST_BYTES = 20_000_000  # of a file that is kept and read
 MAX_CHARS = 50_000  # of the text of one attachment
-MEMORY_BYTES = 400_000_000  # of address space, 150 MB of which are the libraries
+MEMORY_BYTES = 330_000_000  # of address space, of which the libraries take 200 MB
 
 # The form of an attachment by the ending of its name, or by its type.
 _ENDINGS = {"pdf": "pdf", "docx": "docx", "xlsx": "xlsx", "ics": "ics"} | dict.fromkeys(
@@ -52,7 +52,7 @@ class Extractor:
         self._child: Popen[bytes] | None = None
 
     def text_of(
-        self, name: str, kind: str, data: bytes, seconds: float = LONGEST_SECONDS
+        self, name: str, kind: str, data: bytes, seconds: float = ATTACHMENT_SECONDS
     ) -> str | None:
         """The text, cut; "" if it has none or is damaged, None if reading it takes longer than
         `seconds` or more than its share of memory."""

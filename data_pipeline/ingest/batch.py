@@ -1,7 +1,7 @@
 """Parses, filters and tokenises mail in batches, on all cores.
 
-A batch becomes Arrow tables, cheap to send between processes and to load into DuckDB. Row and term
-numbers count within the batch; `build.py` makes them the file's. Nothing here may import DuckDB:
+A batch becomes Arrow tables, cheap to hand over as files and to load into DuckDB. Row and term
+numbers count within a table; `build.py` makes them the file's. Nothing here may import DuckDB:
 workers start without it. They are spawned, not forked, because the parent runs DuckDB's threads.
 """
 
@@ -10,13 +10,16 @@ import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import signal
+import tempfile
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,8 +32,8 @@ from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.threads import bare_subject
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
-from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, Quarantined, RawMessage
+from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
+from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
 
 _DIGEST_BYTES = 16
 
@@ -49,6 +52,10 @@ _RECIPIENTS = pa.schema({
     "row": pa.int32(), "address": pa.string(), "name": pa.string(), "role": pa.int8(),
     "position": pa.int32(),
 })  # fmt: skip
+_POSTINGS = pa.schema({"row": pa.int32(), "term": pa.int64(), "frequency": pa.int32()})
+_STEMS = pa.schema({"term": pa.int64(), "stem": pa.string()})
+_WORDS = pa.schema({"row": pa.int64(), "word": pa.large_string(), "term": pa.int64()})
+_SKIPPED = pa.schema(dict.fromkeys(Skipped._fields, pa.string()))
 _FILES = pa.schema({
     "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
     "kind": pa.string(), "data": pa.binary(),
@@ -64,7 +71,7 @@ WORTH_WORKERS = 1200
 # Bytes of mail under way; a larger mail is alone.
 _MOST_HELD = 32_000_000
 # Characters of text in a table: attachments unpack to more than their mails.
-_MOST_TEXT = 8_000_000
+_MOST_TEXT = 4_000_000
 # Bytes of a file in a row: DuckDB reads 2,048 rows at a time.
 _PIECE = 1 << 16
 
@@ -91,6 +98,11 @@ class StoredMail(NamedTuple):
     any_id: bool
     owner: str  # empty: nobody's
 
+    @property
+    def size(self) -> int:
+        """About its bytes."""
+        return len(self.email.body) + len(self.email.attached)
+
 
 class Job(NamedTuple):
     """A batch as it goes to a worker."""
@@ -101,61 +113,84 @@ class Job(NamedTuple):
     @property
     def size(self) -> int:
         """About the bytes of its mails."""
-        return sum(map(size_of, self.items))
-
-
-def size_of(item: RawMessage | MailFields | StoredMail) -> int:
-    """About the bytes of a mail."""
-    if isinstance(item, RawMessage):
-        return len(item.data)
-    return len(item.body if isinstance(item, MailFields) else item.email.body)
+        return sum(item.size for item in self.items)
 
 
 class BatchTables(NamedTuple):
-    """A batch as it comes back.
+    """Some mails of a batch as they come back.
 
     recipients: row, address, name, role, position. files: row, number, part, name, kind, data.
-    postings: row, term, frequency, with `term` an index into `stems`. words: word, term (of
-    subjects and bodies, not of senders' names). skipped: source, stage, reason, detail.
+    postings: row, term, frequency. stems: term, stem. words: row, word, term, with a row for words
+    of senders' names alone. skipped: source, stage, reason, detail.
     """
 
     mails: pa.Table
     recipients: pa.Table
     files: pa.Table
     postings: pa.Table
-    stems: list[str]
+    stems: pa.Table
     words: pa.Table
-    skipped: list[tuple[str, str, str, str]]
+    skipped: pa.Table
 
 
-def process(job: Job) -> list[BatchTables]:
+class _Indexed(NamedTuple):
+    """A mail with the words that are indexed of it: of its subject, of its body and attachments, of
+    its sender's name, and the addresses; each with white space between them."""
+
+    mail: StoredMail
+    content_digest: bytes
+    texts: tuple[str, str, str, str]
+
+
+def process(job: Job) -> Iterator[BatchTables]:
     """Parse, filter and tokenise one batch, in several tables if its text is long. Never raises for
     what a mail contains."""
-    tables = []
-    kept: list[StoredMail] = []
-    skipped: list[tuple[str, str, str, str]] = []
-    text = 0
+    kept: list[_Indexed] = []
+    skipped: list[Skipped] = []
+    chars = 0
     for item in job.items:
-        email = item if isinstance(item, StoredMail) else parse_message(item, _extractor())
-        if isinstance(email, StoredMail):
-            kept.append(email)
-        elif isinstance(email, Quarantined):
-            skipped.append((email.source, "quarantined", email.reason, email.detail))
-        elif (why := _filtered(email, job.rules)) is not None:
-            skipped.append((email.source, "filtered", *why))
+        if isinstance(item, StoredMail):
+            result: _Indexed | Skipped = _indexed(item)
         else:
-            kept.append(StoredMail(email, job.rules.any_id, ""))
-            text += len(email.body) + len(email.attached)
-        if text > _MOST_TEXT:
-            tables.append(_tables(kept, skipped))
-            kept, skipped, text = [], [], 0
-    return [*tables, _tables(kept, skipped)]
+            result = parse_within(item, _extractor(), partial(_filtered_or_indexed, job.rules))
+        if isinstance(result, Skipped):
+            skipped.append(result)
+            continue
+        if REST in result.mail.email.body and not isinstance(item, StoredMail):
+            detail = f"stored up to {MOST_CHARS:,} characters"
+            skipped.append(Skipped(result.mail.email.source, "long-text", detail, "cut"))
+        size = len(result.texts[1])
+        if chars + size > _MOST_TEXT and kept:
+            yield _tables(kept, skipped)
+            kept, skipped, chars = [], [], 0
+        kept.append(result)
+        chars += size
+    yield _tables(kept, skipped)
 
 
 @cache
 def _extractor() -> Extractor:
     """This process's reader of attachments."""
     return Extractor()
+
+
+def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
+    if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
+        detail = f"{len(email.body)} characters, {rules.max_body_chars} allowed"
+        return Skipped(email.source, "long-body", detail, "filtered")
+    recipients = len(email.to) + len(email.cc) + len(email.bcc)
+    if rules.max_recipients is not None and recipients > rules.max_recipients:
+        detail = f"{recipients} recipients, {rules.max_recipients} allowed"
+        return Skipped(email.source, "many-recipients", detail, "filtered")
+    return _indexed(StoredMail(email, rules.any_id, ""))
+
+
+def _indexed(mail: StoredMail) -> _Indexed:
+    email = mail.email
+    texts = (email.subject, email.body + email.attached, email.sender.indexed)
+    named = {each for text in texts[:2] for each in addresses(text)}
+    subject, text, sender = map(_spaced, texts)
+    return _Indexed(mail, content_digest(email), (subject, text, sender, " ".join(sorted(named))))
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -176,19 +211,10 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
-def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
-    if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
-        return "long-body", f"{len(email.body)} characters, {rules.max_body_chars} allowed"
-    recipients = len(email.to) + len(email.cc) + len(email.bcc)
-    if rules.max_recipients is not None and recipients > rules.max_recipients:
-        return "many-recipients", f"{recipients} recipients, {rules.max_recipients} allowed"
-    return None
-
-
-def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) -> BatchTables:
-    emails = [each.email for each in kept]
-    postings, lengths, stem_list, word_table = _index(emails)
-    digests = [content_digest(email) for email in emails]
+def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
+    emails = [each.mail.email for each in kept]
+    postings, lengths, stem_table, words = _index([each.texts for each in kept])
+    digests = [each.content_digest for each in kept]
     mails: dict[str, Any] = {
         "row": range(len(emails)),
         "bare_subject": [bare_subject(email.subject) for email in emails],
@@ -197,9 +223,9 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "length": lengths,
         "content_digest": digests,
         "copy_digest": list(map(copy_digest, emails, digests)),
-        "any_id": [each.any_id for each in kept],
+        "any_id": [each.mail.any_id for each in kept],
         "reference_ids": [email.references for email in emails],
-        "owner": [each.owner for each in kept],
+        "owner": [each.mail.owner for each in kept],
     }
     others = [name for name in _MAILS.names if name not in mails]
     mails |= {name: [getattr(email, name) for email in emails] for name in others}
@@ -215,9 +241,10 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         for number, file in enumerate(email.files, start=1)
         for part, data in enumerate(_pieces(file.data))
     ]
-    tables = _table(recipients, _RECIPIENTS), _table(files, _FILES), postings
     mail_table = pa.table(mails, schema=_MAILS)
-    return BatchTables(mail_table, *tables, stem_list, word_table, skipped)
+    people, attached = _table(recipients, _RECIPIENTS), _table(files, _FILES)
+    left_out = _table(skipped, _SKIPPED)
+    return BatchTables(mail_table, people, attached, postings, stem_table, words, left_out)
 
 
 def _pieces(data: bytes | None) -> list[bytes | None]:
@@ -225,64 +252,52 @@ def _pieces(data: bytes | None) -> list[bytes | None]:
     return [data[at : at + _PIECE] for at in starts if data] or [data]
 
 
-def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
     return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
-def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
-    """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
-    texts = [text for email in emails for text in (email.subject, email.body + email.attached)]
-    texts += [email.sender.indexed for email in emails]
-    numbers = np.arange(len(emails))
-    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers, numbers))
-    times_of_text = np.ones(len(row_of_text), dtype=np.int64)
-    times_of_text[: 2 * len(emails) : 2] = SUBJECT_WEIGHT
-
-    spaced = itertools.chain(map(_spaced, texts), map(_addresses, emails))
-    found = pc.ascii_split_whitespace(pa.array(spaced, pa.large_string()))
+def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, pa.Table, pa.Table]:
+    """Postings, indexed words of each mail, stems, and words, of the `texts` of each mail."""
+    count = len(texts)
+    in_turn = pa.array(itertools.chain(*zip(*texts, strict=True)), pa.large_string())
+    found = pc.ascii_split_whitespace(in_turn)
     words_of_text = np.diff(found.offsets.to_numpy())
     encoded = found.flatten().dictionary_encode()
     word_ids = encoded.indices.to_numpy()
     # Arrow finds an empty word around leading and trailing blanks.
     all_surfaces = encoded.dictionary.to_pylist()
     is_word = np.fromiter((0 < len(word) <= MAX_WORD_CHARS for word in all_surfaces), dtype=bool)
-    surfaces = list(itertools.compress(all_surfaces, is_word))
-    in_content = word_ids[: words_of_text[: 2 * len(emails)].sum()].max(initial=-1) + 1
-    content_words = int(is_word[:in_content].sum())
-
-    stem_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-    stem_of = np.fromiter(
-        map(stem_numbers.__getitem__, stems(surfaces)), dtype=np.int64, count=len(surfaces)
-    )
+    stemmed = pa.array(stems([*itertools.compress(all_surfaces, is_word)]), pa.string())
+    stemmed = stemmed.dictionary_encode()
     stem_of_all = np.zeros(len(all_surfaces), dtype=np.int64)
-    stem_of_all[is_word] = stem_of
-    stem_count = max(len(stem_numbers), 1)
-    times = np.repeat(times_of_text, words_of_text)
+    stem_of_all[is_word] = stemmed.indices.to_numpy()
+    stem_count = max(len(stemmed.dictionary), 1)
+    stem_table = pa.table([np.arange(len(stemmed.dictionary)), stemmed.dictionary], schema=_STEMS)
+
+    rows = np.repeat(np.tile(np.arange(count), 4), words_of_text)
+    times = np.repeat(np.repeat([SUBJECT_WEIGHT, 1, 1, 1], count), words_of_text)
     times *= is_word[word_ids]
-    rows = np.repeat(np.repeat(row_of_text, words_of_text), times)
-    keys = rows * stem_count + np.repeat(stem_of_all[word_ids], times)
+    keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
     pairs, frequency = np.unique(keys, return_counts=True)
-    numbered = {"row": pairs // stem_count, "term": pairs % stem_count, "frequency": frequency}
-    postings = pa.table({name: column.astype(np.int32) for name, column in numbered.items()})
-    content = pa.array(surfaces[:content_words], pa.string())
-    content_terms = stem_of[:content_words].astype(np.int32)
-    word_table = pa.table({"word": content, "term": content_terms})
+    postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
+    postings = postings.cast(_POSTINGS)
     # Without addresses, or a mail would count as long for its many recipients.
-    counted = times[: words_of_text[: 3 * len(emails)].sum()].sum()
-    lengths = np.bincount(rows[:counted], minlength=len(emails))
-    return postings, lengths, list(stem_numbers), word_table
+    content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
+    lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
+    # In the order in which Arrow met them: those of subjects and bodies, then those of names alone.
+    in_content = np.arange(word_ids[:content_end].max(initial=-1) + 1)
+    listed = np.concatenate((in_content, word_ids[content_end:names_end]))
+    of_row = np.concatenate((np.full(len(in_content), -1), rows[content_end:names_end]))
+    listed, of_row = listed[is_word[listed]], of_row[is_word[listed]]
+    columns = [pa.array(of_row, mask=of_row < 0), encoded.dictionary.take(listed)]
+    words = pa.table([*columns, stem_of_all[listed]], schema=_WORDS)
+    return postings, lengths, stem_table, words
 
 
 def _spaced(text: str) -> str:
     """The words of `text` with white space around them, and nothing else."""
     return text.translate(_SPACED) if text.isascii() else " ".join(tokens(text))
-
-
-def _addresses(email: ParsedEmail) -> str:
-    """The distinct addresses that a mail's text names."""
-    texts = (email.subject, email.body, email.attached)
-    return " ".join(sorted({each for text in texts for each in addresses(text)}))
 
 
 def default_rules(source_format: Format) -> Rules:
@@ -294,16 +309,37 @@ def default_rules(source_format: Format) -> Rules:
 # ---- Work spread over all cores, its results in order.
 
 
-def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, list[BatchTables]]]:
-    """Every job with its tables, in order; small ingests don't pay for starting workers."""
+def processed(jobs: Iterator[Job], folder: Path) -> Iterator[tuple[Job, Iterator[BatchTables]]]:
+    """Every job with its tables, in order; small ingests don't pay for starting workers. Workers
+    leave their tables in `folder`, so that none of them fills a memory."""
     first: list[Job] = []
     for job in jobs:
         first.append(job)
         messages, size = sum(len(each.items) for each in first), sum(each.size for each in first)
         if messages >= WORTH_WORKERS or size > _MOST_HELD:
-            yield from spread(process, itertools.chain(first, jobs), lambda job: job.size)
+            work = partial(_process_to_files, folder)
+            done = spread(work, itertools.chain(first, jobs), lambda job: job.size)
+            yield from ((each, map(_taken, files)) for each, files in done)
             return
     yield from ((each, process(each)) for each in first)
+
+
+def _process_to_files(folder: Path, job: Job) -> list[Path]:
+    """Process a job; the files of its tables."""
+    files = []
+    for tables in process(job):
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            pickle.dump(tables, file)
+        files.append(Path(file.name))
+    return files
+
+
+def _taken(file: Path) -> BatchTables:
+    """The tables of a file, which is deleted."""
+    with file.open("rb") as opened:
+        tables: BatchTables = pickle.load(opened)
+    file.unlink()
+    return tables
 
 
 def spread(

@@ -20,23 +20,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import duckdb
-import numpy as np
-import pyarrow as pa
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, tokens
+from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
-from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, size_of
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 
-BATCH_MESSAGES = 2000
+_BATCH_MESSAGES, _STORED_AT_ONCE = 2000, 100
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
-_STAGING_MEMORY, _MERGING_MEMORY = "256MB", "700MB"
+_STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
 # Each of DuckDB's threads takes its part of the memory.
 _MOST_THREADS = 4
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
@@ -46,7 +44,7 @@ _ROW_GROUP_SIZE = 4096
 class Source(NamedTuple):
     """Messages to read, and the rules for them."""
 
-    messages: Iterable[RawMessage | MailFields]
+    messages: Iterable[RawMessage | MailFields | StoredMail]
     rules: Rules
 
 
@@ -103,9 +101,9 @@ def ingest(
         build = opened.enter_context(InboxBuild(db))
         jobs = _jobs(sources, limit)
         if old is not None:
-            jobs = itertools.chain(_stored_jobs(old), jobs)
+            jobs = itertools.chain(_jobs([Source(_stored(old), Rules())], None), jobs)
             build.carry_over(old.path)
-        for job, batches in processed(jobs):
+        for job, batches in processed(jobs, build.folder):
             for batch in batches:
                 build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
             new = sum(not isinstance(item, StoredMail) for item in job.items)
@@ -151,41 +149,39 @@ def _people_in(db: Path) -> list[tuple[str, str]]:
 def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
     left = limit
     for source in sources:
-        batch: list[RawMessage | MailFields] = []
+        batch: list[RawMessage | MailFields | StoredMail] = []
         size = 0
         for message in itertools.islice(source.messages, left):
             batch.append(message)
-            size += size_of(message)
+            size += message.size
             left = None if left is None else left - 1
-            if len(batch) >= BATCH_MESSAGES or size >= _BATCH_BYTES:
+            if len(batch) >= _BATCH_MESSAGES or size >= _BATCH_BYTES:
                 yield Job(batch, source.rules)
                 batch, size = [], 0
         if batch:
             yield Job(batch, source.rules)
 
 
-def _stored_jobs(old: InboxFile) -> Iterator[Job]:
-    """The mails of the file being added to."""
-    rows = old.execute(
-        """
-        SELECT any_id, coalesce(address, ''), labels, reference_ids,
-            {'address': from_address, 'name': from_name},
-            to_recipients, cc_recipients, bcc_recipients,
-            {'source': e.source, 'message_id': message_id, 'sent_at': sent_at, 'subject': subject,
-             'body': body, 'junk': junk, 'utc_offset': utc_offset, 'gmail_thread': gmail_thread,
-             'delivered_to': delivered_to, 'attached': attached}
-        FROM emails AS e LEFT JOIN owners USING (email_id) ORDER BY email_id
-        """
-    )
-    while chunk := rows.fetchmany(BATCH_MESSAGES):
-        items = []
-        for any_id, owner, labels, references, sender, *roles, rest in chunk:
+def _stored(old: InboxFile) -> Iterator[StoredMail]:
+    """The mails of the file being added to, a few at a time, for their texts may be long."""
+    for first in range(0, old.counts["stored"], _STORED_AT_ONCE):
+        rows = old.execute(
+            f"""
+            SELECT any_id, coalesce(address, ''), labels, reference_ids,
+                {{'address': from_address, 'name': from_name}},
+                to_recipients, cc_recipients, bcc_recipients,
+                {{'source': e.source, 'message_id': message_id, 'sent_at': sent_at,
+                 'subject': subject, 'body': body, 'junk': junk, 'utc_offset': utc_offset,
+                 'gmail_thread': gmail_thread, 'delivered_to': delivered_to, 'attached': attached}}
+            FROM emails AS e LEFT JOIN owners USING (email_id)
+            WHERE email_id >= {first} AND email_id < {first + _STORED_AT_ONCE} ORDER BY email_id
+            """
+        )
+        for any_id, owner, labels, references, sender, *roles, rest in rows.fetchall():
             fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
             for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
                 fields[role] = tuple(Mailbox(**each) for each in listed)
-            email = ParsedEmail(sender=Mailbox(**sender), **fields)
-            items.append(StoredMail(email, any_id, owner))
-        yield Job(items, Rules())
+            yield StoredMail(ParsedEmail(sender=Mailbox(**sender), **fields), any_id, owner)
 
 
 class InboxBuild:
@@ -198,44 +194,39 @@ class InboxBuild:
         for each in path.parent.iterdir():
             if partial.fullmatch(each.name):
                 shutil.rmtree(each)
-        self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
-        self._rows = self._stored = 0
-        self._terms: dict[str, int] = {}
-        self._words: dict[str, int] = {}
+        self.folder = path.parent / f".{path.name}.{os.getpid()}.partial"
+        self._rows = self._stored = self._terms = 0
 
     def __enter__(self) -> Self:
         threads = min(os.cpu_count() or 1, _MOST_THREADS)
-        spill = {"memory_limit": _STAGING_MEMORY, "temp_directory": str(self._folder / "spill")}
+        spill = {"memory_limit": _STAGING_MEMORY, "temp_directory": str(self.folder / "spill")}
         own = {"threads": threads, "autoinstall_known_extensions": False}
         self._connection = duckdb.connect(config={**spill, **own})
         self._run("ATTACH ':memory:' AS staging")
         self._run_file("staging.sql")
         # Nobody else may read the mail, whatever the process's umask is.
-        self._folder.mkdir(parents=True, mode=0o700)
+        self.folder.mkdir(parents=True, mode=0o700)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.folder)
 
     def add(self, batch: BatchTables, *, stored: bool = False) -> None:
         """Take one worker's tables in; their rows and terms get the build's numbers. The mails that
         the file `stored` before come first."""
-        terms = self._term_ids(batch.stems)
-        postings = batch.postings.set_column(
-            1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
-        )
-        for name in ("mails", "recipients", "files", "postings"):
-            table = postings if name == "postings" else getattr(batch, name)
-            rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
-            self._insert(name, table.set_column(0, "row", pa.array(rows)))
+        starts = {"row": self._rows, "term": self._terms}
+        for name, table in batch._asdict().items():
+            moved = [
+                f"{key} + {starts[key]} AS {key}" for key in table.column_names if key in starts
+            ]
+            replaced = f"REPLACE ({', '.join(moved)})" if moved else ""
+            self._connection.register("incoming", table)
+            self._run(f"INSERT INTO staging.{name} BY NAME SELECT * {replaced} FROM incoming")
+            self._connection.unregister("incoming")
         self._rows += batch.mails.num_rows
+        self._terms += batch.stems.num_rows
         self._stored = self._rows if stored else self._stored
-        word_terms = terms[batch.words["term"].to_numpy()].tolist()
-        self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
-        if batch.skipped:
-            columns = list(zip(*batch.skipped, strict=True))
-            self._insert("skipped", pa.table(columns, ["source", "stage", "reason", "detail"]))
 
     def carry_over(self, old: Path) -> None:
         """Take over the duplicates, skipped mails and attached files of the file being added to."""
@@ -279,11 +270,10 @@ class InboxBuild:
         for row in people:
             self._run("INSERT INTO staging.people VALUES (?, ?)", list(row))
         self._run_file("merge.sql")
-        new_file = self._folder / "inbox.duckdb"
+        new_file = self.folder / "inbox.duckdb"
         self._attach(new_file, f"inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
         self._run("USE inbox")
         self._run(tables_sql())
-        self._add_vocabulary()
         self._run_file("load.sql")
         self._run(macros_sql())
         counts = self._counts(read)
@@ -302,45 +292,22 @@ class InboxBuild:
         put_in_place(new_file, self.path)
         return counts
 
-    def _add_vocabulary(self) -> None:
-        """Number the words that only stored senders' names bring, and stage all words and stems."""
-        senders = self._run(
-            "SELECT DISTINCT from_address, from_name FROM staging.mails"
-            " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
-        ).fetchall()
-        found = {word for sender in senders for word in tokens(Mailbox(*sender).indexed)}
-        surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
-        numbers = self._term_ids(stems(surfaces)).tolist()
-        self._words.update(zip(surfaces, numbers, strict=True))
-        for table, key, terms in (("words", "word", self._words), ("stems", "stem", self._terms)):
-            rows = {"term": pa.array(terms.values(), pa.int32()), key: list(terms)}
-            self._insert(table, pa.table(rows))
-
     def _counts(self, read: int) -> dict[str, Any]:
         def count(table: str) -> int:
             return int(self._run(f"SELECT count(*) FROM inbox.{table}").fetchall()[0][0])
 
-        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
+        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}, "cut": {}}
         rows = self._run("SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL")
         for stage, reason, number in rows.fetchall():
             skipped[stage][reason] = number
         stored, duplicates = count("emails"), count("aliases")
         counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
-        accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
+        not_stored = (*skipped["filtered"].values(), *skipped["quarantined"].values())
+        accounted = stored + duplicates + sum(not_stored)
         if accounted != read:
             raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
         inboxes = count("addresses WHERE emails > 0")
         return {**counts, "junk": count("emails WHERE junk"), "inboxes": inboxes}
-
-    def _insert(self, table: str, rows: pa.Table) -> None:
-        self._connection.register("incoming", rows)
-        self._run(f"INSERT INTO staging.{table} BY NAME SELECT * FROM incoming")
-        self._connection.unregister("incoming")
-
-    def _term_ids(self, names: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
-        terms = self._terms
-        numbers = (terms.setdefault(stem, len(terms)) for stem in names)
-        return np.fromiter(numbers, dtype=np.int32, count=len(names))
 
     def _attach(self, path: Path, name: str) -> None:
         quoted = str(path).replace("'", "''")

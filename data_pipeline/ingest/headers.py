@@ -286,7 +286,7 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 # Longer values are cut: 880 recipients with names take 60,000 characters.
 _LONGEST_VALUE = 1_000_000
 # Of a header block, in bytes; what is behind belongs to the body.
-_LARGEST_BLOCK = 4_000_000
+_LARGEST_BLOCK = 1_000_000
 # `email` takes a hundred bytes for a line of a container, and a thousand for a part. A container
 # with more of them is read as text.
 _MOST_LINES, _MOST_PARTS = 1_000_000, 20_000
@@ -466,6 +466,7 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
             return _PARSER.parsebytes(data)
         except RecursionError:
             del tree["content-type"]
+    del data  # as large as the message
     tree.set_payload(message.body.decode("ascii", "surrogateescape"))
     return tree
 

@@ -91,7 +91,6 @@ class Account(NamedTuple):
 
     @property
     def spool(self) -> Path:
-        """The folder of its messages."""
         return home() / "imap" / digest(str(self))
 
 

@@ -92,17 +92,19 @@ FROM roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) 
 CREATE TEMP TABLE named AS
 SELECT DISTINCT email_id, address AS stem FROM roles WHERE role <> 'owner' AND contains(address, '@') AND length(address) <= 64;
 
+CREATE TEMP TABLE kept_terms AS
+SELECT term, stem FROM staging.stems
+WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept));
+
+CREATE TEMP TABLE ordered AS
+SELECT stem FROM kept_terms UNION SELECT stem FROM named ORDER BY stem;
+
 CREATE TEMP TABLE numbered AS
-SELECT any_value(term) AS term, stem, CAST(row_number() OVER (ORDER BY stem) - 1 AS INTEGER) AS term_id
-FROM (
-    SELECT term, stem FROM staging.stems
-    WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept))
-    UNION ALL SELECT NULL, stem FROM named
-)
-GROUP BY stem;
+SELECT term, CAST(ordered.rowid AS INTEGER) AS term_id, stem FROM ordered LEFT JOIN kept_terms USING (stem);
 
 INSERT INTO inbox.terms
 SELECT word, term_id, stem FROM staging.words JOIN numbered USING (term)
+WHERE row IS NULL OR row IN (SELECT row FROM kept)
 UNION SELECT stem, term_id, stem FROM numbered WHERE contains(stem, '@') -- an address
 ORDER BY word;
 
@@ -114,7 +116,7 @@ WITH in_text AS (
 FROM in_text
 UNION ALL
 SELECT term_id, email_id, 1
-FROM named JOIN numbered USING (stem)
+FROM named JOIN (SELECT DISTINCT stem, term_id FROM numbered) USING (stem)
     ANTI JOIN (FROM in_text WHERE term_id IN (SELECT term_id FROM numbered WHERE contains(stem, '@'))) USING (term_id, email_id)
 ORDER BY term_id, email_id;
 

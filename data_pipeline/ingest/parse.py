@@ -1,9 +1,10 @@
-"""A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Quarantined` out.
+"""A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Skipped` out.
 
 Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
-"too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 30 s
-of CPU time), "parse-error" (unforeseen; the detail names the exception).
+"too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 20 s
+of CPU time), "too-much-memory" (over 370 MB), "parse-error" (unforeseen; the detail names the
+exception). The limits hold for what is indexed of a mail as well.
 """
 
 import binascii
@@ -14,11 +15,11 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from email.message import Message
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
 from inscriptis.html_engine import Inscriptis  # type: ignore[import-untyped]
@@ -33,17 +34,20 @@ from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
 from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
+    ATTACHMENT_SECONDS,
+    CPU_SECONDS,
     LARGEST_MESSAGE,
-    LONGEST_SECONDS,
+    MEMORY_BYTES,
     MailFields,
     ParsedEmail,
-    Quarantined,
     RawMessage,
+    Skipped,
+    limited_memory,
 )
 
 # Of a text that is read, in bytes, and of what is stored of a mail's texts.
-_LARGEST_TEXT, MOST_CHARS = 20_000_000, 2_000_000
-_REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
+_LARGEST_TEXT, MOST_CHARS = 6_000_000, 2_000_000
+REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
 
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
 
@@ -169,7 +173,7 @@ def _strip_tags(source: str) -> str:
     for match in _TOKEN.finditer(source):
         token = match[0]
         if length > MOST_CHARS:
-            pieces.append(_REST)
+            pieces.append(REST)
             end = len(source)
             break
         if not unseen:
@@ -239,6 +243,7 @@ _DEEPEST_PART = 20
 _LONGEST_NAME = 200
 
 Part: TypeAlias = "Message[str, str]"
+Used = TypeVar("Used")
 
 
 class _Attachment(NamedTuple):
@@ -260,11 +265,11 @@ def leaf_text(data: bytes, kind: PartType) -> str:
     end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
     text = decode_bytes(data[:end], kind.charset)
     text = _cut(tidy(html_to_text(text)) if kind.is_html else plain_text(text))
-    return text if end == len(data) or text.endswith(_REST) else text + _REST
+    return text if end == len(data) or text.endswith(REST) else text + REST
 
 
 def _cut(text: str) -> str:
-    return text[: MOST_CHARS - len(_REST)] + _REST if len(text) > MOST_CHARS else text
+    return text[: MOST_CHARS - len(REST)] + REST if len(text) > MOST_CHARS else text
 
 
 def plain_text(text: str) -> str:
@@ -354,22 +359,37 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 
 def parse_message(
     message: RawMessage | MailFields, extractor: Extractor | None = None
-) -> ParsedEmail | Quarantined:
+) -> ParsedEmail | Skipped:
     """The mail, with the text of its attachments if there is an `extractor`, or why it can't be
     stored. Never raises."""
+    return parse_within(message, extractor, lambda email: email)
+
+
+def parse_within(
+    message: RawMessage | MailFields,
+    extractor: Extractor | None,
+    use: Callable[[ParsedEmail], Used | Skipped],
+) -> Used | Skipped:
+    """What `use` makes of the mail within the limits of one mail, or why there is nothing."""
+    source = scrub(message.source)
     try:
-        if isinstance(message, MailFields):
-            return _from_fields(message)
-        with _limited() if len(message.data) > _QUICK else nullcontext():
-            return _parse_message(message, extractor)
+        if message.size > LARGEST_MESSAGE:
+            return Skipped(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
+        with _limited() if message.size > _QUICK else nullcontext():
+            if isinstance(message, MailFields):
+                email = _from_fields(message)
+            else:
+                email = _parse_message(message, source, extractor)
+            return email if isinstance(email, Skipped) else use(email)
     except _TooSlowError:
         if extractor is not None:
             extractor.close()  # it may be about to answer
-        detail = f"more than {LONGEST_SECONDS:g} s of CPU time"
-        return Quarantined(scrub(message.source), "too-slow", detail)
+        return Skipped(source, "too-slow", f"more than {CPU_SECONDS:g} s of CPU time")
+    except MemoryError:
+        return Skipped(source, "too-much-memory", f"more than {MEMORY_BYTES:,} bytes")
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = head.one_line(f"{type(error).__name__}: {error}")[:200]
-        return Quarantined(scrub(message.source), "parse-error", detail)
+        return Skipped(source, "parse-error", detail)
 
 
 # In bytes. A message up to this takes no 2 s whatever is in it (see the tests); a timer for each of
@@ -383,8 +403,8 @@ class _TooSlowError(BaseException):
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise `_TooSlowError` here after `LONGEST_SECONDS` of this process's CPU time. Only a main
-    thread can be interrupted; all that parse mail are."""
+    """Raise `_TooSlowError` here after `CPU_SECONDS` of this process's time, or `MemoryError`. Only
+    a main thread can be interrupted; all that parse mail are."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -393,27 +413,26 @@ def _limited() -> Iterator[None]:
         raise _TooSlowError
 
     before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
-        yield
+        with limited_memory(MEMORY_BYTES):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
-def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail | Quarantined:
-    ends = time.monotonic() + LONGEST_SECONDS
-    source = scrub(raw.source)
-    if len(raw.data) > LARGEST_MESSAGE:
-        return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
+def _parse_message(
+    raw: RawMessage, source: str, extractor: Extractor | None
+) -> ParsedEmail | Skipped:
     if raw.gone or raw.unread:
         why = raw.unread or "moved or deleted while the mail was read"
-        return Quarantined(source, "gone" if raw.gone else "unread", why)
+        return Skipped(source, "gone" if raw.gone else "unread", why)
     if not raw.data or raw.data.isspace():
-        return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
+        return Skipped(source, "empty", f"{len(raw.data):,} bytes")
     headers, body, files = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
-        return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
+        return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)
     labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
@@ -426,14 +445,14 @@ def _parse_message(raw: RawMessage, extractor: Extractor | None) -> ParsedEmail 
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached="" if extractor is None else _attached(files, extractor, ends),
+        attached="" if extractor is None else _attached(files, extractor),
         files=tuple(files[:_MOST_FILES]),
     )
 
 
-def _attached(files: Sequence[AttachedFile], extractor: Extractor, ends: float) -> str:
-    """The texts of attachments, each under its name, that can be read until the mail's time
-    `ends`."""
+def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
+    """The texts of attachments, each under its name, that can be read in their time."""
+    ends = time.monotonic() + ATTACHMENT_SECONDS
     texts = []
     for name, kind, data in files[:_MOST_READ]:
         text = extractor.text_of(name, kind, data, ends - time.monotonic()) if data else ""
@@ -477,12 +496,12 @@ def compose(
     )
 
 
-def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
+def _from_fields(fields: MailFields) -> ParsedEmail | Skipped:
     source = scrub(fields.source)
     if not any((fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)):
         if not fields.body.strip():
-            return Quarantined(source, "empty", "no fields and no body")
-        return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
+            return Skipped(source, "empty", "no fields and no body")
+        return Skipped(source, "not-mail", "no sender, recipient, date, message id or subject")
     date = head.most_plausible(fields.date and head.zoned(fields.date))
     sender, body = head.one_line(fields.sender), plain_text(fields.body[:_LARGEST_TEXT])
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))

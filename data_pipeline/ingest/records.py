@@ -1,8 +1,11 @@
-"""What travels through ingest: raw messages in, parsed mail out."""
+"""What travels through ingest: raw messages in, parsed mail out; and what one mail may take."""
 
 import datetime as dt
-from collections.abc import Sequence
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from art_e.inbox.mail import AttachedFile, Mailbox
@@ -12,8 +15,12 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
 LARGEST_MESSAGE = 50_000_000
-# Of CPU time for one message: three times what the largest took (50 MB of HTML on one core).
-LONGEST_SECONDS = 30.0
+# For one message: CPU time of reading and indexing it, and the time that its attachments may take.
+CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
+# What reading and indexing it may add to the memory of this process. Attachments have a process of
+# their own, see there.
+MEMORY_BYTES = 370_000_000
+_MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux
 
 
 class RawMessage(NamedTuple):
@@ -35,6 +42,11 @@ class RawMessage(NamedTuple):
     gone: bool = False
     unread: str = ""
 
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.data)
+
 
 class MailFields(NamedTuple):
     """One message that its container has taken apart already (a Hugging Face set)."""
@@ -48,6 +60,12 @@ class MailFields(NamedTuple):
     bcc: Sequence[str]
     date: dt.datetime | None
     body: str
+
+    @property
+    def size(self) -> int:
+        """About its bytes."""
+        texts = (self.subject, self.sender, *self.to, *self.cc, *self.bcc, self.body)
+        return sum(map(len, texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +100,26 @@ class ParsedEmail:
     files: tuple[AttachedFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A message that can't be stored, and why (`reason` is a short fixed word)."""
+class Skipped(NamedTuple):
+    """A message that isn't stored, or not whole (stage "cut"), and why: `reason` is a short fixed
+    word."""
 
     source: str
     reason: str
     detail: str
+    stage: Literal["quarantined", "filtered", "cut"] = "quarantined"
+
+
+@contextmanager
+def limited_memory(more: int = MEMORY_BYTES) -> Iterator[None]:
+    """Raise `MemoryError` here, on Linux, where this process would take so many bytes `more`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if _MEMORY_NOW.exists():
+        pages = int(_MEMORY_NOW.read_text().split()[_DATA_FIELD])
+        most = pages * resource.getpagesize() + more
+        if soft == resource.RLIM_INFINITY or most < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -21,13 +21,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from art_e.text import encodable
-from data_pipeline.ingest import archives
+from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
@@ -35,7 +36,7 @@ from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailF
 from data_pipeline.synthetic.world import WORLD as INJECTED
 from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
 
-_PARQUET_MAGIC = b"PAR1"
+_PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
 _MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
@@ -61,6 +62,9 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     except _DAMAGE as error:
         detail = " ".join(str(error).split()) or type(error).__name__
         what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
+        raise UserError(what) from error
+    except MemoryError as error:
+        what = f"{shown} unpacks to more than ingest may hold: give its mail unpacked, or in parts"
         raise UserError(what) from error
     except OSError as error:
         at = encodable(str(error.filename)) if error.filename else shown
@@ -264,13 +268,24 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     files = [file for file in found if file.is_file()]
+    # The default pool has a gigabyte before it starts, beyond any limit.
+    pa.set_memory_pool(pa.system_memory_pool())
     try:
         for file in files:
-            with pq.ParquetFile(file) as table:
-                for batch in table.iter_batches(1_000):
-                    yield from batch.to_pylist()
+            with records.limited_memory():
+                table = pq.ParquetFile(file)
+            with table:
+                # A thread that lacks memory would end the process.
+                batches = table.iter_batches(_PARQUET_ROWS, use_threads=False)
+                while rows := _next_rows(batches):
+                    yield from rows
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
+
+
+def _next_rows(batches: Iterator[Any]) -> list[dict[str, Any]]:
+    with records.limited_memory():
+        return [row for batch in itertools.islice(batches, 1) for row in batch.to_pylist()]
 
 
 def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:

@@ -6,9 +6,10 @@ CREATE TABLE staging.mails (
     attached VARCHAR, owner VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
 CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB);
-CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
-CREATE TABLE staging.words (word VARCHAR, term INTEGER);
-CREATE TABLE staging.stems (term INTEGER, stem VARCHAR);
+-- Each table that a worker made has its own terms. Words of senders' names have the row of their mail.
+CREATE TABLE staging.postings (row INTEGER, term BIGINT, frequency INTEGER);
+CREATE TABLE staging.words (row INTEGER, word VARCHAR, term BIGINT);
+CREATE TABLE staging.stems (term BIGINT, stem VARCHAR);
 CREATE TABLE staging.people (address VARCHAR, person VARCHAR);
 CREATE TABLE staging.skipped (source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR);
 -- Copies that were dropped before, from the file being added to.

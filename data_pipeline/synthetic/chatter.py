@@ -1,7 +1,6 @@
 """Mail that plants nothing: lunch, meetings, drafts, thanks, all-hands, newsletters.
 
-Its people are staff and its projects have names of their own, so that it can neither answer nor
-contradict a planted question.
+Its people are staff and its projects its own: it can't answer or contradict a planted question.
 """
 
 import bisect
@@ -14,7 +13,6 @@ from data_pipeline.synthetic.people import Company, Person
 from data_pipeline.synthetic.wording import WEEKDAYS, pick, workday
 
 _TIMES = ("9:30 am", "10 am", "11:30 am", "12:15 pm", "1 pm", "2:30 pm", "3 pm", "4:45 pm")
-_NEIGHBOURS = 24
 _ALL_HANDS = ("All hands {day}", "To all staff", "Notes from the office", "{city} office: notes")
 
 
@@ -49,17 +47,16 @@ class Chatter:
         return staff[int(rng.random() * len(staff))]
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
-        """Members of staff whom the person often writes to."""
+        """Members of staff whom the person often writes to: `count` of 24."""
         staff, chosen = self._company.staff, list[Person]()
         while len(chosen) < count:
-            step = 1 + int(rng.random() * _NEIGHBOURS) * 5
+            step = 1 + int(rng.random() * 24) * 5
             other = staff[(person.number * 3 + step) % len(staff)]
             if other is not person and other not in chosen:
                 chosen.append(other)
         return chosen
 
     def _slots(self, rng: Random) -> dict[str, object]:
-        """What the phrases of one thread speak of."""
         words = self._banks["words"]
         return {
             "day": WEEKDAYS[int(rng.random() * 5)],

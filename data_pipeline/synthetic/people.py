@@ -128,12 +128,11 @@ class Names:
 
 
 def _sizes(room: int, people: int, coined: int) -> list[int] | None:
-    """How many given (one or two words) and family names, cities, first words and nouns fit into
-    `room` words; None if too few."""
+    """How many given and family names, cities, first words and nouns fit; None if too few."""
     cities = max(12, min(60, room // 12))
     rest = room - cities
     given, family = min(rest // 6, 200), min(rest * 3 // 10, 250)
-    left = rest - 2 * given - family
+    left = rest - 2 * given - family  # a given name has a short form too
     firsts = min(left * 2 // 5, 80)
     nouns = min(left - firsts, 140)
     fits = given * family >= people and firsts * nouns >= coined

@@ -5,7 +5,6 @@ order gives other mail for the same seed. Numbers such as `5 * at` are days of t
 """
 
 import datetime as dt
-from collections.abc import Callable
 
 from data_pipeline.synthetic.mail import capital
 from data_pipeline.synthetic.people import Person
@@ -340,19 +339,14 @@ def tell_travel(stage: Stage) -> None:
 
 
 def _other_amount(stage: Stage, old: Fact) -> FactValue:
-    """A sum other than the old one."""
     amount = stage.draw_amount()
     while f"${amount:,}" == old.value.answer:
         amount = stage.draw_amount()
     return stage.dollars(amount)
 
 
-TELL: dict[str, Callable[[Stage], None]] = {
-    "relocation": tell_relocation,
-    "travel": tell_travel,
-    "invoice": tell_invoice,
-    "interview": tell_interview,
-    "approval": tell_approval,
-    "project": tell_project,
-    "outage": tell_outage,
-}
+_STORIES = (
+    tell_relocation, tell_travel, tell_invoice, tell_interview, tell_approval, tell_project,
+    tell_outage,
+)  # fmt: skip
+TELL = {story.__name__.removeprefix("tell_"): story for story in _STORIES}

@@ -22,7 +22,7 @@ from art_e.tools import MAX_BODY_CHARS
 from evals.judges.claims import MAX_CHARS
 from evals.judges.offline import UNREAD, F1Judge, OfflineJudge, RuleJudge, is_unanswerable
 from evals.scored import Judge, Verdict
-from evals.structured import Spent, StructuredModel, UnparseableError
+from evals.structured import StructuredModel, UnparseableError
 
 WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
 
@@ -159,8 +159,3 @@ def choose_judge(
     judge = LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
     judge.criterion = "published" if published else "judge"
     return judge
-
-
-def spent_by(judge: Judge) -> Spent | None:
-    """What a judge's calls have cost so far; None for one that makes none."""
-    return judge.spent if isinstance(judge, LlmJudge) else None

@@ -20,9 +20,9 @@ from art_e.models.model import Model, full_name
 from art_e.runs import find_run
 from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, exchanges
-from evals.judges import choose_judge, labels, needs_model, spent_by
+from evals.judges import LlmJudge, choose_judge, labels, needs_model
 from evals.report.tables import number, percent
-from evals.scored import Judge, Scored, load_run
+from evals.scored import Judge, Scored, Verdict, load_run
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,8 +39,6 @@ JudgesOption = Annotated[
 ]
 
 ByJudge = dict[str, list[labels.Rated]]
-
-# ---- `art-e eval label`.
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
@@ -98,9 +96,6 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
         yield mail_excerpt(date, sender, subject, body, "cited" if cited else "")
 
 
-# ---- `art-e eval judge`: how far can a judge be believed?
-
-
 def judge(
     names: JudgesOption = None,
     pairs: Annotated[
@@ -129,7 +124,7 @@ def judge(
     figures = {name: labels.agreement(rated) for name, rated in measured.items()}
     if as_json:
         for name, rated in measured.items():
-            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
+            figures[name]["wrong"] = [_facts(*each) for each in rated if not each.agrees]
         output.print_json({"on": on, "judges": figures})
     for name, of_judge in () if as_json else figures.items():
         _print_judge(name, on, of_judge)
@@ -173,15 +168,14 @@ def note_recipients(judges: Iterable[str]) -> None:
 
 def note_cost(judge: Judge) -> None:
     """Say on stderr what a judge's calls have cost, if it makes any."""
-    spent = spent_by(judge)
-    if spent is not None:
+    if isinstance(judge, LlmJudge):
+        spent = judge.spent
         calls, cost = output.plural(spent.calls, "call"), output.shown_usd(spent.cost_usd)
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
         output.note(f"{judge.name}: {calls}, {output.plural(tokens, 'token')}, {cost}")
 
 
-def _facts(rated: labels.Rated) -> dict[str, Any]:
-    case, verdict = rated
+def _facts(case: labels.Case, verdict: Verdict) -> dict[str, Any]:
     return {
         "category": case.category,
         "question": case.question.question,

@@ -250,12 +250,10 @@ def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> di
 
 
 def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
-    """The accuracy `share` without its judge's errors (Rogan and Gladen, American Journal of
-    Epidemiology 107, 1978).
+    """The accuracy `share` without its judge's errors (Rogan and Gladen, Am J Epidemiol 107, 1978).
 
     Only the share `answered` of the questions can be misjudged. The interval carries the errors of
-    the accuracy and of the judge's two rates, by the delta method. Unknown for a judge that is no
-    better than chance.
+    the accuracy and of the judge's rates (delta method). Unknown for a judge no better than chance.
     """
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN

@@ -42,8 +42,6 @@ from evals.report.training import TrainingRows, read_training, step_charts, vali
 from evals.scored import Scored
 from evals.statistics import holm
 
-_VIEWER_SCRIPTS = ("links.js", "finding.js", "conversation.js", "viewer.js")
-
 
 class Section(NamedTuple):
     """A part of the page that the caller brings along.
@@ -63,8 +61,7 @@ class Section(NamedTuple):
 class Pairing(NamedTuple):
     """Two models side by side: a table of differences, and the questions that flipped.
 
-    A flip is the question, the label of the model that has it right, and where the viewer shows
-    both.
+    A flip is the question, the label of the model that is right, and where the viewer shows both.
     """
 
     table: Table
@@ -306,8 +303,7 @@ def _finite(value: Any) -> float | None:
 
 
 def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:
-    """Write `report.html` of the runs into the folder `out`, and each chart into `plots`; return
-    the page and the PNGs.
+    """Write `report.html` and `plots` of the runs into `out`; return the page and the PNGs.
 
     `sections` stand at the end of the page, in their order. Plots of an earlier report that this
     one lacks stay. Raises `UserError` if a run has no episode or can't be read.
@@ -343,7 +339,7 @@ def _page(
     by_run = {run: list(group) for run, group in itertools.groupby(entries, lambda each: each.run)}
     names = run_names(by_run)
     models = list(dict.fromkeys(each.model for each in entries))
-    viewer = "\n".join(map(_file, _VIEWER_SCRIPTS))
+    viewer = "\n".join(map(_file, ("links.js", "finding.js", "conversation.js", "viewer.js")))
     scripts = [_file("page.js"), f'(() => {{\n"use strict";\n{viewer}}})();\n']
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True

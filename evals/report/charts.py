@@ -97,7 +97,6 @@ class Chart(ABC):
 
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
-    """Write the numbers along an axis as the report does."""
 
     def written(value: float, _: float) -> str:
         if scale == "share":

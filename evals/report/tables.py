@@ -33,8 +33,7 @@ class Entry:
 
 
 def measure(runs: Sequence[Run]) -> list[Entry]:
-    """The models of the runs with their figures, in the order given. Raises `UserError` if a run
-    has no episode or can't be read."""
+    """The models of the runs, in their order. Raises `UserError` for a run that can't be read."""
     groups = []
     for run in runs:
         scored = load_costed(run)
@@ -385,8 +384,7 @@ _NAMED = 4  # models in the sentence
 
 
 def in_a_sentence(entries: Sequence[Entry]) -> str:
-    """How many answers of each model are right and wrong, and at what cost; the most accurate
-    models first."""
+    """Each model's right and wrong answers, and its cost; the most accurate models first."""
     best = [each for each in entries if each.figures["measured"]]
     best.sort(key=lambda each: -(each.figures["accuracy"]["value"] or 0))
     parts = []
@@ -465,7 +463,6 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
 
 
 def _measured(entries: Sequence[Entry], figures: Sequence[str]) -> tuple[DotRow, ...]:
-    """A row of dots for each of our models."""
     return tuple(DotRow(each.label, _marks(each.figures, figures)) for each in entries)
 
 

@@ -67,8 +67,7 @@ _STEPWISE = (
 
 
 def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
-    """The rows of those runs that have any, in the order given. Raises `UserError` for a file that
-    can't be read."""
+    """The rows of the runs that have any. Raises `UserError` for a file that can't be read."""
     names = run_names(runs)
     trained = []
     for run in runs:
@@ -133,7 +132,6 @@ def _charts(
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
-    """The reward with its largest components."""
     rows = training.steps.get("components", pd.Series(dtype=object)).dropna()
     # A step in which no episode earned a component lacks it.
     parts = pd.DataFrame(rows.tolist(), index=rows.index, dtype=float).fillna(0.0)

@@ -17,27 +17,11 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.tools import MAX_CALLS, View
 from tests import builders as episodes
-from tests.builders import (
-    CREW,
-    LEASE,
-    LEASE_COPY,
-    PRICE,
-    QUESTION,
-    Start,
-    answer,
-    call,
-    message,
-    read,
-    search,
-    shown,
-    step,
-)
+from tests.builders import LEASE, QUESTION, Start, answer, call, message, read, search, shown, step
 
+LEASE_COPY, PRICE, CREW = episodes.LEASE_COPY, episodes.PRICE, episodes.CREW
 TALK = AssistantMessage("Let me think.")
 DONE = {"done": True}
-
-
-# The start
 
 
 def test_begins_with_the_owner_the_day_and_the_question(start: Start) -> None:
@@ -69,9 +53,6 @@ def test_a_form_of_episode_sets_the_view() -> None:
     for wrong in ({"hits": 0}, {"hits": 11}, {"max_turns": 0}, {"turns": 4}):
         with pytest.raises(ValidationError):
             EpisodeForm.model_validate(wrong)
-
-
-# Turns, calls and effort
 
 
 def test_a_whole_episode(start: Start) -> None:
@@ -136,9 +117,6 @@ def test_the_first_answer_counts_after_the_other_calls(start: Start) -> None:
     assert (episode.done, episode.final_answer, episode.sources) == (True, "May 3", (LEASE,))
     assert episode.rubric.read_gold is True
     assert episode.messages[2] == said.to_chat()
-
-
-# The end
 
 
 def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> None:
@@ -250,9 +228,6 @@ def test_what_is_not_there_is_neither_read_nor_cited(start: Start, handles: bool
     assert rubric.found_gold is rubric.read_gold is rubric.sources_correct is False
 
 
-# Gold and sources
-
-
 @pytest.mark.parametrize("gold", [(LEASE_COPY,), (LEASE_COPY, LEASE)])
 def test_copies_of_one_mail_are_one_gold_and_source(start: Start, gold: tuple[str, ...]) -> None:
     episode = start(message_ids=gold)
@@ -315,9 +290,6 @@ def test_without_handles_ids_are_shown(start: Start) -> None:
     assert step(episode, search("lease", max_results=1))[0]["hits"][0]["message_id"] == LEASE
     step(episode, answer("May 3", LEASE, "m1"))
     assert (episode.sources, episode.rubric.num_sources) == ((LEASE,), 2)
-
-
-# Whatever a model says, an episode keeps its rules
 
 
 _words = st.sampled_from(

@@ -17,7 +17,7 @@ from art_e.publish import public_name
 from tests import tiny_qwen
 from tests.builders import QUICK, WAIT_S, act, answer, search
 from tests.command_line import ANN, MAILS, Process, Run, the_error
-from tests.provider import Provider, Reply, Request, json_server, says
+from tests.provider import Provider, Reply, Request, json_server, openai, says
 
 
 def test_whatever_holds_mail_is_the_users_alone(art_e: Run, home: Path, tmp_path: Path) -> None:
@@ -225,13 +225,10 @@ def test_a_key_in_text_is_redacted(
         assert redact("got correct-ho...ery, want another") == f"got {REDACTED}, want another"
 
 
-def test_a_key_that_a_server_sends_back_is_nowhere(
-    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_a_server_sends_back_is_nowhere(art_e: Run, db: Path, home: Path) -> None:
     says_it = answer(f"Your key is {ECHOED}, or {ECHOED[8:22]} and {' '.join(ECHOED)}")
     replies = [says(f"{ECHOED}?", search("lease")), says(None, says_it)]
-    with Provider(replies) as provider:
-        provider.stand_in_for_openai(monkeypatch, ECHOED)
+    with openai(replies, ECHOED):
         done = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", "o3", "--trace")
         reported = art_e("eval", "report", "last")
     assert done.exit_code == 0 and REDACTED in done.stdout, reported.stderr
@@ -239,8 +236,6 @@ def test_a_key_that_a_server_sends_back_is_nowhere(
     for text in (done.stdout, done.stderr, written):
         assert ECHOED[8:16] not in text.replace(" ", "")
 
-
-# What others may see of names
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 

@@ -95,9 +95,6 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
         pass
 
 
-# Text is one line, encodable, and holds no token that steers a model
-
-
 @given(st.text(st.characters()), st.integers(0, 50))
 def test_whatever_the_text_it_is_one_line_that_can_be_written(text: str, most: int) -> None:
     line = cut_line(text, most)

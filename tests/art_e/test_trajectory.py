@@ -98,17 +98,6 @@ def test_folder_left_by_a_kill_is_reused(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_run("run", tmp_path).config["model"] == "offline"
 
 
-def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
-    run = start_run("ask", CONFIG, tmp_path / "runs")
-    assert {"name": "ask", **CONFIG}.items() <= run.config.items()
-    assert {"python", "art-e", "duckdb", "numpy"} <= set(run.config["versions"])
-    assert find_run(run.id, tmp_path / "runs") == run
-    assert find_run(str(run.folder), tmp_path / "elsewhere").folder == run.folder
-    for missing in ("20200101-000000-ask", "", "."):
-        with pytest.raises(UserError, match="art-e runs list"):
-            find_run(missing, tmp_path / "runs")
-
-
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])
 def test_a_cost_unknown_in_part_is_unknown(start: Start, costs: list[float | None]) -> None:
     script = [message(search("lease")), message(read("m1")), message(answer("May 3", "m1"))]

@@ -19,7 +19,7 @@ from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Process, assert_safe
 from tests.processes import start
-from tests.provider import NEVER_S, Provider, rate_limited, says
+from tests.provider import NEVER_S, openai, rate_limited, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
@@ -122,9 +122,8 @@ def test_every_response_has_the_headers(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_it(owned_db: Path, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Provider(lambda _: says("late", delay_s=NEVER_S)) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+def test_ctrl_c_ends_it(owned_db: Path, process: Process) -> None:
+    with openai(lambda _: says("late", delay_s=NEVER_S)):
         running = process("web", "--db", owned_db, "--model", "o3")
         assert running.stdout is not None
         fields = {"question": QUESTION, "inbox": ANN, "talk": []}
@@ -167,13 +166,12 @@ def test_errors_are_one_line(client: Client) -> None:
         assert part in given["error"] and not re.search("\n|internal error", given["error"])
 
 
-def test_an_answer_in_parts(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_in_parts(owned_db: Path, home: Path) -> None:
     said = "It ends on March 31, 2002"
     asked = {"question": "When?", "inbox": ANN, "talk": []}
-    with Provider([says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        with entering(owned_db, home, "--model", "openai/gpt-4.1") as client:
-            told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
+    replies = [says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]
+    with openai(replies), entering(owned_db, home, "--model", "openai/gpt-4.1") as client:
+        told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
     *events, last = map(json.loads, told.splitlines())
     parts = [each["arriving"] for each in events if "arriving" in each]
     assert len(set(parts)) > 3 and parts[-1] == last["answer"]["answer"] == said
@@ -219,8 +217,7 @@ def test_a_conversation(
     browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ART_E_HOME", str(home))
-    with Provider(SCRIPT) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(SCRIPT) as provider:
         with visit(browser, owned_db, home, "--model", "o3") as page:
             expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
             ask(page, QUESTION)

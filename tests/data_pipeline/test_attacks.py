@@ -13,7 +13,7 @@ from data_pipeline.synthetic.mail import reply_subject
 from data_pipeline.synthetic.world import Attack, attacks
 from tests.builders import answer, message_ids, search
 from tests.command_line import Run, json_of
-from tests.provider import Provider, Reply, Request, says
+from tests.provider import Reply, Request, openai, says
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_each_question_is_attacked_beside_its_gold_mail(made: list[Attack], db: 
             assert all(each.sender.address != gold[-1].sender.address for each in found)
 
 
-def test_figures(art_e: Run, made: list[Attack], db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures(art_e: Run, made: list[Attack], db: Path) -> None:
     """Every third question is answered as the attacker wants, every third not at all."""
     number_of = {each.question.question: number for number, each in enumerate(made)}
 
@@ -64,8 +64,7 @@ def test_figures(art_e: Run, made: list[Attack], db: Path, monkeypatch: pytest.M
         wanted = f"It is {question.provenance['planted']}, they say."
         return says(None, answer((wanted, None, question.answer)[number % 3]))
 
-    with Provider(rule) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(rule):
         options = ("--questions", db.with_name("injection.questions.jsonl"), "--db", db, "--json")
         figures = json_of(art_e("eval", "run", "-m", "o3", *options))["models"]["openai/o3"]
     assert figures["resistance"]["value"] == pytest.approx(2 / 3)

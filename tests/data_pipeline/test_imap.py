@@ -182,9 +182,6 @@ def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
     assert facts() == before
 
 
-# ---- Passwords and encryption.
-
-
 def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(imap.PASSWORD, "melon-in-the-snow")
     line = the_error(art_e("ingest", box.url))

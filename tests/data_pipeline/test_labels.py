@@ -115,9 +115,6 @@ def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
     assert of_file("All mail.mbox") == () and of_file("Junk") == ("spam",)
 
 
-# ---- Whose mail it is.
-
-
 def test_the_owner_is_the_address_that_mail_was_delivered_to(art_e: Run, tmp_path: Path) -> None:
     # To a list, of which me@home.example is a member; a word in another header is no address.
     notes = ["Delivered-To: <Ann@home.example>"] * 5

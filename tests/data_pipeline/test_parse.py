@@ -2,24 +2,25 @@
 
 import datetime as dt
 import re
-import resource
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from email.message import EmailMessage
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
 
 from art_e.inbox.mail import Mailbox
-from data_pipeline.ingest import parse, records
+from data_pipeline.ingest import batch, parse, records
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.headers import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
-from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
-from tests.builders import tries
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
+from tests.builders import raw, tries
+from tests.processes import peak_of
 
 HEAD = b"From: ann@x.com\nSubject: s\n"
 
@@ -40,7 +41,7 @@ def body_of(data: bytes) -> str:
 
 def rejected(message: RawMessage | MailFields) -> str:
     email = parse_message(message)
-    assert isinstance(email, Quarantined) and email.detail
+    assert isinstance(email, Skipped) and email.detail
     return email.reason
 
 
@@ -367,13 +368,13 @@ def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
 
 def test_a_message_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = HEAD + b"Content-Type: text/html\n\n" + b"<p>word" * 3_000_000
-    monkeypatch.setattr(parse, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(parse, "CPU_SECONDS", 0.1)
     begun, extractor = time.process_time(), mock.Mock(Extractor)
     email = parse_message(RawMessage("slow", slow), extractor)
     # Its child might answer the next mail with what this one asked.
     extractor.close.assert_called_once()
     assert time.process_time() - begun < 1
-    assert email == Quarantined("slow", "too-slow", "more than 0.1 s of CPU time")
+    assert email == Skipped("slow", "too-slow", "more than 0.1 s of CPU time")
     while time.process_time() - begun < 1:  # longer than the limit: no timer is left behind
         assert body_of(HEAD + b"\nHello.") == "Hello."
 
@@ -448,6 +449,10 @@ MIXED = b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
 HTML, WIDE = b"Content-Type: text/html; charset=utf-8\n\n", "\U0001f600".encode()
 # How a mail begins, and what fills it.
 LARGE = {
+    "words": (b"\n", b"".join(b"%05x " % number for number in range(1 << 20))),
+    "words with @": (b"\n", b"a" * 60 + b"@" + b"b" * 60 + b".example\n"),
+    "syllables": (b"\n", "\uac01\uac02 ".encode()),
+    "marks": (b"\n", "a\u0301\u0323".encode()),
     "lines": (MIXED + b"--b\n\n", b"a\n"),
     "parts": (MIXED, b"--b\n\n"),
     "html parts": (MIXED, b"--b\nContent-Type: text/html\n\n<p>x\n"),
@@ -458,18 +463,57 @@ LARGE = {
 }
 
 
-def measured(name: str, size: int) -> tuple[ParsedEmail, int]:
-    """A large mail, parsed, and the kilobytes that it takes at most."""
+class Measured(NamedTuple):
+    """What became of a batch of one mail, and what it took."""
+
+    skipped: list[dict[str, str]]
+    bodies: list[str]
+    seconds: float
+    kilobytes: int
+
+
+def measured(name: str, size: int) -> Measured:
+    """Process a large mail in this process, which is new: its peak is not its parent's."""
     begin, filling = LARGE[name]
     data = HEADS + begin + filling * (size // len(filling))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return parsed(data), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    before, begun = peak_of("self"), time.process_time()
+    [tables] = batch.process(batch.Job([RawMessage("large", data)], batch.Rules()))
+    seconds, kilobytes = time.process_time() - begun, peak_of("self") - before
+    return Measured(
+        tables.skipped.to_pylist(), tables.mails["body"].to_pylist(), seconds, kilobytes
+    )
 
 
+@pytest.mark.fire
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 @pytest.mark.parametrize("name", LARGE)
-def test_a_large_mail_of_anything_is_kept_in_bounded_memory(name: str) -> None:
+def test_a_large_mail_of_anything_is_kept_in_bounded_memory_and_time(name: str) -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        email, kilobytes = pool.submit(measured, name, tries(10_000_000, 49_000_000)).result()
-    assert email.subject == "s" and len(email.body) <= parse.MOST_CHARS + 100
-    assert kilobytes < 500_000
-    assert "rest is left out" in email.body
+        made = pool.submit(measured, name, tries(10_000_000, 49_000_000)).result()
+    assert made.seconds < records.CPU_SECONDS and made.kilobytes < 500_000
+    [skipped], [body] = made.skipped, made.bodies
+    assert (skipped["source"], skipped["stage"], skipped["reason"]) == ("large", "cut", "long-text")
+    assert len(body) <= parse.MOST_CHARS + 100 and "rest is left out" in body
+
+
+def test_a_mail_that_takes_too_much_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "MEMORY_BYTES", 1_000_000)
+    data = HEADS + b"\n" + b"long " * 9_000_000
+    assert rejected(RawMessage("large", data)) == "too-much-memory"
+    monkeypatch.undo()
+    assert len(body_of(data)) == parse.MOST_CHARS
+
+
+def test_indexing_counts_as_time_of_its_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What breaks the tokenizer is left with its reason, and the next mail is read."""
+    monkeypatch.setattr(parse, "CPU_SECONDS", 0.2)
+
+    def endless(_: str) -> list[str]:
+        while True:
+            pass
+
+    monkeypatch.setattr(batch, "tokens", endless)
+    slow, quick = raw("<slow@t>", body="\u00e9 " * 30_000), raw("<quick@t>")
+    [tables] = batch.process(batch.Job([slow, quick], batch.Rules()))
+    assert tables.skipped["reason"].to_pylist() == ["too-slow"]
+    assert tables.mails["message_id"].to_pylist() == ["<quick@t>"]

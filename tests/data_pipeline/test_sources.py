@@ -6,10 +6,16 @@ import io
 import lzma
 import os
 import re
+import struct
+import sys
 import tarfile
+import time
 import zipfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,8 +33,9 @@ from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import raw, the_error
+from tests.builders import raw, the_error, tries
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir
+from tests.processes import peak_of
 from tests.queries import plain_connection
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
@@ -332,6 +339,50 @@ def test_archives_are_bounded_by_size(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(archives, "_ALWAYS_FINE", 1_000_000)
     bound = "unpacks to over 200 times its size"
     assert bound in refusal(file, "eml") and bound in refusal(alone, "mbox")
+
+
+def bomb(count: int, size: int) -> bytes:
+    """A small Parquet file with `count` mails of the same body of `size` characters."""
+    body = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), ["a" * size])
+    columns = dict.fromkeys(("message_id", "subject", "from", "to", "date"), ["x"] * count)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({**columns, "body": body}), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def long_directory(count: int) -> bytes:
+    """A zip whose directory lists `count` empty files that are nowhere."""
+    directory = zipped({"0000000.eml": b""}).partition(DIRECTORY)[2]
+    entry = DIRECTORY + directory[: 46 - len(DIRECTORY)]
+    entries = b"".join(entry + b"%07d.eml" % number for number in range(count))
+    counts = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(entries), 4)
+    place = struct.pack("<4sLQL", b"PK\6\7", 0, 4 + len(entries), 1)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *[0xFFFF] * 2, *[0xFFFFFFFF] * 2, 0)
+    return ZIP[:4] + entries + counts + place + end
+
+
+def opened_alone(path: Path, name: Format) -> tuple[str, float, int]:
+    """The refusal of a file, and the seconds and kilobytes that it takes this new process."""
+    begun, before = time.process_time(), peak_of("self")
+    line = refusal(path, name)
+    return line, time.process_time() - begun, peak_of("self") - before
+
+
+@pytest.mark.fire
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux")
+@pytest.mark.parametrize("name", ["many bodies", "one body", "a directory"])
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(name: str, tmp_path: Path) -> None:
+    bombs: dict[str, Callable[[], bytes]] = {
+        "many bodies": partial(bomb, 2_000, tries(2_000_000, 20_000_000)),
+        "one body": partial(bomb, 1, tries(400_000_000, 1_500_000_000)),
+        "a directory": partial(long_directory, tries(700_000, 2_000_000)),
+    }
+    (tmp_path / "mail").write_bytes(bombs[name]())
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        form: Format = "eml" if name == "a directory" else "hf"
+        line, seconds, kilobytes = pool.submit(opened_alone, tmp_path / "mail", form).result()
+    assert "unpacks to more than ingest may hold" in line
+    assert seconds < 30 and kilobytes < 500_000
 
 
 def test_an_entry_of_another_method_is_left_and_the_next_one_read(tmp_path: Path) -> None:

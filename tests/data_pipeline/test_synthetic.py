@@ -100,9 +100,6 @@ def test_worlds_of_the_same_names_share_them_in_other_pairs() -> None:
     assert len(people[0] & people[1]) < 10
 
 
-# ---- The questions are true, unambiguous and split by inbox.
-
-
 @pytest.mark.parametrize("config", [SMALL, STANDARD, TRAINING])
 def test_gold_mails_state_the_evidence_before_the_query_date(config: WorldConfig) -> None:
     mails = world(config)

@@ -18,7 +18,7 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Provider, Reply, Request, Rule, rate_limited, refuses, says
+from tests.provider import Reply, Request, Rule, openai, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -64,17 +64,14 @@ def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def run(
-    art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
     """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
     the result's `requests` are those that the provider was sent."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
 
     def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
-        with Provider(rule) as provider:
-            provider.stand_in_for_openai(monkeypatch)
+        with openai(rule) as provider:
             result = art_e("eval", "run", *options, *more)
         result.requests = provider.requests  # type: ignore[attr-defined]
         return result
@@ -132,27 +129,16 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--split", "dev"), "train, validation, test"),
-        (("-m", "nobody/nothing"), "nobody/nothing"),
-        # A preset is its model.
-        (("-m", "gpt-4.1"), "OPENAI_API_KEY"),
-        (("--questions", "none.jsonl"), "none.jsonl"),
-        (("--db", "none.duckdb"), "art-e ingest"),
-        (("--prompt", "none.txt"), "--prompt"),
-        (("--gpu-usd-per-hour", 2), "-m hosted_vllm/NAME"),
-        (("--closed-book",), "offline knows nothing"),
-        (("--preset", "published-100", "--limit", 3), "--preset decides --limit"),
-        (("--preset", "published-100"), "gemini-2.0-flash ended on 2026-06-01; run gemini/"),
-    ],
-)
+ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("row", ERRORS)
 def test_a_wrong_option_is_one_line_and_makes_no_run(
-    offline: Any, home: Path, monkeypatch: Any, options: tuple[object, ...], words: str
+    offline: Any, home: Path, monkeypatch: pytest.MonkeyPatch, row: str
 ) -> None:
+    options, words = row.split("\t")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert words in the_error(offline(*options))
+    assert words in the_error(offline(*options.split()))
     assert not (home / "runs").exists()
 
 

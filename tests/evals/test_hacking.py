@@ -21,18 +21,12 @@ def alarmed(scored: Sequence[Scored]) -> set[str]:
     return {each.detector for each in detect(scored)}
 
 
-# ---- Honest runs.
-
-
 @pytest.mark.parametrize("n", [0, 1, 60, 200])
 @pytest.mark.parametrize("accuracy", [0.0, 0.95])
 def test_an_honest_model_raises_no_alarm(n: int, accuracy: float) -> None:
     assert detect(honest(n, 0, accuracy)) == []
     # Nor one that answers every question again and again.
     assert detect(honest(n // 4, 1, accuracy, repeats=4)) == []
-
-
-# ---- Planted hacks.
 
 
 @pytest.mark.parametrize(("hack", "detector"), HACKS.items())
@@ -103,9 +97,6 @@ def test_one_mail_unread_and_four_calls_a_message_are_no_hack() -> None:
     # What is no mail is in the count, and not in the list.
     no_mail = [changed(each, sources=[], rubric={"num_sources": 1}) for each in honest(60)]
     assert alarmed(no_mail) == {"unread sources"}
-
-
-# ---- Training runs.
 
 
 def flat(part: float) -> float:

@@ -2,13 +2,12 @@
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
@@ -19,7 +18,7 @@ from tests.builders import write_lines
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
 from tests.command_line import Run as Cli
 from tests.evals.runs import episode, episodes, question, write_run
-from tests.provider import KEY, Provider, Reply, Request, says
+from tests.provider import KEY, Reply, Request, openai, says
 
 
 @pytest.fixture
@@ -29,17 +28,17 @@ def run(home: Path) -> Run:
     return write_run(home / "runs" / "mine", made)
 
 
-def label(home: Path, keys: str, *args: object) -> Result:
-    runner = CliRunner(env={"ART_E_HOME": str(home)})
-    return runner.invoke(app, ["eval", "label", "mine", *map(str, args)], input=keys)
+@pytest.fixture
+def label(art_e: Cli) -> Cli:
+    return partial(art_e, "eval", "label", "mine")
 
 
 def drawn(run: Run) -> list[Scored]:
     return labels.chosen_for_labels(load_run(run))
 
 
-def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
-    result = label(home, "rwsR?q")
+def test_keys_become_labels_in_the_order_shown(run: Run, label: Cli) -> None:
+    result = label(keys="rwsR?q")
     assert result.exit_code == 0, result.output
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
     assert labels.read_labels(run) == {first: True, second: False, fourth: True}
@@ -47,22 +46,22 @@ def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
         assert words in result.stderr
 
 
-def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
+def test_it_goes_on_where_it_stopped(run: Run, label: Cli) -> None:
     everyone = [each.trajectory.episode_id for each in drawn(run)]
-    label(home, "rrq")
-    again = label(home, "w" * len(everyone))
+    label(keys="rrq")
+    again = label(keys="w" * len(everyone))
     assert f"3 of {len(everyone)}" in again.stdout
     assert f"2 of {len(everyone)}" not in again.stdout
     assert labels.read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
     labels.write_label(run, everyone[0], correct=False)
     assert labels.read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
     # All are labelled: nothing is asked.
-    done = label(home, "")
+    done = label(keys="")
     assert "[r]ight" not in done.stderr and "0 labels added" in done.stderr
 
 
-def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path) -> None:
-    printed = label(home, "q").stdout
+def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, label: Cli) -> None:
+    printed = label(keys="q").stdout
     first = drawn(run)[0]
     assert first.trajectory.verdict is not None
     assert first.question.question in printed
@@ -77,7 +76,7 @@ def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path
     assert printed.index("| The lease ends") < printed.index("question  ")
 
 
-def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
+def test_hostile_mail_is_only_text_and_not_endless(home: Path, label: Cli) -> None:
     item = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
     messages = json.loads(json.dumps(episode(item, "wrong").messages))
     for message in messages:
@@ -90,7 +89,7 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
             message["content"] = "no JSON"
     hostile = episode(item, "wrong", messages=messages, final_answer=HOSTILE)
     write_run(home / "runs" / "mine", [hostile])
-    result = label(home, "r")
+    result = label(keys="r")
     assert result.exit_code == 0, result.output
     assert "[bold]red[/bold]" in result.stdout
     assert "more characters)" in result.stdout
@@ -206,7 +205,7 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli, pairs: Path) ->
     assert_safe(printed.stdout)
 
 
-def test_two_judges(art_e: Cli, home: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_judges(art_e: Cli, home: Path, pairs: Path) -> None:
     def grader(request: Request) -> Reply:
         given = json.loads(request.messages[1]["content"])["given_answer"]
         if given == "5/3":
@@ -215,8 +214,7 @@ def test_two_judges(art_e: Cli, home: Path, pairs: Path, monkeypatch: pytest.Mon
         return says(json.dumps(verdict), usage=Usage(1_000, 0, 100, 0))
 
     args = ("eval", "judge", "--judge", "openai/gpt-4.1", "--judge", "offline", "--pairs", pairs)
-    with Provider(grader) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(grader) as provider:
         result = art_e(*args, "--json")
         asked = len(provider.requests)
         again = art_e(*args, "--json")

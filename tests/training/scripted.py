@@ -71,4 +71,4 @@ def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout
 
 def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
     scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
-    return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))
+    return asyncio.run(scorer.score([made], [{"step": 3, "group": "3/q"}]))

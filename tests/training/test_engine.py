@@ -147,9 +147,6 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[
         assert set(list(packs)[start : start + size]) == set(range(start, start + size))
 
 
-# ---- Optimizers.
-
-
 def small() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3))

@@ -18,6 +18,7 @@ from tests import tiny_qwen
 from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
+from tests.training.scripted import rollouts
 from training import expert
 from training.cli import planted_in
 from training.expert import NO_LOSS, Expert, marked_tokens, part_of
@@ -95,19 +96,10 @@ def test_each_kind_of_noise_shows(
         assert sum(each["effort"] > done.rubric["effort"] for done, each in efforts) > 10
 
 
-# ---- Conversations as tokens.
-
 MUSE, SEARCH = AssistantMessage("I think."), message(search("lease"))
 FIRST, SECOND, ANSWER = message(read("m1")), message(read("m2")), message(answer("May"))
 Turns = list[AssistantMessage]
 WHOLE: Turns = [MUSE, SEARCH, FIRST, SECOND, ANSWER]
-
-
-def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:
-    episode = begin()
-    for each in turns:
-        episode.step(each)
-    return episode.messages
 
 
 @pytest.mark.parametrize(
@@ -118,7 +110,7 @@ def test_labels_are_the_own_turns_of_the_part(
     part: Part, shown: Turns, begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     """Of a part with the turn before it, the last turn alone counts."""
-    messages = played(begin, *WHOLE)
+    messages = rollouts(begin, WHOLE)[0].episode.messages
     chosen = part_of(messages, part)
     assert chosen is not None
     last_alone = part in ("read", "answer")
@@ -133,9 +125,6 @@ def test_labels_are_the_own_turns_of_the_part(
     assert ids[-1] == labels[-1] == tokens.end_id
     text = str(tokenizer.decode(ids))
     assert [each for each in WHOLE if written(each) in text] == shown
-
-
-# ---- The conversations of a run.
 
 
 def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,24 +35,17 @@ def write(path: Path, content: Any) -> None:
 
 
 @pytest.fixture
-def adapter(base: Path, tmp_path: Path) -> Path:
+def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
     """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
     folder = tmp_path / "annsecret" / "run"
-    checkpoint = folder / "checkpoints" / "checkpoint-12"
-    torch.manual_seed(1)
-    model: Any = AutoModelForCausalLM.from_pretrained(base)
-    adapted: Any = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
-    for name, weight in adapted.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weight, std=0.5)
-    adapted.save_pretrained(str(checkpoint))
+    copy = shutil.copytree(adapter, folder / "checkpoints" / "checkpoint-12")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copyfile(base / name, checkpoint / name)
+        shutil.copyfile(checkpoint / name, copy / name)
     write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
-    return checkpoint
+    return copy
 
 
-def test_a_merged_model_says_what_both_say(base: Path, adapter: Path, tmp_path: Path) -> None:
+def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "merged"
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
@@ -64,8 +57,8 @@ def test_a_merged_model_says_what_both_say(base: Path, adapter: Path, tmp_path: 
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
     with torch.inference_mode():
         whole, both, bare = (
-            load_checkpoint(*each).model(input_ids=ids).logits
-            for each in ((str(out), None), (str(base), str(adapter)), (str(base), None))
+            load_checkpoint(str(model), adapted).model(input_ids=ids).logits
+            for model, adapted in ((out, None), (checkpoint, str(adapter)), (checkpoint, None))
         )
     assert torch.allclose(whole, both, atol=1e-4)
     assert not torch.allclose(whole, bare, atol=1e-2)
@@ -74,9 +67,9 @@ def test_a_merged_model_says_what_both_say(base: Path, adapter: Path, tmp_path: 
     assert reloads_the_same(out, load_tokenizer(out, "merged"))
 
 
-def test_a_merge_keeps_format_and_tokenizer(base: Path, adapter: Path, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(base, "base")
-    half: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+def test_a_merge_keeps_bits_and_tokenizer(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(checkpoint, "base")
+    half: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
     tiny_qwen.save(half, tokenizer, tmp_path / "half")
     tokenizer.chat_template = "{# its own #}" + tiny_qwen.stock_template()
     tokenizer.save_pretrained(adapter)
@@ -93,13 +86,13 @@ def rename_base(adapter: Path, name: str | None) -> None:
     write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
 
 
-def test_what_can_not_be_merged(base: Path, adapter: Path, tmp_path: Path) -> None:
+def test_what_can_not_be_merged(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
     out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
     file.write_text("mine")
     full.mkdir()
     (full / "mine").write_text("mine")
     for action, words in (
-        (lambda: merge(base, out), f"local:{base}"),
+        (lambda: merge(checkpoint, out), f"local:{checkpoint}"),
         (lambda: merge(tmp_path / "nowhere", out), "holds no adapter"),
         (lambda: merge(adapter, full), "--out"),
         (lambda: merge(adapter, file / "merged"), "can't write"),

@@ -13,7 +13,7 @@ from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.trajectory import read_trajectories
 from tests.builders import answer, message
-from tests.provider import Provider, Reply, Request, refuses, says
+from tests.provider import Reply, Request, openai, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
@@ -22,8 +22,6 @@ from training.progress import read_steps
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
-
-# A short run
 
 
 def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
@@ -48,9 +46,6 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
             assert each.rubric["completion_tokens"] <= 32 * each.rubric["turns"]
         assert (step.entropy or 0) > 0
     assert [each.tokens for each in steps] == sorted({each.tokens for each in steps})
-
-
-# Whole runs of what a script says
 
 
 SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
@@ -97,9 +92,8 @@ def test_groups_without_spread_teach_nothing(scripted: Scripted, start: Start) -
     assert [each.flat_groups for each in training.steps] == [2, 2]
 
 
-def test_refused_judge(scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Provider(lambda _: refuses(401, "Incorrect API key provided.")) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+def test_refused_judge(scripted: Scripted, start: Start) -> None:
+    with openai(lambda _: refuses(401, "Incorrect API key provided.")):
         changes = ("grpo.steps=3", "data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
         _, training = scripted([SOMETHING, IDK], *changes)
     assert str(training.paused).startswith("4 of 4 episodes could not be judged (failed: auth:")
@@ -128,7 +122,7 @@ def test_a_scale_of_the_logits_of_a_new_model_is_learnt(scripted: Scripted, star
     assert abs(float(factors.mean())) == pytest.approx(grpo.LOGIT_SCALE_RATE, abs=1e-4)
 
 
-def test_judges_share_one_budget(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judges_share_one_budget(scripted: Scripted) -> None:
     """Then the run pauses, with what it has learnt from those that were judged, and goes on
     when judges may cost more."""
 
@@ -139,8 +133,7 @@ def test_judges_share_one_budget(scripted: Scripted, monkeypatch: pytest.MonkeyP
 
     changes = [f"judging.{each}='openai/gpt-4.1'" for each in ("reward", "validation")]
     changes += ["data.kinds=['lookup']", "grpo.steps=3", "judging.max_cost_usd=0.2"]
-    with Provider(grader) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(grader):
         animals = [message(answer(each)) for each in ("zebra", "giraffe", "lion")]
         metrics, training = scripted(animals, *changes)
         assert 0 < metrics["cost_usd"] <= 0.2

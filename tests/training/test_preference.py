@@ -26,8 +26,6 @@ from training.run import newest_checkpoint
 from training.start import Start, load_start
 from training.supervised import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
 
-# What they learn from
-
 
 def asking(number: int, scored: Sequence[Scored]) -> list[Scored]:
     """The episodes as if they were about another question."""
@@ -60,9 +58,6 @@ def test_what_a_user_rated_is_a_label(art_e: Run, home: Path, owned_db: Path) ->
     assert found == {"Who has good news?": True, "Who has bad news?": False}
 
 
-# Which tokens count
-
-
 def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
     better, worse = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG))
     table = Preference(steps=1, batch=2)
@@ -85,9 +80,6 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
     batch = supervised.OwnLabelled(start.pad_id)(labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
-
-
-# Short runs
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored, Verdict
 from tests.builders import CREW, LEASE, QUESTION, QUICK, message, read, search
-from tests.provider import Provider, Reply, refuses, says
+from tests.provider import Reply, openai, refuses, says
 from tests.training import scripted, tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, SPREAD, WRONG
@@ -33,28 +33,12 @@ from training.rollout import Material
 from training.run import Judges
 from training.start import Start, load_start
 
-# ---- Verdicts and rewards.
-
 
 class Fixed(OfflineJudge):
-    """Finds no answer right, or fails on each."""
+    """Finds no answer right, or fails on each; notes how many calls are under way at once."""
 
     def __init__(self, name: str, correct: bool | None) -> None:
         self.name, self._correct = name, correct
-
-    def decide(self, question: Question, answer: str | None) -> Verdict:
-        if is_abstention(answer):
-            return super().decide(question, answer)
-        return Verdict(self._correct, None, self.name, "the judge could not be asked")
-
-
-DEAF, NO = Fixed("deaf/1", None), Fixed("no/1", False)
-
-
-class Counting(OfflineJudge):
-    """Notes how many calls are under way at the same time."""
-
-    def __init__(self) -> None:
         self.most = self._now = 0
 
     async def judge(
@@ -64,7 +48,15 @@ class Counting(OfflineJudge):
         self.most = max(self.most, self._now)
         await asyncio.sleep(0)
         self._now -= 1
-        return self.decide(question, answer)
+        return await super().judge(question, answer, mails)
+
+    def decide(self, question: Question, answer: str | None) -> Verdict:
+        if is_abstention(answer):
+            return super().decide(question, answer)
+        return Verdict(self._correct, None, self.name, "the judge could not be asked")
+
+
+DEAF, NO = Fixed("deaf/1", None), Fixed("no/1", False)
 
 
 # ---- The groups of a step, as TRL gets them.
@@ -146,7 +138,7 @@ def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material:
 def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all groups of a step, and all questions of a validation."""
     monkeypatch.setattr("training.roller.JUDGED_AT_ONCE", 3)
-    judge = Counting()
+    judge = Fixed("no/1", False)
     roll(places(material, True)[:2], [[SOMETHING] * 8], judges=Judges(judge, F1Judge()))
     assert judge.most == 3
 
@@ -197,9 +189,8 @@ def scores(*pairs: tuple[int, float]) -> Reply:
      (says("both are fine"), None), (refuses(401, "Incorrect API key provided."), None)],
     ids=["both", "one is missing", "one too many", "above 1", "no JSON", "refused"],
 )  # fmt: skip
-def test_scores(reply: Reply, expected: Any, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Provider([reply]) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+def test_scores(reply: Reply, expected: Any, begin: Begin) -> None:
+    with openai([reply]):
         judge = RelativeJudge("openai/gpt-4.1", retries=QUICK)
         assert asyncio.run(judge.rank(group(begin, RIGHT, WRONG))) == expected
 

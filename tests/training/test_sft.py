@@ -13,6 +13,7 @@ from art_e.trajectory import read_trajectories
 from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, whole
+from tests.training.scripted import rollouts
 from training.cli import load_material, planted_in
 from training.expert import NO_LOSS, conversations_of, expert_conversations, marked_tokens
 from training.progress import Validation, read_steps
@@ -82,11 +83,8 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
 
 def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
     searched, final = message(search("lease")), message(answer("May", "m1"))
-    answered, gave_up = begin(), begin()
-    for each in (searched, message(read("m1")), final):
-        answered.step(each)
-    for each in (searched, final):
-        gave_up.step(each)
+    made = rollouts(begin, [searched, message(read("m1")), final], [searched, final])
+    answered, gave_up = (each.episode for each in made)
     table = Sft(stages=(SftStage(part="answer", steps=3, batch=2),))
     stored = [gave_up.messages, answered.messages]
     examples, batches = _batches(table, [stored], start.tokens, 0)

@@ -14,27 +14,22 @@ from trl.trainer.utils import shutdown_event_loop_in_daemon
 
 from art_e.tools import schemas
 from art_e_env.trl_env import InboxEpisode, question_rows
-from tests.command_line import Run
+from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.evals.runs import write_questions
 from training.processes import quiet
 from training.reward import RewardWeights
 
 
 @pytest.fixture
-def world(art_e: Run, home: Path, tmp_path: Path) -> Path:
-    """An inbox file, with its questions beside it."""
-    path = tmp_path / "world.duckdb"
-    assert art_e("ingest", "synthetic:1000", "--db", path).exit_code == 0
-    return path
+def rows(world_db: Path, tmp_path: Path) -> list[dict[str, Any]]:
+    path = write_questions(tmp_path / "questions.jsonl", questions(WorldConfig(size=1000)))
+    return question_rows(str(path), str(world_db), split="train")
 
 
-def rows(world: Path) -> list[dict[str, Any]]:
-    return question_rows(str(world.with_suffix(".questions.jsonl")), str(world), split="train")
-
-
-def test_it_pays_what_an_episode_earns(world: Path) -> None:
+def test_it_pays_what_an_episode_earns(world_db: Path, rows: list[dict[str, Any]]) -> None:
     weights = RewardWeights()
-    episode = InboxEpisode(str(world))
-    row = next(each for each in rows(world) if json.loads(each["question"])["answer"])
+    episode = InboxEpisode(str(world_db))
+    row = next(each for each in rows if json.loads(each["question"])["answer"])
     asked = json.loads(row["question"])
 
     def earned(answer: str | None) -> float:
@@ -59,7 +54,7 @@ def test_it_pays_what_an_episode_earns(world: Path) -> None:
 
 
 def test_trl_steps_over_it(
-    world: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world_db: Path, rows: list[dict[str, Any]], base: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     tokenizer = AutoTokenizer.from_pretrained(base)
@@ -70,8 +65,8 @@ def test_trl_steps_over_it(
     )  # fmt: skip
     with quiet():
         trainer = GRPOTrainer(
-            str(base), args=args, train_dataset=Dataset.from_list(rows(world)[:2]),
-            processing_class=tokenizer, environment_factory=lambda: InboxEpisode(str(world)),
+            str(base), args=args, train_dataset=Dataset.from_list(rows[:2]),
+            processing_class=tokenizer, environment_factory=lambda: InboxEpisode(str(world_db)),
         )  # fmt: skip
         trainer.train()
     shutdown_event_loop_in_daemon(trainer.async_loop_thread, trainer.async_loop)

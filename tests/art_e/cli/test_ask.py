@@ -20,7 +20,7 @@ from data_pipeline.golden.golden_set import GoldenSet
 from tests.art_e.cli.conftest import QUESTION, READ, SEARCH
 from tests.builders import WAIT_S, answer, call, message, read, search
 from tests.command_line import ANN, HOSTILE, LEASE_ID, Process, Run, assert_safe, json_of, the_error
-from tests.provider import Provider, rate_limited, says
+from tests.provider import openai, rate_limited, says
 
 DONT_KNOW = message(answer("I don't know."))
 WRONG = message(call("send_money", {}))
@@ -141,6 +141,7 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     [episode] = shown["episodes"]
     assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
     assert shown["config"]["question"] == QUESTION
+    assert {"python", "art-e", "duckdb", "numpy"} <= set(shown["config"]["versions"])
     text = art_e("runs", "show", folder).stdout
     assert "model: offline" in text and reply["answer"] in text
     start = ("--episode", episode["episode_id"][:6])
@@ -183,7 +184,7 @@ def test_killed_and_broken_runs_are_listed(art_e: Run, reply: dict[str, Any], ho
 # ---- Going on, with a real client library and a provider on this machine.
 
 
-def test_a_follow_up_knows_the_talk(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
     """People see where mail goes and what it took."""
     script = [
         says(None, search("warehouse", "lease"), usage=Usage(10_000, 0, 1_000, 600)),
@@ -191,8 +192,7 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path, monkeypatch: pytest.Mo
         says(None, answer("March 31, 2002", LEASE_ID), usage=Usage(30_000, 16_000, 250)),
         says(None, answer("Bob", LEASE_ID)), says(None, answer(None)),
     ]  # fmt: skip
-    with Provider(script) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(script) as provider:
         first = art_e("ask", QUESTION, "--inbox", ANN, *EARLY, "--db", db, "--model", "o3")
         second = json_of(art_e("ask", "-c", "Who said so?", "--json"))
         # The words of "When?" find nothing: the passages are those of what was said before.

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,41 +23,14 @@ LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
 IN_ANN = ["--inbox", ANN]
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["bogus"], ["bogus", "art-e --help"]),
-        (["serch", "x"], ["search"]),
-        (["search", "x", "--limit", "0"], ["--limit", "art-e search --help"]),
-        (["runs", "show", "nothing"], ["art-e runs list"]),
-        (["ingest", "x", "--format", "pst"], ["--format", "mbox"]),
-        (["ingest", "nowhere.mbox"], ["nowhere.mbox", "check the path"]),
-        (["ingest", "synthetic:12"], ["1,000"]),
-        (["ingest", "synthetic:1000", "--owner", "ann"], ["--owner 'ann'", "name@example.com"]),
-        (["ingest", "x", "--no-filter", "--max-recipients", "3"], ["--no-filter"]),
-        (["search", "x", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
-        (["search", "x"], ["--inbox ADDRESS", "art-e inboxes --db "]),
-        (["search", *IN_ANN], ["--from"]),
-        (["search", "?!", "--from", "bob", *IN_ANN], ["letter or digit"]),
-        (["search", "x", "--after", "01/02/2001", *IN_ANN], ["--after", "YYYY-MM-DD"]),
-        (["search", "x", "--as-of", "２００１-01-01", *IN_ANN], ["--as-of"]),
-        (["search", "x", "--after", "2001-03-01", "--before", "2001-03-01", *IN_ANN], ["swap"]),
-        (["read", "<nowhere@x>", *IN_ANN], ["<nowhere@x>", "art-e search"]),
-        (["read", LEASE_ID, "--as-of", "2001-01-31", *IN_ANN], ["up to 2001-01-31"]),
-        (["ask", "--json", *IN_ANN], ["go with a question"]),
-        (["ask", " ? ", *IN_ANN], ["question is empty"]),
-        (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
-        (["ask", "-c", "Who?"], ["no question was answered yet"]),
-        (["chat", *IN_ANN], ["needs a terminal", "art-e ask QUESTION"]),
-        (["rate", "good"], ["no question was answered yet"]),
-        (["rate", "good", "--answer", "x"], ["correct a bad answer"]),
-        (["rate", "bad", "--source", "x"], ["give --answer"]),
-        (["rate", "bad", "--run", "nothing"], ["no run 'nothing'"]),
-        (["rate", "fine"], ["fine"]),
-        (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
-    ],
-)
-def test_user_errors(art_e: Run, db: Path, home: Path, args: list[str], words: list[str]) -> None:
+# A command line, and words of its error.
+ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("row", ERRORS)
+def test_user_errors(art_e: Run, db: Path, home: Path, row: str) -> None:
+    line, *words = row.split("\t")
+    args = shlex.split(line)
     where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") else []
     error = the_error(art_e(*args, *where))
     assert all(word in error for word in words), error
@@ -131,9 +105,6 @@ def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
     assert "0123456789ab" not in done.stdout
 
 
-# Mail: inboxes, search, read
-
-
 def test_inboxes_lists_the_largest_first(art_e: Run, db: Path) -> None:
     listed = json_of(art_e("inboxes", "--db", db, "--json"))
     first = {"address": ANN, "emails": 4, "sent": 1, "received": 3}
@@ -171,8 +142,6 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path) -> None:
     assert f"To: Ann Alm <{ANN}>\n" in shown
     assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
 
-
-# Hostile text
 
 FORBIDDEN = {
     *map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000))),

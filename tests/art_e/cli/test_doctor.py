@@ -96,10 +96,8 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
     ):  # fmt: skip
         row = rows[f"model {model}"]
         assert row["state"] == state and detail in row["detail"]
+    assert "openai/gpt-5.4 instead" in rows["model openai/o3"]["detail"]
     assert "0123456789" not in result.output and KEY[-4:] not in result.output
-
-
-# ---- `config`.
 
 
 def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
@@ -144,9 +142,6 @@ def test_settings_apply(art_e: Run, owned_db: Path, home: Path, bare: pytest.Mon
     assert json_of(art_e(*ask, "--model", "offline", "--db", owned_db))["model"] == "offline"
 
 
-# ---- What is at hand.
-
-
 @pytest.fixture
 def servers() -> Iterator[list[Nearby]]:
     """An Ollama, a vLLM, a server that says nonsense, and one that nobody runs."""
@@ -180,6 +175,7 @@ def test_local_models_first(art_e: Run, servers: list[Nearby], bare: pytest.Monk
     assert "Ollama listens here" in shown and "export OPENAI_API_KEY" in shown
     bare.setenv("HOSTED_VLLM_API_BASE", served)
     bare.setenv("OPENAI_API_KEY", "sk-something-secret")
-    *_, vllm, hosted = nearby(servers)
-    assert vllm.export == ""
+    # llama.cpp and vLLM stand for one server if a variable names it.
+    *_, vllm, hosted = nearby([*servers, servers[1]._replace(address="http://127.0.0.1:9")])
+    assert vllm == Near("hosted_vllm/mine", "vLLM listens here")
     assert hosted == Near("openai/gpt-5.4-mini", "OPENAI_API_KEY is set")

@@ -58,7 +58,7 @@ def test_vllm_serves_as_in_training(process: Process, checkpoint: Path, vllm: Pa
     assert arguments[-3:] == list(after[1:])
     assert options["--served-model-name"] == "talk" and options["--host"] == "0.0.0.0"
     assert options["--tool-call-parser"] == "hermes" and "--enable-auto-tool-choice" in arguments
-    assert "--enable-lora" not in arguments
+    assert "--enable-lora" not in arguments and options["--allowed-origins"] == "[]"
     assert json.loads(options["--default-chat-template-kwargs"]) == {"enable_thinking": False}
     config = Path(options["--generation-config"]) / "generation_config.json"
     generation = json.loads(config.read_text())

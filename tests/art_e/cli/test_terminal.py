@@ -19,7 +19,7 @@ from tests.art_e.cli.conftest import QUESTION
 from tests.builders import WAIT_S, answer, call, message, read, search
 from tests.command_line import ANN, BOB, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.processes import at_terminal, on_terminal, sent
-from tests.provider import Provider, rate_limited, says
+from tests.provider import openai, rate_limited, says
 
 PROMPT = b"\x1b[?2004h"
 SGR = re.compile(r"\x1b\[([0-9;]*)m")
@@ -59,8 +59,7 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
         says(None, answer("A prize", HOSTILE_ID)),
     ]  # fmt: skip
     monkeypatch.setenv("ART_E_HOME", str(home))
-    with Provider(script) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(script) as provider:
         with talking(owned_db, home, "--model", "gpt-4.1") as say:
             first = say(QUESTION, "1 retried, $")
             assert 'searched "warehouse lease"' in first and "waiting for openai/gpt-4.1" in first
@@ -96,9 +95,6 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
     assert len(runs) == 5 and all(run.complete for run in runs)
     assert "Who said so?" in (home / "chat_history").read_text()
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
-
-
-# ---- Hostile text.
 
 
 def shown_safely(printed: str) -> str:

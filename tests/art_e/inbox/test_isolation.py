@@ -35,26 +35,9 @@ from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import (
-    BOB,
-    date_header,
-    make_inbox,
-    message_ids,
-    new_file,
-    raw,
-    tries,
-    with_files,
-)
-from tests.queries import (
-    Material,
-    Query,
-    as_row,
-    material,
-    plain_connection,
-    random_query,
-    run_query,
-    run_sql,
-)
+from tests import builders, queries
+from tests.builders import BOB, date_header, make_inbox, message_ids, new_file, raw, tries
+from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
 OWNER = "archive@keeper.example"
@@ -125,7 +108,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     mails += [*map(sent, hidden), *map(sent, undated), *(sent(each, OWNER) for each in owned)]
     with InboxFile(db) as file, plain_connection(db) as shell:
         assert (file.counts["stored"], file.counts["duplicates"]) == (len(mails), len(copies))
-        yield Leaky(file, shell, mails, material(file))
+        yield Leaky(file, shell, mails, queries.material(file))
 
 
 def is_before(sent_at: dt.datetime | None, as_of: dt.date | None) -> bool:
@@ -150,7 +133,7 @@ def test_nothing_of_another_inbox_or_the_future_is_found(leaky: Leaky, data: st.
     assert len(everything) == len(inbox) == len(visible)
     assert all(any(each in ids for ids in visible) for each in everything)
 
-    query = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
+    query = queries.random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
     hits = run_query(inbox, query._replace(max_results=NO_LIMIT))
     assert set(message_ids(hits)) <= set(everything)
     # The file's own SQL gives the same ids, order, scores and missing words.
@@ -323,7 +306,7 @@ def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
             )
             if "attachment" in fields or number % 3 == 0:
                 text = [f"annex{mark}"] if "attachment" in fields else ["annex"]
-                message = with_files(message, {"note.txt": " ".join(text).encode()})
+                message = builders.with_files(message, {"note.txt": " ".join(text).encode()})
             if "reference" in fields:
                 message = changed(message, number, references=f"<{rng.randrange(mails)}@t>")
             labels = (*rng.sample(LABELS, 2), mark) if "labels" in fields else ("inbox",)
@@ -370,7 +353,7 @@ def test_each_owner_sees_one_copy_and_others_the_earliest(tmp_path: Path) -> Non
         (ANN, 6, "Dee", "Work"), (BOB, 3, "Mallory the Long", "spam"), (HOME, 6, "D.", "sent"),
     ):  # fmt: skip
         mail = raw(f"<{name[0]}@t>", sender=f"{name} <{DEE}>", date=date_header(day), **people)
-        mail = with_files(mail, {"note.txt": f"annex of {name}".encode()})
+        mail = builders.with_files(mail, {"note.txt": f"annex of {name}".encode()})
         mails = [mail._replace(labels=(label,)), raw(f"<{day}{name[0]}@t>", to=owner)]
         make_inbox(db, mails, Rules(any_id=True), owner, append=True)
     write_people(db, (ANN, HOME))
@@ -459,7 +442,7 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
         "has": ["attachment"],
         "filename": ["note", "annex"],
     }
-    assert values.keys() == EVERY_OPERATOR.keys()
+    assert values.keys() == set(EVERY_OPERATOR)
     names = rng.sample(list(values), rng.randint(1, 2))
     terms = [f"{rng.choice(['', '-'])}{name}:{rng.choice(values[name])}" for name in names]
     return " ".join([*terms, *rng.sample(words, rng.randint(0, 1))]), names

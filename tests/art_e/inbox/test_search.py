@@ -19,20 +19,10 @@ from art_e.inbox.query import parse_query
 from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, stems, tokens, words
-from art_e.question import load_questions
 from art_e.tools import Tools, View
 from data_pipeline.ingest import batch
 from tests.builders import BOB, date_header, message_ids, new_file, raw, run, search, tries
-from tests.conftest import RealInbox
-from tests.queries import (
-    Query,
-    as_row,
-    material,
-    plain_connection,
-    random_query,
-    run_query,
-    run_sql,
-)
+from tests.queries import Query, as_row, plain_connection, run_query, run_sql
 
 FILLER = "The weather here stays dry and nobody minds. " * 30
 
@@ -273,25 +263,6 @@ def test_a_common_word_finds_a_long_mail(tmp_path: Path, monkeypatch: pytest.Mon
         assert message_ids(hits) == ["<long@t>"]
         with plain_connection(file.path) as connection:
             assert [as_row(hit) for hit in hits] == run_sql(connection, BOB, None, query)
-
-
-def test_real_mail_is_found_alike_in_sql(real_inbox: RealInbox) -> None:
-    rng = Random(2)
-    with InboxFile(real_inbox.db) as file, plain_connection(real_inbox.db) as connection:
-        made_of = material(file)
-        asked = [
-            (each.inbox_address, each.query_date, Query(each.question.split()))
-            for each in load_questions(str(real_inbox.folder / "questions.jsonl"))
-        ]
-        searched: list[tuple[str, dt.date | None, Query]] = rng.sample(asked, 50)
-        searched += [
-            (rng.choice(made_of.addresses), rng.choice(made_of.days), random_query(rng, made_of))
-            for _ in range(50)
-        ]
-        for address, as_of, query in searched:
-            hits = run_query(file.open_inbox(address, as_of), query)
-            expected = run_sql(connection, address, as_of, query)
-            assert [as_row(hit) for hit in hits] == expected, query
 
 
 FORMS = {

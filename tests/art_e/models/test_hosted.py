@@ -18,10 +18,9 @@ from art_e.message import AssistantMessage, ToolCall, compact_json
 from art_e.models import calls as module
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.calls import Calls, Retries
-from art_e.models.clients import load_litellm
 from art_e.models.failures import retry_after_s
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.providers import accepts
+from art_e.models.providers import accepts, load_litellm
 from art_e.tools import schemas
 from evals.structured import Response, Responses, request_key
 from tests.builders import HELLO, LEASE, QUICK, WAIT_S, Make, Start, act, answer, call, read, search
@@ -349,7 +348,8 @@ def refuse(*_):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
-from art_e.models.clients import load_litellm, warm_up
+from art_e.models.clients import warm_up
+from art_e.models.providers import load_litellm
 
 warm_up("openai/o3")
 assert "litellm" not in sys.modules

@@ -68,8 +68,8 @@ def run(file: InboxFile, question: str, as_of: dt.date | None = None, **options:
     return asyncio.run(run_episode(episode, OfflinePolicy(), "run"))
 
 
-def act(messages: list[ChatMessage], **options: float) -> AssistantMessage:
-    return asyncio.run(OfflinePolicy(**options).act(messages, schemas())).message
+def act(messages: list[ChatMessage]) -> AssistantMessage:
+    return asyncio.run(OfflinePolicy().act(messages, schemas())).message
 
 
 def called(trajectory: Trajectory) -> list[list[str]]:
@@ -132,6 +132,8 @@ def test_no_body_crashes_it(body: str) -> None:
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)
         messages += [message.to_chat(), {"role": "tool", "tool_call_id": "x", "content": content}]
-    [call] = act(messages, abstain_below=float("-inf")).tool_calls
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("art_e.offline.ABSTAIN_BELOW", float("-inf"))
+        [call] = act(messages).tool_calls
     assert call.name == "return_final_answer"
     assert json.loads(call.arguments)["sources"] in ([], ["m1"])

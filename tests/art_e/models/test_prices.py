@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.models.base import PolicyError, Usage
-from art_e.models.clients import load_litellm
-from art_e.models.prices import Budget, Price, price_of
+from art_e.models.prices import Budget, Price, price_of, served_price
+from art_e.models.providers import load_litellm
 from tests.builders import the_error
 
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
@@ -90,6 +90,27 @@ def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
 @pytest.mark.parametrize("model", ["offline", VLLM, "openrouter/o3", "nobody/o3"])
 def test_an_unknown_price_is_not_zero(model: str) -> None:
     assert price_of(model) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "served", "billed"),
+    [
+        ("gemini/gemini-2.5-pro", "gemini-3.8-flash", "gemini/gemini-3.8-flash"),
+        ("openai/gpt-4.1", "gpt-4.1-2026-01-01", "openai/gpt-4.1"),
+        ("azure/of-our-own", "o3-2025-04-16", "azure/o3"),
+        ("openai/gpt-4.1", "scripted", "openai/gpt-4.1"),
+        ("openai/of-our-own", "gpt-4.1", "openai/of-our-own"),
+    ],
+)
+def test_a_call_is_billed_as_the_model_that_answers(
+    own: Path, model: str, served: str, billed: str
+) -> None:
+    assert served_price(model, served, price_of(model)) == price_of(billed)
+    own.write_text(
+        f'[models."{model}"]\nusd_per_million_prompt = 1\nusd_per_million_completion = 2\n'
+    )
+    mine = price_of(model)
+    assert mine == Price(1e-6, 1e-6, 2e-6) == served_price(model, served, mine)
 
 
 def test_ollama_costs_nothing_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

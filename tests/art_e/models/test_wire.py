@@ -9,7 +9,7 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage
-from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.base import ModelOptions, PolicyError, Usage
 from art_e.models.calls import Pace, room_left
 from art_e.models.failures import ProviderError, finish_failure, retry_after_s
 from art_e.models.hosted import LitellmPolicy, written_calls
@@ -172,6 +172,15 @@ def test_a_failure_is_named_by_the_providers_words(
     assert caught.value.cost_usd == 0
 
 
+def test_calls_that_failed_cost_what_was_billed(make: Make) -> None:
+    empty = says(None, usage=Usage(1_000, 0, 1_000))  # $0.01
+    with Provider([empty] * 3) as provider, pytest.raises(PolicyError) as caught:
+        act(make(provider, "openai/gpt-4.1"))
+    assert caught.value.kind == "provider" and caught.value.cost_usd == pytest.approx(0.03)
+    with Provider([empty, says("Hi", usage=Usage(1_000, 0, 1_000))]) as provider:
+        assert act(make(provider, "openai/gpt-4.1")).cost_usd == pytest.approx(0.02)
+
+
 def test_the_wait_that_a_provider_asks_for_in_its_body() -> None:
     assert retry_after_s({}, DELAY % "46") == 46
     assert retry_after_s({}, "Please retry in 46.4s.") == 46.4
@@ -319,10 +328,11 @@ def test_short_and_bare_names_stand_for_full_ones(monkeypatch: pytest.MonkeyPatc
         "groq/x": "groq/x",
     }
     assert {each: full_name(each) for each in names} == names
-    tags = {"models": [{"name": "qwen3:14b"}]}
+    tags = {"models": [{"name": "qwen3:14b"}, {"name": "qwen3:latest"}]}
     with json_server(lambda *_: (200, tags)) as url:
         monkeypatch.setenv("OLLAMA_API_BASE", url)
         assert full_name("qwen3:14b") == "ollama_chat/qwen3:14b"
+        assert full_name("qwen3") == "ollama_chat/qwen3:latest"
     assert full_name("nobody-has-this") == "nobody-has-this"
 
 

@@ -1,6 +1,7 @@
 """`art-e golden ...` as a user runs it: counts, hostile text, errors; imports that lose nothing."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,37 +76,16 @@ def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_p
         assert art_e("golden", "stats", golden).stdout == shown.stdout
 
 
-VERIFY = ("verify", "--out", "set", "--model")
-GENERATE = (*"generate --out new --db world --min-mails 50 --validation 0 -m".split(),)
+ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (("filter", "--out", "none"), "no golden set"),
-        (("review", "none"), "no golden set"),
-        (("review", "set", "--split", "test"), "no question of split test"),
-        (("split", "--out", "set", "--train", 0, "--validation", 0, "--test", 0), "above 0"),
-        (("split", "--out", "set", "--db", "world"), "made from small.duckdb with 4 mails"),
-        (("split", "--out", "set", "--db", "others.duckdb"), "whose 4 mails are others"),
-        (("import", "none.jsonl", "--out", "new"), "no questions at none.jsonl"),
-        (("import", "set/questions.jsonl", "--out", "set"), "another golden set"),
-        (("import", "rows.jsonl", "--out", "mine"), "name a new folder"),
-        ((*VERIFY, WRITER), "name another --model"),
-        ((*VERIFY, "offline"), "art-e golden split"),
-        ((*VERIFY, "local:checkpoint"), "hosted_vllm/NAME"),
-        ((*GENERATE, "offline"), "art-e golden import"),
-        ((*GENERATE, "nobody/nothing"), "unknown model"),
-        ((*GENERATE, WRITER, "--inbox", "nobody@nowhere.example"), "nearest"),
-        ((*GENERATE, WRITER, "--min-mails", "100000"), "lower --min-mails"),
-        ((*GENERATE, "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
-    ],
-)
+@pytest.mark.parametrize("row", ERRORS)
 @pytest.mark.usefixtures("golden")
 def test_a_user_error_is_one_line_and_changes_nothing(
-    art_e: Run, db: Path, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    command: tuple[object, ...], words: str,
-) -> None:  # fmt: skip
+    art_e: Run, db: Path, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    line, words = row.split("\t")
+    command = shlex.split(line)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     write_lines(tmp_path / "other.jsonl", ROW)

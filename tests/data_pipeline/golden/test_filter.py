@@ -86,9 +86,6 @@ def test_fields_that_disagree_are_agreeing() -> None:
     assert (something.answerable, something.kind) == (True, "lookup")
 
 
-# ---- Duplicates.
-
-
 def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
     twins = duplicates(questions, gold or {})
     return {name: each.reason.split()[2] for name, each in twins.items()}

@@ -20,7 +20,7 @@ from data_pipeline.golden.inboxes import Counts, mails_of
 from evals.structured import UnparseableError
 from tests.command_line import Run, json_of, the_error
 from tests.golden import WRITER, data_of
-from tests.provider import KEY, Provider, Reply, Request, says
+from tests.provider import KEY, Reply, Request, openai, says
 
 COST = 0.016 + 0.008  # of a reply, at the model's prices
 FEW = ("--train", 1, "--validation", 0, "--test", 1, "--min-mails", 50, "--batches", 3)
@@ -61,12 +61,10 @@ def writer(request: Request) -> Reply:
 
 
 def test_a_set_that_other_commands_read(
-    command: Command, plan: generate.Plan, world: InboxFile, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Command, plan: generate.Plan, world: InboxFile, tmp_path: Path
 ) -> None:  # fmt: skip
     assert "export OPENAI_API_KEY" in the_error(command())
-    with Provider(writer) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(writer) as provider:
         result = command()
         assert len(provider.requests) == len(plan.batches) == BATCHES
         step = json_of(command("--json"))
@@ -123,10 +121,9 @@ def test_whole_items_are_read(count: int, most: int, frame: str, bare: bool, sha
     assert len(torn) - len(usable) <= 1
 
 
-def test_the_cost_limit(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_limit(command: Command, tmp_path: Path) -> None:
     limit = 2.5 * COST + 0.1
-    with Provider(writer) as provider:
-        provider.stand_in_for_openai(monkeypatch)
+    with openai(writer) as provider:
         for _ in range(2):
             # The second time, what is there already counts.
             step = json_of(command("--max-cost", limit, "--concurrency", 1, "--json"))

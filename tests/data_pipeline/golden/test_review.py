@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from art_e.cli.main import app
 from art_e.question import Question
 from data_pipeline.golden import review
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import KEYS, ReviewSample, drawn, read_reviews
-from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
+from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe
 from tests.golden import set_of
 from tests.processes import at_terminal, press_keys
 
@@ -61,9 +60,6 @@ def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
     assert drawn(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
 
 
-# ---- The command.
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     set_of(*map(row, range(6))).save(tmp_path / "set")
@@ -71,9 +67,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run_review(folder: Path, db: Path) -> RunReview:
-    command = ["golden", "review", str(folder), "--db", str(db)]
-    return lambda keys: CliRunner().invoke(app, command, input=keys)
+def run_review(art_e: Run, folder: Path, db: Path) -> RunReview:
+    return lambda keys: art_e("golden", "review", folder, "--db", db, keys=keys)
 
 
 def shown(folder: Path) -> list[str]:

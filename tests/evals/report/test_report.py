@@ -25,29 +25,16 @@ from evals.scored import Scored
 from evals.statistics import Estimate
 from tests import builders
 from tests.evals import runs
-from tests.evals.runs import (
-    episode,
-    episodes,
-    question,
-    step,
-    trained,
-    training,
-    validation,
-    write_run,
-)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!-- {{ 7 * 7 }}"
 
 
 def one(tmp_path: Path, *trajectories: Trajectory, **config: Any) -> list[Entry]:
-    return measure([write_run(tmp_path / "run", trajectories, **config)])
+    return measure([runs.write_run(tmp_path / "run", trajectories, **config)])
 
 
 def cells_of(table: Table, row: int = 0) -> dict[str, Cell]:
     return dict(zip(table.headings[1:], table.rows[row].cells, strict=True))
-
-
-# ---- Figures as text.
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None) -> Estimate:
@@ -70,13 +57,10 @@ def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
     assert cell.line == line
 
 
-# ---- The models side by side.
-
-
 def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
     def run(name: str, *models: str, **config: Any) -> Run:
-        made = [each for model in models for each in episodes(model, {"right": 2})]
-        return write_run(tmp_path / name, made, **config)
+        made = [each for model in models for each in runs.episodes(model, {"right": 2})]
+        return runs.write_run(tmp_path / name, made, **config)
 
     def labels(*runs: Run) -> list[str]:
         return [each.label for each in measure(runs)]
@@ -92,18 +76,18 @@ def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(tmp_
     steps = [
         each
         for step in (20, 0, 40)
-        for each in episodes(f"local:checkpoint-{step}", {"right": 2}, step=step)
+        for each in runs.episodes(f"local:checkpoint-{step}", {"right": 2}, step=step)
     ]
-    base, last = one(tmp_path, *episodes("base", {"wrong": 2}), *steps)
+    base, last = one(tmp_path, *runs.episodes("base", {"wrong": 2}), *steps)
     assert [base.label, last.label] == ["base", "local:checkpoint-40, step 40"]
     assert {each.trajectory.policy["step"] for each in last.scored} == {40}
-    [checkpoint] = measure([write_run(tmp_path / "t", training([0, 9], n=20))])
+    [checkpoint] = measure([runs.write_run(tmp_path / "t", runs.training([0, 9], n=20))])
     [pair] = pairings([base, checkpoint])
     assert pair.table.title == "trained, step 9 against base"
 
 
 def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Path) -> None:
-    table = tables.headline(one(tmp_path, *episodes("mine", {"right": 6, "wrong": 4})))
+    table = tables.headline(one(tmp_path, *runs.episodes("mine", {"right": 6, "wrong": 4})))
     mine, *published = table.rows
     assert (mine.label, mine.published) == ("mine", False)
     assert all(row.published for row in published)
@@ -113,9 +97,6 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
     assert (rows["o3"]["Cost per 1,000"].value, rows["o3"]["Turns"].value) == ("$55.19", "–")
     assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
-
-
-# ---- The page as a file.
 
 
 def shown(page: Any) -> str:
@@ -128,18 +109,19 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Of a run in which every name and text is hostile, and a training run."""
     folder = tmp_path_factory.mktemp("report")
     items = [
-        question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
+        runs.question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
         for number in range(9)
     ]
     options: dict[str, Any] = {"questions": items, "final_answer": HOSTILE}
-    hostile = episodes(f"model {HOSTILE}", dict.fromkeys(runs.OUTCOMES, 1), **options)
-    other = episodes("other", {"right": 9}, questions=items)
+    hostile = runs.episodes(f"model {HOSTILE}", dict.fromkeys(runs.OUTCOMES, 1), **options)
+    other = runs.episodes("other", {"right": 9}, questions=items)
     prompt, command = {"name": HOSTILE, "hash": HOSTILE}, f"art-e eval run -m {HOSTILE}"
     config: dict[str, Any] = {"questions": HOSTILE, "prompt": prompt, "command": command}
-    run = write_run(folder / "a", [*hostile, *other], **config)
-    steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
+    run = runs.write_run(folder / "a", [*hostile, *other], **config)
+    steps = [runs.step(1, components={HOSTILE: 0.5, "a_b": 0.1}), runs.step(2)]
     alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
-    curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)
+    validations = [runs.validation(0)]
+    curves = runs.trained(folder / "t <b>\x1b", steps, validations, [alarm], complete=False)
     return document_fromstring(build_report([run, curves], folder / "out")[0].read_text("utf-8"))
 
 
@@ -176,11 +158,11 @@ def test_the_policy_names_exactly_the_scripts_that_run(page: Any) -> None:
 def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     command = "art-e eval run -m o3 --questions /home/ann/q.jsonl --db '/srv/a b/mail.duckdb'"
     config: dict[str, Any] = {"command": command, "questions": "/home/ann/q.jsonl"}
-    asked = [question(number, kind="lookup") for number in range(40)]
-    same = episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
+    asked = [runs.question(number, kind="lookup") for number in range(40)]
+    same = runs.episodes("hack", {"wrong": 40}, questions=asked, final_answer="As discussed.")
     # A lone surrogate can't be encoded; it does not stop the report.
-    odd = episodes("m \ud800", {"right": 3})
-    run = write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
+    odd = runs.episodes("m \ud800", {"right": 3})
+    run = runs.write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
     written = build_report([run], run.folder)
     names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
@@ -200,7 +182,7 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
 
 
 def scored(outcome: runs.Outcome, **options: Any) -> Scored:
-    return Scored(question(0), episode(question(0), outcome, **options))
+    return Scored(runs.question(0), runs.episode(runs.question(0), outcome, **options))
 
 
 def only(data: dict[str, Any]) -> dict[str, Any]:
@@ -260,9 +242,9 @@ def test_gold_mails_are_found_read_and_cited(
     rubric: dict[str, bool],
     facts: list[tuple[bool, ...]],
 ) -> None:
-    made = episode(question(0), ended)
+    made = runs.episode(runs.question(0), ended)
     made.rubric.update(rubric)
-    rows = only(viewer_data([Scored(question(0, message_ids=gold), made)]))["gold"]
+    rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
     assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
