@@ -107,20 +107,20 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.47
+BIAS = 2.51
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.86,  # that is needed
-    "lacks a detail": -1.99,  # by the share of the gold's values and names
-    "lists another value or name": -4.66,  # beside one of the gold
-    "corrects itself": -3.35,  # with another behind "but" or "now"
-    "has another value or name": -1.87,  # elsewhere
-    "names alternatives": -4.11,
-    "says yes for no or no for yes": -4.92,
-    "lacks words of the gold answer": -3.81,  # by the share of those that the question lacks
-    "has another word": -3.05,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.12,
-    "mixes up what belongs to what": -4.08,
+    "lacks a value or name": -4.77,  # that is needed
+    "lacks a detail": -2.06,  # by the share of the gold's values and names
+    "lists another value or name": -4.71,  # beside one of the gold
+    "corrects itself": -3.39,  # with another behind "but" or "now"
+    "has another value or name": -1.56,  # elsewhere
+    "names alternatives": -4.15,
+    "says yes for no or no for yes": -4.96,
+    "lacks words of the gold answer": -3.87,  # by the share of those that the question lacks
+    "has another word": -3.06,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.15,
+    "mixes up what belongs to what": -4.11,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
@@ -133,7 +133,7 @@ _CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IG
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 # An aside, but for "(or May 4)".
 _BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
-_TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"[\w-]+")
+_TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"\w+")
 
 
 class Compared:
@@ -221,11 +221,7 @@ class Compared:
         answer = self.answer
         if any(same_value(key, each, self.near) for each in (*answer.values, *answer.names)):
             return True
-        # A name in lower case; a code, phone number or address with other signs between.
-        if key.kind == "name":
-            return not answer.negated and set(_WORDS.findall(answer.text.lower())).issuperset(
-                key.key
-            )
+        # A code, phone number or address with other signs between.
         is_code = key.kind in ("code", "phone", "web") and key not in answer.denied
         signs = r"[\W_]{0,3}".join(map(re.escape, str(key.key[0])[:200]))
         code = rf"(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
@@ -405,9 +401,10 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
         shown, words = given.text[value.start : value.end], _plain_words(*map(str, value.key))
         opens = len(value.key) == 1 and _OPENING.search(given.text[: value.start])
         is_free = words <= known or opens if value.kind == "name" else is_count
-        if any(_covers(other, value, None) for other in asking.values) or (
-            is_free and value.kind in ("name", "number")
-        ):
+        # A date says its weekday.
+        is_said = value.kind == "weekday" and any(each.kind == "date" for each in given.values)
+        is_free = is_said or (is_free and value.kind in ("name", "number"))
+        if is_free or any(_covers(other, value, None) for other in asking.values):
             continue
         stated = True
         # Its words, where only context tells its kind.
