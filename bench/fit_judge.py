@@ -45,7 +45,7 @@ def fitted() -> NDArray[np.float64]:
             labels.append(each.label)
     columns, right = np.asarray(features), np.asarray(labels)
     signs = np.where(right, 1.0, -1.0)
-    counts = np.where(right, (~right).sum() / right.sum(), 1.0)
+    counts = np.where(right, 1.1 * (~right).sum() / right.sum(), 1.0)
 
     def loss(weights: NDArray[np.float64]) -> float:
         margins = signs * (weights[0] + columns @ weights[1:])

@@ -107,20 +107,20 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.51
+BIAS = 2.67
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.77,  # that is needed
-    "lacks a detail": -2.06,  # by the share of the gold's values and names
-    "lists another value or name": -4.71,  # beside one of the gold
-    "corrects itself": -3.39,  # with another behind "but" or "now"
-    "has another value or name": -1.56,  # elsewhere
-    "names alternatives": -4.15,
-    "says yes for no or no for yes": -4.96,
-    "lacks words of the gold answer": -3.87,  # by the share of those that the question lacks
-    "has another word": -3.06,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.15,
-    "mixes up what belongs to what": -4.11,
+    "lacks a value or name": -4.85,  # that is needed
+    "lacks a detail": -2.13,  # by the share of the gold's values and names
+    "lists another value or name": -4.78,  # beside one of the gold
+    "corrects itself": -3.47,  # with another behind "but" or "now"
+    "has another value or name": -1.50,  # elsewhere
+    "names alternatives": -4.25,
+    "says yes for no or no for yes": -5.05,
+    "lacks words of the gold answer": -3.95,  # by the share of those that the question lacks
+    "has another word": -3.21,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.21,
+    "mixes up what belongs to what": -4.64,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
@@ -133,6 +133,7 @@ _CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IG
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 # An aside, but for "(or May 4)".
 _BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
+_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"\w+")
 
 
@@ -160,7 +161,8 @@ class Compared:
         values = [key for key in keys if key.kind != "name"]
         # Needed is what is asked for, or all values if there is nothing else, or a list of names.
         needed = [key for key in keys if key.kind in wanted]
-        needed = [key for key in needed if key.kind == "email"] or needed
+        if "name" in wanted:
+            needed = [key for key in needed if key.kind == "email"] or needed
         if not needed and not self._beyond(_without(self.gold.text, values)):
             needed = values or list(self.gold.values)
         if not content_stems(_without(self.gold.text, self.gold.names)):
@@ -317,7 +319,19 @@ def _is_swapped(gold: str, answer: str) -> bool:
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
     mixed = Counter(frozenset(n for n, each in enumerate(own) if part & each) for part in answered)
-    return any(len(both) > 1 and times > 1 for both, times in mixed.items())
+    turned = {triple[::-1] for triple in _triples(gold)}
+    is_mixed = any(len(both) > 1 and times > 1 for both, times in mixed.items())
+    return is_mixed or bool(_triples(answer) & turned)
+
+
+def _triples(text: str) -> set[tuple[str, ...]]:
+    """Return three different words in a row, stemmed, without articles and titles."""
+    triples: set[tuple[str, ...]] = set()
+    for part in _PARTS.split(text.lower()):
+        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
+        stems = [" ".join(content_stems(word)) or word for word in words]
+        triples.update(zip(stems, stems[1:], stems[2:], strict=False))
+    return {triple for triple in triples if triple[0] != triple[2]}
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
