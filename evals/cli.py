@@ -119,9 +119,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 @app.command(
     epilog=output.example(
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-        "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
+        "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -264,6 +264,11 @@ def run(
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
+        if not (judge or setting("judge")) and "hosted" in map(kind_of, names):
+            raise UserError(
+                "without a model as judge, right answers in other words count as wrong: give"
+                " --judge MODEL, or --judge offline to rank hosted models all the same"
+            )
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         try:
