@@ -40,6 +40,8 @@ SETS = {
     "invented": INVENTED,
     # Another author labelled these before the rules were written.
     "unseen": load_pairs(Path(__file__).with_name("unseen_pairs.jsonl")),
+    "blind": load_pairs(Path(__file__).with_name("blind_pairs.jsonl")),
+    "tuning": [each for each in load_pairs() if each.half == "tuning"],
     "reporting": [each for each in load_pairs() if each.half == "reporting"],
     "adversarial": [each for each in load_pairs() if each.adversarial],
 }
@@ -58,6 +60,31 @@ APPEALS = [
 ]
 
 
+# As models open and close their answers.
+FRAMES = [
+    "Based on the emails I found, {}",
+    "According to the email from Sara Lind on March 3, {}",
+    "I found that {}",
+    "{} [Source: email from John Doe, 12 Jan 2001]",
+    "Sure! Here is what I found: {}",
+    "After searching your inbox, I can confirm the answer: {} Let me know if you need more!",
+    "Per Vince Kern's email, {}",
+    "It looks like {} (see <123.JavaMail@mail.example>)",
+    "**{}**\n\nSources: message 4, message 9",
+    "In his email of May 2, Rick Buy wrote: {}",
+    "The emails show that {}",
+    "I was able to find the answer. {} I hope this helps.",
+    "As mentioned in Tuesday's email thread, {}",
+    "As per the email from Ann Lee (3 May), {}",
+    "{} You can find this in Ann Lee's email from May 3.",
+]
+RETRACTIONS = [
+    "{}, but that was later cancelled.", "{}. That is not true.", "It is not true that it is {}.",
+    "{} - however, this turned out to be wrong.", "{}, which has since been withdrawn.",
+    "{}, but it never happened.", "{}. This is no longer the case.", "{}, but this was later denied.",
+]  # fmt: skip
+
+
 def verdict(question: str, gold: str | None, answer: str | None, **fields: bool) -> Verdict:
     return JUDGE.decide(asked(question, gold, **fields), answer)
 
@@ -68,6 +95,7 @@ def verdict(question: str, gold: str | None, answer: str | None, **fields: bool)
         # Whoever trains on it must not find answers that it takes and should not.
         ("invented", 1000, 0.93, 0.035),
         ("unseen", 200, 0.82, 0.05),
+        ("blind", 630, 0.735, 0.1),
         ("adversarial", 40, 1, 0),
     ],
 )
@@ -78,6 +106,27 @@ def test_offline_judge_against_labels(name: str, size: int, agreed: float, foole
     assert figures["unjudged"] == figures["adversarial_judged_correct"] == 0
     assert figures["agreement"]["value"] >= agreed
     assert figures["confusion"]["wrong_as_right"] <= fooled * figures["n"]
+
+
+def test_openers_sources_and_politeness_are_no_part_of_an_answer() -> None:
+    right = [each for each in SETS["tuning"] if each.label and each.question.answerable]
+    taken = [each for each in right if JUDGE.decide(each.question, each.answer).correct][:150]
+    framed = [FRAMES[n % len(FRAMES)].format(each.answer) for n, each in enumerate(taken)]
+    kept = [
+        JUDGE.decide(each.question, answer).correct
+        for each, answer in zip(taken, framed, strict=True)
+    ]
+    assert len(kept) == 150 and sum(kept) >= 0.95 * len(kept)
+
+
+def test_what_is_taken_back_is_wrong() -> None:
+    fooled = [
+        (row["gold"], retraction)
+        for row in ROWS
+        for retraction in RETRACTIONS
+        if verdict(row["question"], row["gold"], retraction.format(row["gold"].rstrip("."))).correct
+    ]
+    assert len(fooled) <= 0.01 * len(ROWS) * len(RETRACTIONS), fooled
 
 
 def test_the_offline_judge_knows_where_it_is_unsure() -> None:
@@ -126,11 +175,21 @@ def test_a_list_of_candidates_is_wrong(between: str) -> None:
         ("Who interviews Sue?", "Ann Park and Bob Lee", "Bob Lee, Ann Park", True),
         ("Whose is it?", "Rohan Bhatt's", "rohan bhatt’s", True),
         ("Who is in charge?", "Ann Lee", "Bob.Ray/Carl_Moe-Ann Lee", False),
+        ("Where is the office?", "Houston", "Dallas. Houston. Austin.", False),
     ],
 )
 def test_other_words_and_near_misses(question: str, gold: str, answer: str, correct: bool) -> None:
     for judge in BOTH:
         assert judge.decide(asked(question, gold), answer).correct is correct, judge.name
+
+
+def test_no_name_is_needed_that_the_question_has() -> None:
+    question, gold = "Who is in charge of River Lane?", "Christie Pat is in charge of River Lane."
+    assert verdict(question, gold, "Christie Pat").correct
+    assert not verdict(question, gold, "Bo Chen").correct
+    # An aside is no second answer, a list is.
+    assert verdict(question, gold, "Christie Pat (Bo Chen's boss), who was hired in May").correct
+    assert not verdict(question, gold, "Christie Pat, Bo Chen").correct
 
 
 def test_a_verdict_says_why_in_one_line() -> None:
@@ -186,7 +245,10 @@ def test_f1_is_that_of_the_paper() -> None:
 
 
 def same(one: str, other: str) -> bool:
-    gold, answer = find_values(clean(one)), find_values(clean(other))
+    gold, answer = (
+        [value for value in find_values(clean(text)) if value.kind != "name"]
+        for text in (one, other)
+    )
     assert gold and answer, (gold, answer)
     return len(gold) == len(answer) and all(map(same_value, gold, answer))
 
@@ -239,7 +301,7 @@ PLANS = mail(
         ("When was the mail on the lease sent?", "March 9, 2001", ""),
         ("Whom do I call?", "Dora Dahl, 713-555-0142", ""),
         ("Whom do I call?", "Dora Dahl, 713-555-0143", "phone"),
-        ("Whom do I call?", "Emil Ek", "emil ek"),
+        ("Whom do I call?", "Emil Ek", "Emil Ek"),
         ("Who wrote about the lease?", "Robert Berg", ""),
         ("Why was the move put off?", "The landlord lost the papers.", ""),
         ("Why was the move put off?", "A storm flooded the basement.", "new words"),
