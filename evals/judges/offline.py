@@ -107,20 +107,20 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.67
+BIAS = 2.65
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.85,  # that is needed
-    "lacks a detail": -2.13,  # by the share of the gold's values and names
-    "lists another value or name": -4.78,  # beside one of the gold
-    "corrects itself": -3.47,  # with another behind "but" or "now"
-    "has another value or name": -1.50,  # elsewhere
-    "names alternatives": -4.25,
-    "says yes for no or no for yes": -5.05,
-    "lacks words of the gold answer": -3.95,  # by the share of those that the question lacks
-    "has another word": -3.21,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.21,
-    "mixes up what belongs to what": -4.64,
+    "lacks a value or name": -4.82,  # that is needed
+    "lacks a detail": -2.11,  # by the share of the gold's values and names
+    "lists another value or name": -4.76,  # beside one of the gold
+    "corrects itself": -3.45,  # with another behind "but" or "now"
+    "has another value or name": -1.48,  # elsewhere
+    "names alternatives": -4.23,
+    "says yes for no or no for yes": -5.02,
+    "lacks words of the gold answer": -3.91,  # by the share of those that the question lacks
+    "has another word": -3.18,  # in a copy of the gold, by how much of it the answer copies
+    "says the opposite": -3.18,
+    "mixes up what belongs to what": -3.82,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
@@ -133,7 +133,6 @@ _CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IG
 _PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
 # An aside, but for "(or May 4)".
 _BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
-_BETWEEN = frozenset("a an the of mr mrs ms dr".split())
 _TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"\w+")
 
 
@@ -186,10 +185,9 @@ class Compared:
         words, back = claims.appeal(text), claims.RETRACTION.search(text)
         if words and words.lower() not in known.lower():
             return f"addresses the judge: {words!r}"
-        is_taken_back = back and not set(content_stems(back[0])) <= set(content_stems(known))
-        return (
-            f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}" if back and is_taken_back else None
-        )
+        if back and not set(content_stems(back[0])) <= set(content_stems(known)):
+            return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
+        return None
 
     def features(self) -> list[float]:
         """Return how far each of `WEIGHTS` holds, from 0 to 1."""
@@ -311,27 +309,21 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 
 def _is_swapped(gold: str, answer: str) -> bool:
-    """Return whether two parts of the answer have exchanged what the gold says of them."""
+    """Return whether two parts of the answer have exchanged what the gold says of them, or subject
+    and object have changed places around a word."""
     parts, answered = (
-        [{token for token in _TOKEN.findall(part) if content_stems(token)} for part in split]
+        [[token for token in _TOKEN.findall(part) if content_stems(token)] for part in split]
         for split in (_PARTS.split(gold.lower()), _PARTS.split(answer.lower()))
     )
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
-    mixed = Counter(frozenset(n for n, each in enumerate(own) if part & each) for part in answered)
-    turned = {triple[::-1] for triple in _triples(gold)}
-    is_mixed = any(len(both) > 1 and times > 1 for both, times in mixed.items())
-    return is_mixed or bool(_triples(answer) & turned)
-
-
-def _triples(text: str) -> set[tuple[str, ...]]:
-    """Return three different words in a row, stemmed, without articles and titles."""
-    triples: set[tuple[str, ...]] = set()
-    for part in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(part) if word not in _BETWEEN]
-        stems = [" ".join(content_stems(word)) or word for word in words]
-        triples.update(zip(stems, stems[1:], stems[2:], strict=False))
-    return {triple for triple in triples if triple[0] != triple[2]}
+    mixed = Counter(frozenset(n for n, each in enumerate(own) if each & set(p)) for p in answered)
+    triples, given = (
+        {each for part in some for each in zip(part, part[1:], part[2:], strict=False)}
+        for some in (parts, answered)
+    )
+    is_turned = any(each[0] != each[2] and each[::-1] in given for each in triples)
+    return is_turned or any(len(both) > 1 and times > 1 for both, times in mixed.items())
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -380,7 +372,7 @@ class F1Judge(RuleJudge):
 
 
 def f1(given: Sequence[str], gold: Sequence[str]) -> float:
-    """Return the harmonic mean of precision and recall of the words `given`; 0 if none is shared."""
+    """Return the harmonic mean of precision and recall of the words `given`."""
     hits = (Counter(given) & Counter(gold)).total()
     return 2 * hits / (len(given) + len(gold)) if hits else 0.0
 

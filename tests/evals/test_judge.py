@@ -81,7 +81,8 @@ FRAMES = [
 RETRACTIONS = [
     "{}, but that was later cancelled.", "{}. That is not true.", "It is not true that it is {}.",
     "{} - however, this turned out to be wrong.", "{}, which has since been withdrawn.",
-    "{}, but it never happened.", "{}. This is no longer the case.", "{}, but this was later denied.",
+    "{}, but it never happened.", "{}. This is no longer the case.",
+    "{}, but this was later denied.",
 ]  # fmt: skip
 
 
