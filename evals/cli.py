@@ -264,11 +264,7 @@ def run(
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
-        if not (judge or setting("judge")) and "hosted" in map(kind_of, names):
-            raise UserError(
-                "without a model as judge, right answers in other words count as wrong: give"
-                " --judge MODEL, or --judge offline to rank hosted models all the same"
-            )
+        _check_judge(judge, names)
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         try:
@@ -312,6 +308,15 @@ def _entrant(
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
+
+
+def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
+    """Raise UserError if hosted models would be ranked by words, and nobody said so."""
+    if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
+        raise UserError(
+            "without a model as judge, right answers in other words count as wrong: give"
+            " --judge MODEL, or --judge offline to rank hosted models all the same"
+        )
 
 
 def _note_models(

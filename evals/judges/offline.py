@@ -302,7 +302,7 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
             {stem for stem in content_stems(" ".join(words)) if stem.isalpha()}
             for words in (wanted[start:end], given[first:last])
         )
-        is_other = tag == "replace" and bool(old - new) or (tag == "insert" and not at_edge)
+        is_other = (tag == "replace" and bool(old - new)) or (tag == "insert" and not at_edge)
         if is_other and 0 < len(new - old - asked_stems) <= 2 and len(old) <= 2:
             return copied**2 / len(wanted) / max(copied, equal[-1][4] - equal[0][3])
     return 0.0
