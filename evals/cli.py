@@ -189,9 +189,8 @@ def run(
     After a kill or a failure, the same command with --resume asks only what was not measured.
     """
     names = list(dict.fromkeys(models))
-    other_prompt = prompt is not None or closed_book
     form = model_options.chosen_form(
-        recipe, max_turns, () if preset else names, other_prompt=other_prompt
+        recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
     )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):
