@@ -160,7 +160,7 @@ def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
-_NTHS, _PARTS, _ZONES, _UNITS = map(_by_name, ("nth", "part", "zone", "unit"))
+_PARTS, _ZONES, _UNITS = map(_by_name, ("part", "zone", "unit"))
 _SCALES = _by_name("scale") | _by_name("letter")  # "$3M" are millions, "3 m" are metres
 # In the order in which they are looked for.
 _VALUES = [
@@ -233,11 +233,10 @@ def _amount(match: re.Match[str], kind: str) -> _Read:
 def _label(match: re.Match[str], kind: str) -> _Read:
     text = match[match.lastindex or 0].upper()
     if kind == "ordinal":
-        text = re.sub(r"\D", "", text) or _NTHS.get(text.lower(), "")
+        text = text[:-2]
     if kind == "zone":
         text = _ZONES[text.lower()]
-    if text:
-        yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
+    yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
 
 
 def _name(match: re.Match[str], kind: str) -> _Read:

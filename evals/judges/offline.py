@@ -107,20 +107,20 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.65
+BIAS = 2.64
 # What speaks against an answer, and how much.
 WEIGHTS = {
-    "lacks a value or name": -4.82,  # that is needed
-    "lacks a detail": -2.11,  # by the share of the gold's values and names
-    "lists another value or name": -4.76,  # beside one of the gold
-    "corrects itself": -3.45,  # with another behind "but" or "now"
-    "has another value or name": -1.48,  # elsewhere
+    "lacks a value or name": -4.86,  # that is needed
+    "lacks a detail": -1.95,  # by the share of the gold's values and names
+    "lists another value or name": -4.80,  # beside one of the gold
+    "has another in its place": -3.25,  # behind "but", or for a detail
+    "has another value or name": -0.95,  # elsewhere
     "names alternatives": -4.23,
-    "says yes for no or no for yes": -5.02,
+    "says yes for no or no for yes": -5.01,
     "lacks words of the gold answer": -3.91,  # by the share of those that the question lacks
-    "has another word": -3.18,  # in a copy of the gold, by how much of it the answer copies
+    "has another word": -3.19,  # in a copy of the gold, by how much of it the answer copies
     "says the opposite": -3.18,
-    "mixes up what belongs to what": -3.82,
+    "mixes up what belongs to what": -3.81,
 }
 UNSURE = (0.15, 0.85)  # between these scores
 
@@ -208,7 +208,7 @@ class Compared:
         return [
             bool(missing) * (2 + len(missing) / max(1, len(self.needed))) / 3,
             len(details) / max(1, len(keys)),
-            *([0.0] * 3 if missing else self._others()),
+            *([0.0] * 3 if missing else self._others({key.kind for key in details})),
             float(any(wanted.intersection(content_stems(each)) for each in choices)),
             float(self.is_yes_no and self._is_contrary()),
             lacking * self.is_text,
@@ -227,9 +227,9 @@ class Compared:
         code = rf"(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
         return is_code and bool(re.search(code, answer.text, re.IGNORECASE))
 
-    def _others(self) -> list[float]:
+    def _others(self, lost: set[str]) -> list[float]:
         """Return whether a value or name that neither gold nor question has is listed beside one
-        that the gold has, corrects it, or stands elsewhere outside brackets."""
+        that the gold has, replaces one (also one of the kinds `lost`), or stands elsewhere."""
         text, kinds = self.answer.text, {key.kind for key in (*self.gold.values, *self.needed)}
         known = (*self.gold.values, *self.gold.denied, *self.gold.names, *self.free)
         words = set(_WORDS.findall(f"{self.gold.text} {self.asking.text}".lower()))
@@ -247,7 +247,8 @@ class Compared:
                 gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
                 before = text[min(hit.start for hit in hits) if hits else 0 : other.start]
                 is_listed = self.is_yes_no or not all(gaps)
-                degrees[0 if is_listed else 1 if _CONTRAST.search(before) else 2] = 1.0
+                replaces = other.kind in lost or _CONTRAST.search(before)
+                degrees[0 if is_listed else 1 if replaces else 2] = 1.0
         return degrees
 
     def _is_contrary(self) -> bool:
