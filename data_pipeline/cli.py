@@ -145,8 +145,7 @@ def ingest(
         row = {} if questions is None else {"questions": str(questions)}
         output.print_json({**report.to_json(), **row})
     else:
-        for line in _sums(report, questions, db):
-            output.print_line(line)
+        output.print_line("\n".join(_sums(report, questions, db)))
 
 
 @app.command(epilog=output.example("art-e sync", "art-e sync --db work.duckdb"))
@@ -174,8 +173,8 @@ def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
         output.print_json({**changes, "ingest": report and report.to_json()})
         return
     output.print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
-    for line in _sums(report, None, db) if report else ():
-        output.print_line(line)
+    if report:
+        output.print_line("\n".join(_sums(report, None, db)))
 
 
 def _owner_of(account: Account) -> str | None:
@@ -235,8 +234,7 @@ def read_sources(
 
 
 def _check_target(path: Path, *, may_change: bool) -> None:
-    """Refuse to replace anything but an inbox file (`--db` may name the user's mail), and that
-    only if it `may_change`."""
+    """Refuse to replace the user's mail, or whatever is no inbox file that `may_change`."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
     if not path.exists():

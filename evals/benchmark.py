@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -83,12 +84,11 @@ def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run 
     if run is None or not run.begun:
         return None
     had, now = run.config, config.model_dump(mode="json")
+    shown = partial(json.dumps, ensure_ascii=False)
     differing = [
-        "{} {}, not {}".format(
-            name, *(json.dumps(each.get(name), ensure_ascii=False) for each in (had, now))
-        )
-        for name in now
-        if name not in _MAY_DIFFER and had.get(name) != now[name]
+        f"{name} {shown(had.get(name))}, not {shown(value)}"
+        for name, value in now.items()
+        if name not in _MAY_DIFFER and had.get(name) != value
     ]
     if differing:
         raise UserError(

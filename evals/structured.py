@@ -53,9 +53,8 @@ class Spent(NamedTuple):
 
 
 class StructuredModel:
-    """Asks `model`, a full name. `max_cost_usd` limits all its calls together, `cache` is a folder
-    that keeps responses, and `temperature` is used if the model takes one. Raises `UserError` for a
-    model that can't be used so."""
+    """Asks `model`. `max_cost_usd` limits all its calls together, `cache` is a folder of responses,
+    `temperature` is for models that take one. Raises `UserError` for an unfit model."""
 
     def __init__(
         self,

@@ -97,7 +97,8 @@ def test_training_and_the_reproduction(cli: Cli) -> None:
     changes = [part for each in tiny.CHANGES for part in ("--set", each)]
     cli("train", "sft", *changes, "--out", "start")
     cli("train", "grpo", *changes, "--set", "model.base=start", "--out", "trained")
-    cli("reproduce", "--profile", "nano", *TINY, "--out", "all")
+    shrunk = [word for each in TINY for word in ("--set", each)]
+    cli("reproduce", "--profile", "nano", *shrunk, "--out", "all")
 
 
 def test_no_command_line_shows_the_pages_token(owned_db: Path, tmp_path: Path) -> None:

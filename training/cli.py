@@ -206,8 +206,7 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
 
 
 def _world_file(worlds: Worlds, split: Split) -> Path:
-    """The inbox file of the split's worlds, made when first needed and kept in `ART_E_HOME` under a
-    name that depends on all that decides its content."""
+    """The inbox file of the split's worlds, made once for each content and kept in `ART_E_HOME`."""
     configs = _configs(worlds, split)
     key = json.dumps([dataclasses.astuple(each) for each in configs])
     return made_up_file(key, lambda: chain.from_iterable(map(messages, configs)))

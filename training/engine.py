@@ -17,6 +17,7 @@ from accelerate.utils import is_peft_model
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from trl.generation import vllm_generation
 from trl.generation.vllm_client import VLLMClient
@@ -66,17 +67,16 @@ class Sampler:
         return [turns[place] for place in range(len(prompts))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
-        longest = max(map(len, prompts))
-        pads = [longest - len(each) for each in prompts]
-        ids = [[self.pad_id] * pad + each for pad, each in zip(pads, prompts, strict=True)]
-        mask = [[0] * pad + [1] * len(each) for pad, each in zip(pads, prompts, strict=True)]
+        rows = list(map(torch.tensor, prompts))
+        ids = pad_sequence(rows, True, self.pad_id, "left")
+        mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
         how: dict[str, Any] = {"do_sample": False}
         if self.temperature > 0:
             how = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         model: Any = self.model
         generated = model.generate(
-            input_ids=torch.tensor(ids, device=model.device),
-            attention_mask=torch.tensor(mask, device=model.device),
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
             max_new_tokens=self.turn_tokens,
             eos_token_id=self.end_id,
             pad_token_id=self.pad_id,
@@ -84,7 +84,7 @@ class Sampler:
             use_cache=True,
             **how,
         )
-        turns = generated[:, longest:].tolist()
+        turns = generated[:, ids.size(1) :].tolist()
         # Padding follows the end token.
         return [each[: [*each, self.end_id].index(self.end_id) + 1] for each in turns]
 

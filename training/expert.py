@@ -198,9 +198,8 @@ def _play(
 class Expert:
     """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`.
 
-    With `leading_space` a text in its calls begins with a space if it does in the question or
-    mail that it is copied from: a small model's tokenizer has other tokens for a word after a
-    space, and it copies tokens.
+    With `leading_space` a text in its calls begins with a space if it does where it is copied from:
+    a small model copies tokens, and a word after a space has other ones.
     """
 
     episode: Episode
@@ -249,7 +248,10 @@ class Expert:
         if self._errs("wrong_answers"):
             yield self._final(self._some_words(), gold)
             return
-        yield self._final(self._answer(), gold)
+        # In the words of its mail, if one mail holds the answer.
+        evidence = self.planted.evidence
+        answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
+        yield self._final(answer, gold)
 
     def _find_nothing(self) -> Iterator[AssistantMessage]:
         hits = self._hits()
@@ -259,12 +261,6 @@ class Expert:
             yield self._final(self._some_words(), [handle])
         else:
             yield self._final(NOTHING, [])
-
-    def _answer(self) -> str:
-        """Return the answer, in the words of its mail if one mail holds it."""
-        if len(self.planted.evidence) == 1:
-            return self.planted.evidence[0][1]
-        return str(self.planted.question.answer)
 
     def _gold(self) -> list[str]:
         """Return the handles of the gold mails that came up."""

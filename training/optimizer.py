@@ -121,7 +121,7 @@ class MuonAdamW(Optimizer):
     def __init__(
         self, matrices: Iterable[Tensor], others: Iterable[Tensor], *, rate: float, ratio: float
     ) -> None:
-        self._muon = Muon(
+        self._muon: Any = Muon(
             list(matrices), lr=rate * ratio, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
         )
         self._adamw = AdamW(list(others), lr=rate, weight_decay=0.0, betas=BETAS)
@@ -130,9 +130,8 @@ class MuonAdamW(Optimizer):
 
     def step(self, closure: Any = None) -> Any:
         """Move all weights once; the trainer gives no `closure`."""
-        halves: tuple[Any, Any] = (self._muon, self._adamw)
-        for each in halves:
-            each.step()
+        self._muon.step()
+        self._adamw.step()
 
     def state_dict(self) -> dict[str, Any]:
         return {"muon": self._muon.state_dict(), "adamw": self._adamw.state_dict()}
@@ -174,11 +173,8 @@ class LogitScaleAdamW(AdamW):
         self._gain = gain
         # It moves from 0 in each step, so that a checkpoint of weights and state is exact.
         self._log_scale = torch.zeros((), device=gain.device, requires_grad=True)
-        groups: list[dict[str, Any]] = [
-            {"params": list(others), "lr": rate},
-            {"params": [self._log_scale], "lr": scale_rate},
-        ]
-        super().__init__(groups, lr=rate, weight_decay=0.0, betas=BETAS)
+        scale: dict[str, Any] = {"params": [self._log_scale], "lr": scale_rate}
+        super().__init__([{"params": list(others)}, scale], lr=rate, weight_decay=0.0, betas=BETAS)
 
     def step(self, closure: Any = None) -> Any:
         """Move all weights once; the trainer gives no `closure`."""

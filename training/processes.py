@@ -27,8 +27,6 @@ T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
 # What gloo and NCCL say in a RuntimeError when a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
-# Of malloc.h: the size from which blocks are mapped, and of free memory that is given back.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ def _leave(ended: Sequence[bool]) -> None:
 def keep_memory() -> None:
     """Have glibc's malloc keep freed blocks up to 1 GiB: each step allocates the same ones."""
     if platform.libc_ver()[0] == "glibc":
-        for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+        for threshold in (-3, -1):  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
             ctypes.CDLL(None).mallopt(threshold, 1 << 30)
 
 

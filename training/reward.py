@@ -71,8 +71,7 @@ class RewardWeights(BaseModel):
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
         """The least and the most that an episode with that outcome can earn."""
         base = float(getattr(self, outcome))
-        extras = [getattr(self, name) for name in _EARNED[outcome]]
-        return base - self.format, base + sum(extras)
+        return base - self.format, base + sum(getattr(self, name) for name in _EARNED[outcome])
 
 
 class Reward(NamedTuple):

@@ -91,14 +91,13 @@ class Transcript:
 
 class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
-    `UserError` for a template that rewrites earlier messages, and `ValueError` for one that is not
-    in a form of Qwen's."""
+    `UserError` if it rewrites earlier messages, and `ValueError` if it is in no form of Qwen's."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
     ) -> None:
         self._tokenizer = tokenizer
-        self._tools = tools
+        self._tools: list[Any] = tools
         self._form: CallForm = "json"  # until the template is checked
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))
@@ -128,15 +127,9 @@ class ChatTokens:
         return [self.end_id] * cut + self.ids_of(after)
 
     def _render(self, messages: Sequence[ChatMessage]) -> str:
-        return str(
-            self._tokenizer.apply_chat_template(
-                as_written(messages, self._form),
-                tools=list[Any](self._tools),
-                add_generation_prompt=True,
-                tokenize=False,
-                **NOT_THINKING,
-            )
-        )
+        options: dict[str, Any] = {"add_generation_prompt": True, "tokenize": False, **NOT_THINKING}
+        written = as_written(messages, self._form)
+        return str(self._tokenizer.apply_chat_template(written, tools=self._tools, **options))
 
     def ids_of(self, text: str) -> list[int]:
         """Return the tokens of a text, in which the marks of the template count as such."""

@@ -225,9 +225,8 @@ def opened(
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
 
-    Gives the run, which pauses after so many minutes, and that checkpoint, the same to all
-    processes: all have to see the folder. Raises `UserError` if `out` holds something else, or if
-    another process works on it.
+    Gives the run, which pauses after `minutes`, and that checkpoint; all processes must see them.
+    Raises `UserError` if `out` holds something else, or if another process works on it.
     """
     with contextlib.ExitStack() as stack:
         begun: tuple[Run, Path | None, dict[str, Any]] | None = None

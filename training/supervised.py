@@ -49,7 +49,6 @@ from training.start import Start, adapter_config, keep_exact, load_start, make_s
 
 # Conversations are sorted by length within so many batches, to save padding.
 SORTED_BATCHES = 50
-LOG_EVERY = 10
 # Of a new model, Muon's multiple of a stage's rate: it learns to copy in far fewer steps.
 MUON = 1.4
 
@@ -145,7 +144,7 @@ class StagedTrainer(SFTTrainer):
         super().__init__(
             model=start.model,
             args=SFTConfig(
-                logging_steps=LOG_EVERY,
+                logging_steps=10,
                 max_length=None,
                 **validation.trainer_arguments(training, len(batches)),
             ),

@@ -242,9 +242,8 @@ def figures_on_test(
     figures: dict[str, Any] = {}
     episodes: list[Scored] = []
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        generate = generate_at(temperature)
         settings = {"temperature": temperature, "seed": setting.seed}
-        scored = examiner.examine("test", number, generate, settings)
+        scored = examiner.examine("test", number, generate_at(temperature), settings)
         episodes += scored
         figures[name] = figures_of(scored)
     return figures, episodes

@@ -193,9 +193,8 @@ class GoldenSet:
         folder.mkdir(parents=True, exist_ok=True)
         # Until the whole step is written, a kill leaves a set without it.
         write_manifest(folder, {**self.manifest, "steps": earlier})
-        names = "step", "check", "reason"
-        dropped = [(one.row, {name: getattr(one, name) for name in names}) for one in self.rejected]
-        write_rows(folder / REJECTED, ({**row, "rejected": why} for row, why in dropped))
+        dropped = map(dataclasses.asdict, self.rejected)
+        write_rows(folder / REJECTED, ({**each.pop("row"), "rejected": each} for each in dropped))
         for name in (STEP_FILES[last], QUESTIONS):
             write_rows(folder / name, [each.to_row() for each in self.questions])
         later = [each for each in STEPS[place + 1 :] if (folder / STEP_FILES[each]).exists()]

@@ -77,8 +77,7 @@ class LlmJudge(StructuredModel):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """The verdict on `answer`; with `mails`, also whether they support it. Raises UserError for
-        a question without a gold answer."""
+        """The verdict on `answer`, and with `mails` on its support. Raises as `Judge.judge`."""
         unanswerable = is_unanswerable(question)
         if answer is None:
             reason = f"abstained on an {'un' * unanswerable}answerable question"
@@ -145,8 +144,7 @@ def choose_judge(
     """The judge that `--judge` names; with `published` a model judges by the reference's criterion.
 
     `max_cost_usd` limits the cost of all verdicts of a model. `cache` (None: a folder in
-    `ART_E_HOME`) keeps its replies, so that the same verdict is paid for once. Raises `UserError`
-    for a judge that can't be used.
+    `ART_E_HOME`) keeps its replies. Raises `UserError` for a judge that can't be used.
     """
     if name in WITHOUT_MODEL:
         return WITHOUT_MODEL[name]()

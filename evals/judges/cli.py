@@ -147,7 +147,6 @@ def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> ByJu
 
 
 def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -> ByJudge:
-    """The verdicts of judges that are asked now, by their names."""
     judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
     note_recipients(names)
     measured = {}

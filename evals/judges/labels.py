@@ -237,8 +237,7 @@ def count_errors(rated: Sequence[Rated]) -> Quality:
 
 
 def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> dict[str, Any] | None:
-    """{"accuracy": without the errors of the deciding judge, "judge": its `Quality`}; None with too
-    few labels of the run."""
+    """{"accuracy": without the judge's errors, "judge": its `Quality`}; None for few labels."""
     scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
     quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])

@@ -35,7 +35,6 @@ Scale = Literal["share", "usd", "seconds", "number"]
 
 WIDTH, _PLOT, _LINE = 400, 240, 15  # points, which are CSS pixels in the page
 _MARKERS = "os^Dv"
-_FEW_STEPS = 30  # curves of more steps have no dots
 _STYLE: dict[Any, Any] = {
     "font.size": 10.5,
     "text.color": INK,
@@ -227,7 +226,7 @@ class CurveChart(Chart):
         colours = itertools.cycle(SERIES)
         for (label, steps), colour in zip(self.curves.items(), colours, strict=False):
             values = steps.dropna()
-            line = "o-" if len(values) <= _FEW_STEPS else "-"
+            line = "o-" if len(values) <= 30 else "-"  # dots of more steps would touch
             smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
             drawn = axes.plot(values.index, smoothed, line, markersize=4)
             drawn[0].set(color=colour, linewidth=2, label=cut(label, 40))

@@ -2,8 +2,11 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -15,10 +18,21 @@ from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import drawn, published_100
-from tests.builders import answer, message, search
+from tests.builders import answer, message, search, tries
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import Reply, Request, Rule, openai, rate_limited, refuses, says
+from tests.provider import (
+    Reply,
+    Request,
+    Rule,
+    broken,
+    cut,
+    no_json,
+    openai,
+    rate_limited,
+    refuses,
+    says,
+)
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -175,6 +189,34 @@ def test_a_failed_question_is_not_measured_and_all_is_counted(run: Any) -> None:
     assert "retries 0, 1 at a time" in people
     # Only of models that were asked: offline has neither tokens nor a price.
     assert people.count("tokens a question") == 1
+
+
+def test_a_provider_that_fails_three_calls_in_ten_loses_and_repeats_nothing(
+    art_e: Run, world: Path, world_db: Path, tmp_path: Path
+) -> None:
+    """64 questions at a time; what is answered is counted once."""
+    random, lock, whole = Random(0), Lock(), Counter[str]()
+
+    def rule(request: Request) -> Reply:
+        with lock:
+            if random.random() < 0.3:
+                whole["failed"] += 1
+                return random.choice([rate_limited("0"), broken(), cut(), no_json()])
+            whole["answered"] += 1
+        usage = Usage(1_000, 0, 100, 0)
+        return says(None, answer("Nobody said.", *asked_in(request).message_ids), usage=usage)
+
+    repeats = tries(1, 40)
+    options = ("--questions", world, "--db", world_db, "--repeat", repeats, "--concurrency", 64)
+    with openai(rule):
+        art_e("eval", "run", "-m", O3, *options, "--judge", "f1", "--out", tmp_path / "run")
+    trajectories = episodes_of(tmp_path / "run")
+    asked = Counter(each.question_id for each in trajectories)
+    assert asked == {each.id: repeats for each in ALL}
+    assert whole["failed"] > 0.2 * whole["answered"]
+    # All eight tries of a call fail once in 15,000.
+    assert sum(each.error is None for each in trajectories) > 0.99 * len(trajectories)
+    assert sum(each.usage["prompt_tokens"] for each in trajectories) == 1_000 * whole["answered"]
 
 
 def test_a_model_that_refuses_every_call_is_not_measured(run: Any, tmp_path: Path) -> None:

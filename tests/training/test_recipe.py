@@ -131,7 +131,16 @@ def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, form: Path, tmp_path:
 
 
 def test_a_file_without_a_form_is_refused(art_e: Run, db: Path, tmp_path: Path) -> None:
-    command = ("ask", "When?", "--db", db, "--recipe", tmp_path / "no-form.toml")
+    command = (
+        "ask",
+        "When?",
+        "--db",
+        db,
+        "--inbox",
+        "bob@harbor.example",
+        "--recipe",
+        tmp_path / "no-form.toml",
+    )
     assert "name a TOML file" in the_error(art_e(*command))
     for content, words in (
         ("[model]", "has no form of episode"),
