@@ -119,9 +119,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 @app.command(
     epilog=output.example(
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-        "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
+        "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -192,9 +192,8 @@ def run(
     After a kill or a failure, the same command with --resume asks only what was not measured.
     """
     names = list(dict.fromkeys(models))
-    other_prompt = prompt is not None or closed_book
     form = model_options.chosen_form(
-        recipe, max_turns, () if preset else names, other_prompt=other_prompt
+        recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
     )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):
@@ -267,6 +266,7 @@ def run(
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
+        _check_judge(judge, names)
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         try:
@@ -310,6 +310,15 @@ def _entrant(
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
+
+
+def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
+    """Raise UserError if hosted models would be ranked by words, and nobody said so."""
+    if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
+        raise UserError(
+            "without a model as judge, right answers in other words count as wrong: give"
+            " --judge MODEL, or --judge offline to rank hosted models all the same"
+        )
 
 
 def _note_models(

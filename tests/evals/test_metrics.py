@@ -30,7 +30,7 @@ from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
 from tests.evals.runs import Outcome, episode, question, write_run
 
-JUDGE = "offline/7"
+JUDGE = "offline/8"
 NUMBERS = itertools.count()
 
 
