@@ -112,8 +112,8 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     [
         (0, False, 1),
         (TURNS + 1, True, 1),
-        (TURNS * len(ASKED) + 1, False, 1),
         (7, False, 3),
+        pytest.param(TURNS * len(ASKED) + 1, False, 1, marks=pytest.mark.long),
         *((Random(seed).randrange(18), False, seed % 3 + 1) for seed in range(tries(0, 18))),
     ],
 )

@@ -85,7 +85,12 @@ RUN = "training.run:TrainingRun"
 @pytest.mark.parametrize(
     ("kind", "moment", "checkpoint"),
     [
-        ("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2"),
+        pytest.param(
+            "sft",
+            Moment("training.validation", "validation_of", 3),
+            "checkpoint-2",
+            marks=pytest.mark.long,
+        ),
         ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
         pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
         pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),

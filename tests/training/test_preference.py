@@ -106,7 +106,7 @@ def test_each_questions_best_episode_is_imitated(told: Path, begin: Begin, tmp_p
         best_conversations([str(tmp_path / "nowhere")], 0)
 
 
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
+@pytest.mark.parametrize("kind", ["dpo", pytest.param("kto", marks=pytest.mark.long)])
 def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Path) -> None:
     changes = ("judging.questions=2", "judging.test_questions=2")
     recipe = tiny.recipe(*changes, "preference={steps=8, batch=4, rate=3e-4}")
