@@ -539,7 +539,8 @@ def _shown(text: str, left_out: int = 0) -> str:
     """The text without characters that show as nothing, after a line that says so if they were
     many; `left_out` were before it."""
     seen = visible(text)
-    left_out += len(text) - len(seen)
+    if lost := len(text) - len(seen):
+        seen, left_out = tidy(seen), left_out + lost
     return f"[{left_out:,} hidden characters left out]\n{seen}" if left_out >= _MANY else seen
 
 

@@ -278,6 +278,11 @@ def test_bodies(head: bytes, text: bytes, body: str, end: bytes) -> None:
     assert body_of((HEAD + head + b"\n\n" + text).replace(b"\n", end)) == body
 
 
+def test_nothing_is_left_where_hidden_characters_stood() -> None:
+    hidden = raw(body="Due\u200b \nnow \u200b\n\n\u2060\n").data
+    assert body_of(hidden) == "Due\nnow"
+
+
 def message(text: str, subject: str = "s") -> EmailMessage:
     made = EmailMessage()
     made["From"], made["Subject"] = "ann@x.com", subject
