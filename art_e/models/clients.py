@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from art_e.models import ollama
 from art_e.models.base import PolicyError
-from art_e.models.providers import PROVIDERS, Accepts, Provider, address_of, load_litellm
+from art_e.models.providers import PROVIDERS, Accepts, address_of, door_of, load_litellm
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -71,12 +71,12 @@ async def complete(
     await close_clients_with_loop()
     model = str(request["model"])
     provider, _, name = model.partition("/")
-    known = PROVIDERS.get(provider, Provider())
-    if known.door == "ollama":
+    door = door_of(model)
+    if door == "ollama":
         address = address_of(provider) or ""
         return await ollama.complete(request, address, timeout_s, on_text or (lambda _: None))
     # litellm writes OpenAI's Responses.
-    if known.door == "litellm" or name.startswith("responses/"):
+    if door == "litellm" or name.startswith("responses/"):
         return await load_litellm().acompletion(
             **request, timeout=timeout_s, num_retries=0, max_retries=0
         )
@@ -107,7 +107,7 @@ async def complete(
 def follows(model: str, takes: Accepts) -> bool:
     """Return whether an answer can be read while it is written. OpenAI streams models that reason
     to verified organisations alone."""
-    door = PROVIDERS.get(model.partition("/")[0], Provider()).door
+    door = door_of(model)
     return door == "ollama" or (door == "openai" and not takes.reasons)
 
 
@@ -156,7 +156,7 @@ def _client(provider: str) -> "AsyncOpenAI":
 def warm_up(model: str) -> None:
     """Load what a first call of `model` loads, so that this does not count as latency. litellm's
     answer is a mock: no request is sent."""
-    door = PROVIDERS.get(model.partition("/")[0], Provider()).door
+    door = door_of(model)
     if door != "ollama":
         import openai.resources.chat  # noqa: F401 - its import takes half a second
     if door != "litellm":

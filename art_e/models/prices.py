@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
 from art_e.models.base import PolicyError, Usage, kind_of
-from art_e.models.providers import listed_models, on_this_machine, receiving_host
+from art_e.models.providers import listed_model, listed_models, on_this_machine, receiving_host
 from art_e.storage import home
 
 
@@ -144,11 +144,10 @@ def _own_price(entry: Any, where: str) -> Price:
 
 def _list_price(model: str) -> Price | None:
     """Return the price in litellm's list, with or without the provider in the model's name."""
-    provider, _, name = model.partition("/")
-    prices = listed_models()
-    entry = prices.get(model) or prices.get(name, {})
+    provider, entry = model.partition("/")[0], listed_model(model)
     listed = str(entry.get("litellm_provider"))
-    if model not in prices and listed != provider and not listed.startswith(f"{provider}-"):
+    of_provider = listed == provider or listed.startswith(f"{provider}-")
+    if model not in listed_models() and not of_provider:
         return None
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if not prompt or not completion:

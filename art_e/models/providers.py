@@ -74,6 +74,9 @@ def listed_model(model: str) -> dict[str, Any]:
 # ---- Where a model is.
 
 
+Door = Literal["openai", "ollama", "litellm"]
+
+
 class Provider(NamedTuple):
     """Environment variables of its address (the first one set wins), the default address, the
     variables of its key (one must be set), and the client that calls it."""
@@ -81,7 +84,7 @@ class Provider(NamedTuple):
     variables: tuple[str, ...] = ()
     default: str | None = None
     keys: tuple[str, ...] = ()
-    door: Literal["openai", "ollama", "litellm"] = "litellm"
+    door: Door = "litellm"
 
 
 _OLLAMA = Provider(("OLLAMA_API_BASE",), "http://localhost:11434", door="ollama")
@@ -129,6 +132,11 @@ def provider_of(model: str) -> str:
         return provider
     names = "offline, local:PATH or a litellm name such as openai/o3"
     raise UserError(f"unknown model {model!r}; use {names}")
+
+
+def door_of(model: str) -> Door:
+    """Return the client that calls a model."""
+    return PROVIDERS.get(model.partition("/")[0], Provider()).door
 
 
 def set_address(provider: str) -> str | None:

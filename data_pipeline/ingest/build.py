@@ -31,7 +31,7 @@ from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 
-_BATCH_MESSAGES, _STORED_AT_ONCE = 2000, 100
+_BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
@@ -163,8 +163,16 @@ def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
 
 
 def _stored(old: InboxFile) -> Iterator[StoredMail]:
-    """The mails of the file being added to, a few at a time, for their texts may be long."""
-    for first in range(0, old.counts["stored"], _STORED_AT_ONCE):
+    """The mails of the file being added to, as many at a time as their texts allow."""
+    parts = old.execute(
+        f"""
+        SELECT min(email_id), max(email_id) FROM (
+            SELECT email_id, sum(strlen(body) + strlen(attached)) OVER (ORDER BY email_id)
+                // {_BATCH_BYTES} AS part
+            FROM emails) GROUP BY part ORDER BY ALL
+        """
+    ).fetchall()
+    for first, last in parts:
         rows = old.execute(
             f"""
             SELECT any_id, coalesce(address, ''), labels, reference_ids,
@@ -174,7 +182,7 @@ def _stored(old: InboxFile) -> Iterator[StoredMail]:
                  'subject': subject, 'body': body, 'junk': junk, 'utc_offset': utc_offset,
                  'gmail_thread': gmail_thread, 'delivered_to': delivered_to, 'attached': attached}}
             FROM emails AS e LEFT JOIN owners USING (email_id)
-            WHERE email_id >= {first} AND email_id < {first + _STORED_AT_ONCE} ORDER BY email_id
+            WHERE email_id BETWEEN {first} AND {last} ORDER BY email_id
             """
         )
         for any_id, owner, labels, references, sender, *roles, rest in rows.fetchall():

@@ -377,7 +377,7 @@ def parse_within(
             return Skipped(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
         with _limited() if message.size > _QUICK else nullcontext():
             if isinstance(message, MailFields):
-                email = _from_fields(message)
+                email = _from_fields(message, source)
             else:
                 email = _parse_message(message, source, extractor)
             return email if isinstance(email, Skipped) else use(email)
@@ -496,8 +496,7 @@ def compose(
     )
 
 
-def _from_fields(fields: MailFields) -> ParsedEmail | Skipped:
-    source = scrub(fields.source)
+def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
     if not any((fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)):
         if not fields.body.strip():
             return Skipped(source, "empty", "no fields and no body")
