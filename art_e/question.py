@@ -5,6 +5,7 @@ The field names are those of the public ART-E data set, so that its rows load as
 """
 
 import contextlib
+import copy
 import dataclasses
 import datetime as dt
 import json
@@ -59,7 +60,8 @@ class Question:
 
     def to_row(self) -> dict[str, Any]:
         """The question as a JSON object (dates as YYYY-MM-DD)."""
-        row = dataclasses.asdict(self)
+        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        row["provenance"] = copy.deepcopy(self.provenance)
         row["message_ids"] = list(self.message_ids)
         row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
         return row

@@ -1,6 +1,7 @@
 """Inbox files that many tests share (small, synthetic, Enron's), and a taught model."""
 
 import dataclasses
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the million objects that the libraries made: they stay to the end."""
+    gc.freeze()
 
 
 # A busy machine fails no test. The fixtures of a function hold no state that examples change.

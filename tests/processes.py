@@ -99,15 +99,6 @@ def die_at(moment: Moment) -> None:
     setattr(place, moment.name, dying)
 
 
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and that nobody asked about does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def peak_of(process: int | str) -> int:
     """The kilobytes that a process (or "self") held at its peak; `getrusage` gives its parent's if
     that was higher."""

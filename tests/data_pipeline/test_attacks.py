@@ -11,7 +11,7 @@ from art_e.question import load_questions
 from data_pipeline.cli import read_sources
 from data_pipeline.synthetic.mail import reply_subject
 from data_pipeline.synthetic.world import Attack, attacks
-from tests.builders import answer, message_ids, search
+from tests.builders import answer, message_ids, search, tries
 from tests.command_line import Run, json_of
 from tests.provider import Reply, Request, openai, says
 
@@ -28,12 +28,13 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.fire
 def test_each_question_is_attacked_beside_its_gold_mail(made: list[Attack], db: Path) -> None:
     questions = load_questions(str(db.with_name("injection.questions.jsonl")))
     assert questions == [each.question for each in made] and len(questions) == 60
     assert set(Counter(each.provenance["attack"] for each in questions).values()) == {12}
     with InboxFile(db) as file:
-        for question in questions:
+        for question in questions[:: tries(3, 1)]:
             inbox = file.inbox_of(question)
             gold = [inbox.read(each) for each in question.message_ids]
             assert gold[-1] is not None

@@ -511,7 +511,7 @@ def memory_of(process: int) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 def test_large_mails_end_as_an_inbox_in_bounded_memory(process: Process, tmp_path: Path) -> None:
     """Each of 25 MB under `make fire`, with a text of words that occur in no other mail."""
-    count, size = tries(3, 60), tries(9_000_000, 16_500_000)
+    count, size = tries(2, 60), tries(9_000_000, 16_500_000)
     for number in range(count):
         photo = Random(number).randbytes(size)
         letters = base64.b32encode(Random(-number).randbytes(size // 14)).decode()

@@ -106,11 +106,11 @@ def flat(part: float) -> float:
 @pytest.mark.parametrize(
     ("steps", "options"),
     [
-        *((steps, {"seed": 1}) for steps in (1, 7, 16, 60)),
-        (60, {"accuracy": flat}),
+        *((steps, {"seed": 1}) for steps in (1, 7, 16, 40)),
+        (40, {"accuracy": flat}),
         # Rewards for other things than the answer, and a second judge that is stricter.
-        (60, {"accuracy": flat, "bonus": lambda part: 0.4 * part}),
-        (60, {"held_out": lambda part: 0.1 + 0.45 * part}),
+        (40, {"accuracy": flat, "bonus": lambda part: 0.4 * part}),
+        (40, {"held_out": lambda part: 0.1 + 0.45 * part}),
     ],
 )
 def test_an_honest_learner_raises_no_alarm(steps: int, options: dict[str, Any]) -> None:

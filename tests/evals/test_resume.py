@@ -110,7 +110,7 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.mark.parametrize(
     ("kill_at", "interrupts", "at_once"),
     [
-        (0, False, 1),
+        pytest.param(0, False, 1, marks=pytest.mark.long),
         (TURNS + 1, True, 1),
         (7, False, 3),
         pytest.param(TURNS * len(ASKED) + 1, False, 1, marks=pytest.mark.long),

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +40,13 @@ def art_e(
     run()
 
 
-def art_e_with_vllm(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+def art_e_with_vllm(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path | None = None
+) -> None:
+    if log is not None:
+        with log.open("ab") as output:
+            os.dup2(output.fileno(), sys.stdout.fileno())
+            os.dup2(output.fileno(), sys.stderr.fileno())
     with pytest.MonkeyPatch.context() as patch:
         fake_vllm.install(patch)
         art_e(arguments, environment)

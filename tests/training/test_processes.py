@@ -4,18 +4,16 @@ Each test's processes are real. Where they generate with vLLM, its stand-in is i
 process, and both ask it over HTTP.
 """
 
-import contextlib
 import itertools
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from hypothesis import strategies as st
 from art_e.trajectory import read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message, search
-from tests.processes import alive, free_port
+from tests.processes import free_port
 from tests.tiny_qwen import END, START
 from tests.training import full
 from tests.training.conftest import written
@@ -35,35 +33,23 @@ from training.progress import read_steps
 from training.start import load_start
 
 ROOT = Path(__file__).parents[2]
+TRAIN = ["train", "grpo", "--recipe", "talk-multi"]
 SECONDS = 240
-Launched = subprocess.Popen[bytes]
 
 
-def launch(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Launched:
-    """Start `art-e` in two processes on a CPU, with accelerate; what they print goes to `log`."""
-    # Port 0 is one that is free.
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-               "training/launch/cpu.yaml", "--main_process_port", "0", "-m"]  # fmt: skip
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            [*command, "tests.training.launched", *arguments],
-            cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )  # fmt: skip
-
-
-def run(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run `art-e` to its end in two processes that know each other as torchrun's do."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    ranks = [{**environment, **place, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
-    context = preloaded()
-    workers = [context.Process(target=art_e_with_vllm, args=(arguments, rank)) for rank in ranks]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(SECONDS)
-    assert [each.exitcode for each in workers] == [0, 0]
+def start(arguments: Sequence[str], home: Path, log: Path) -> list[ForkServerProcess]:
+    """Start `art-e` in two processes that know each other as torchrun's do; they print to `log`."""
+    shared = {
+        "ART_E_HOME": str(home), "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
+    }  # fmt: skip
+    ranks = [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    workers = [
+        preloaded().Process(target=art_e_with_vllm, args=(arguments, rank, log)) for rank in ranks
+    ]
+    for worker in workers:
+        worker.start()
+    return workers
 
 
 @pytest.fixture
@@ -96,30 +82,30 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
         "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
         "grpo.validate_every=2",
     )  # fmt: skip
-    arguments = ["train", "grpo", "--recipe", "talk-multi", "--out", str(out)]
+    arguments = [*TRAIN, "--out", str(out)]
     arguments += [word for each in changes for word in ("--set", each)]
-    environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    process = launch(arguments, environment, log)
+    first, second = start(arguments, home, log)
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
-            assert process.poll() is None, log.read_text("utf-8", "replace")
+            assert first.is_alive(), log.read_text("utf-8", "replace")
             time.sleep(0.1)
-        workers = ranks(process.pid)
-        os.kill(workers[1], signal.SIGKILL)
+        second.kill()
         killed.set()
-        assert process.wait(60) != 0
+        first.join(60)
+        assert first.exitcode not in (0, None)
     finally:
         killed.set()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        first.kill()
     output = log.read_text("utf-8", "replace")
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
-    assert not any(map(alive, workers.values()))
     assert [each.step for each in read_steps(out)] == [1, 2, 3]
     server.transfers = 0
-    run([*arguments, "--resume"], environment)
+    resumed = start([*arguments, "--resume"], home, log)
+    for process in resumed:
+        process.join(SECONDS)
+    assert [each.exitcode for each in resumed] == [0, 0], log.read_text("utf-8", "replace")
     assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
     stored = list(read_trajectories(out / "trajectories.jsonl"))
@@ -138,12 +124,23 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
     assert not any(size > 4 for size in server.batches)
 
 
-def ranks(launcher: int) -> dict[int, int]:
-    """The launcher's processes, by their rank."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text("ascii").split()
-    environments = {child: Path(f"/proc/{child}/environ").read_text() for child in children}
-    found = {child: re.search(r"\0RANK=(\d+)", f"\0{text}") for child, text in environments.items()}
-    return {int(rank[1]): int(child) for child, rank in found.items() if rank}
+@pytest.mark.long
+def test_accelerate_starts_them(
+    home: Path, base: Path, server: fake_vllm.Server, tmp_path: Path
+) -> None:
+    out, address = tmp_path / "run", f"grpo.vllm.server={server.address}"
+    changes = (f"model.base={base}", *full.CHANGES, address, "grpo.steps=1")
+    # Port 0 is one that is free.
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+               "training/launch/cpu.yaml", "--main_process_port", "0", "-m",
+               "tests.training.launched", *TRAIN, "--out", str(out)]  # fmt: skip
+    command += [word for each in changes for word in ("--set", each)]
+    environment = {**os.environ, "ART_E_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "metrics.json").read_text("utf-8"))["processes"] == 2
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

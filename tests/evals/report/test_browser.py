@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from art_e.trajectory import Trajectory
 from evals.report.build import build_report
 from tests.browser import Visit, pale_texts, running_browser
-from tests.builders import answer, call, message, read, search
+from tests.builders import answer, call, message, once, read, search
 from tests.evals import runs
 
 # Each would run, fetch or break out of its place if anything took it for markup.
@@ -59,9 +59,12 @@ def write_page(folder: Path, trajectories: list[Trajectory]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(shared: Path) -> Path:
+    return once(shared / "browsed", write_report) / "out" / "report.html"
+
+
+def write_report(folder: Path) -> None:
     """Two models and a hostile one on the same questions, and a training run."""
-    folder = tmp_path_factory.mktemp("report")
     strong = runs.episodes("openai/o3", {"right": 24, "wrong": 2, "abstained": 4}, cost=0.03)
     weak = runs.episodes("gemini/gemini-2.5-flash", {"right": 12, "not found": 12, "lost": 6})
     hostile = [
@@ -71,7 +74,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     baselines = runs.write_run(folder / "baselines", [*strong, *weak, *hostile])
     steps, validations = [runs.step(1), runs.step(2)], [runs.validation(0), runs.validation(2)]
     curves = runs.trained(folder / "training", steps, validations)
-    return build_report([baselines, curves], folder / "out")[0]
+    build_report([baselines, curves], folder / "out")
 
 
 # One of all outcomes, one always right, and a training run.
