@@ -59,7 +59,8 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
         prose.append(text[place : found.start()])
         place = found.end()
         if kind := found.lastgroup:  # none where the message ends
-            closed = _AFTER[kind].search(text, place)
+            begin = _value_end(text, place) if kind == "call" else place
+            closed = _AFTER[kind].search(text, begin)
             inside, rest = (len(text),) * 2 if closed is None else closed.span()
             if kind != "thought":
                 name, arguments = found["name"], text[place:inside]
@@ -69,6 +70,16 @@ def parse_reply(text: str, turn: int) -> AssistantMessage:
             place = rest
     prose.append(text[place:])
     return AssistantMessage("".join(prose) or None, tuple(calls))
+
+
+def _value_end(text: str, start: int) -> int:
+    """Return where the arguments end that begin at `start`, for a string in them may hold the mark
+    that ends a call; `start` if they are no JSON before the call's own brace."""
+    try:
+        end = _decoder.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return start
+    return end if re.compile(r"\s*+\}").match(text, end) else start
 
 
 def _arguments(written: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -156,6 +156,7 @@ def test_what_names_no_tool_stays_text(text: str) -> None:
     assert parse_reply(text, 0) == AssistantMessage(text)
 
 
+@example([("x", {"</tool_call>": "<tool_call>"}), ("y", {"a": "</tool_call><|im_end|>"})])
 @given(st.lists(st.tuples(NAMES, st.dictionaries(st.text(), JSON, max_size=3)), min_size=1))
 def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str, Any]]]) -> None:
     text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
