@@ -80,15 +80,9 @@ def load_checkpoint(
     if adapter is not None:
         model = _with_adapter(model, adapter_folder(adapter), adapter)
     model.train(False)
-    return Checkpoint(
-        model=model,
-        tokenizer=tokenizer,
-        generation_config=generation_config,
-        device=device,
-        dtype=dtype,
-        stop_ids=stop_ids(tokenizer, generation_config),
-        context=int(model.config.get_text_config().max_position_embeddings),
-    )
+    context = int(model.config.get_text_config().max_position_embeddings)
+    ends = stop_ids(tokenizer, generation_config)
+    return Checkpoint(model, tokenizer, generation_config, device, dtype, ends, context)
 
 
 def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
