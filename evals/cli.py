@@ -56,6 +56,8 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+            for scope in {each["scope"] for each in models.values() if each["scope"]}:
+                caption += f", {scope}"
             output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
@@ -117,9 +119,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 @app.command(
     epilog=output.example(
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-        "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
+        "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -135,7 +137,10 @@ def run(
     ],
     questions: Annotated[
         str | None,
-        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
+        Option(
+            help="Golden-set folder, file or hub id, enron, enron-hard [default: golden in"
+            " ART_E_HOME]."
+        ),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
@@ -187,9 +192,8 @@ def run(
     After a kill or a failure, the same command with --resume asks only what was not measured.
     """
     names = list(dict.fromkeys(models))
-    other_prompt = prompt is not None or closed_book
     form = model_options.chosen_form(
-        recipe, max_turns, () if preset else names, other_prompt=other_prompt
+        recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
     )
     decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
     if preset and (twice := [name for name, value in decided.items() if value is not None]):
@@ -262,6 +266,7 @@ def run(
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
         entrants = [_entrant(name, config, form, killed) for name in names]
+        _check_judge(judge, names)
         _note_models(names, judge_names, len(asked) * repeat, ran)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         try:
@@ -305,6 +310,15 @@ def _entrant(
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
+
+
+def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
+    """Raise UserError if hosted models would be ranked by words, and nobody said so."""
+    if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
+        raise UserError(
+            "without a model as judge, right answers in other words count as wrong: give"
+            " --judge MODEL, or --judge offline to rank hosted models all the same"
+        )
 
 
 def _note_models(
@@ -384,6 +398,8 @@ def compare(
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
     title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    if found["scope"]:
+        caption += f", {found['scope']}"
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""

@@ -90,7 +90,7 @@ def _lists_candidates(scored: Scored) -> bool:
 
 def _keys(claims: Claims, kind: str) -> set[object]:
     if kind == "name":
-        return {name.words for name in claims.names}
+        return {name.key for name in claims.names}
     return {value.key for value in claims.values if value.kind == kind}
 
 

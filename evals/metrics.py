@@ -274,6 +274,7 @@ def model_metrics(
     priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table),
+        "scope": sample.scope,
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
@@ -382,6 +383,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
 
         {"n": pairs, "left_out": {"a", "b"},
          "figures": {name: {"a", "b", "difference": estimate of B - A}},
+         "scope": what inboxes the figures are about, None if inboxes in general,
          "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended", "broken": estimates, the share of A's errors that B has right, and of B's
@@ -389,10 +391,11 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
                       "episodes": [id of A's, id of B's]}]}
 
-    A figure that is unknown for a pair is left out. `p` is the larger of McNemar's exact p, which
-    takes a repeated question as right if most of its repeats are, and that of the t over inboxes:
-    the first is right where few questions differ, the second where inboxes do. Raises `UserError`
-    if no question was asked of both, or a side has a question twice.
+    A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
+    repeated question as right if most of its repeats are; of four inboxes or more it is the larger
+    of this and of the t over inboxes: the first is right where few questions differ, the second
+    where inboxes do. Raises `UserError` if no question was asked of both, or a side has a question
+    twice.
     """
     pairs = paired(a, b)
     if not pairs:
@@ -404,18 +407,22 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     )
     only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
     flips = only_a + only_b
-    mcnemar = float(binomtest(only_a, flips, 0.5).pvalue) if flips else 1.0
+    p = float(binomtest(only_a, flips, 0.5).pvalue) if flips else 1.0
+    sample = table_sample(one[answerable])
     of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
     gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()
+    if sample.is_general:
+        p = max(p, sample.p_of_no_mean(gains))
     flipped = answerable & (one["correct"] != other["correct"])
     return {
         "n": len(pairs),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
         "figures": {name: row for name in _PAIRED if (row := _row(name, one, other)) is not None},
-        "p": max(mcnemar, table_sample(one[answerable]).p_of_no_mean(gains)),
+        "scope": sample.scope,
+        "p": p,
         "only_a": only_a,
         "only_b": only_b,
-        "net_reduction": table_sample(one[answerable]).ratio(gains, errors),
+        "net_reduction": sample.ratio(gains, errors),
         "mended": _mended(one[answerable], other[answerable]),
         "broken": _mended(other[answerable], one[answerable]),
         "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
@@ -440,7 +447,8 @@ def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | 
     of_a, of_b = (table.loc[on.index, column].astype(float) for table in (one, other))
     if on.empty or of_a.isna().any() or of_b.isna().any():
         return None
-    difference = table_sample(on).mean((of_b - of_a).tolist())
+    sample, gains = table_sample(on), (of_b - of_a).tolist()
+    difference = sample.difference(gains) if name in HEADLINE else sample.mean(gains)
     return {"a": float(of_a.mean()), "b": float(of_b.mean()), "difference": difference}
 
 

@@ -182,12 +182,17 @@ def _note_retry(kinds: Set[str], does: str) -> None:
     "import",
     epilog=output.example(
         "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
+        "art-e golden import enron --db enron.duckdb --out golden",
         "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
     ),
 )
 def import_command(
     source: Annotated[
-        str, Argument(metavar="SOURCE", help="Parquet or JSONL file, a folder of them, hub id.")
+        str,
+        Argument(
+            metavar="SOURCE",
+            help="Parquet or JSONL file, a folder of them, hub id, enron, enron-hard.",
+        ),
     ],
     db: DbOption = None,
     out: SetOption = None,

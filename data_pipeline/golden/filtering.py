@@ -81,7 +81,10 @@ def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
         answerable = answerable is True and not is_abstention(question.answer)
     stored = (cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
-    question = dataclasses.replace(question, message_ids=ids, answerable=answerable)
+    equivalent = question.equivalent_ids if ids else ()
+    question = dataclasses.replace(
+        question, message_ids=ids, equivalent_ids=equivalent, answerable=answerable
+    )
     return dataclasses.replace(question, kind=_kind(question))
 
 

@@ -3,7 +3,8 @@
     realistic      the reader, who did not write the question, rates it from examples
     needs-mail     without mail the reader must not give the gold answer
     answerable     from the cited mails alone it must
-    unambiguous    other mails that a search finds must not support another answer
+    unambiguous    other mails that a search finds must not support another answer; those that
+                   support the same one become `equivalent_ids`
     unanswerable   the mails that a search finds must hold no answer
 
 The cheapest check comes first, and a failed one ends the row. If a call fails, or a reply can't be
@@ -302,11 +303,14 @@ class ModelChecks:
             # This ends, because the gold mail of each round is newer than the one before.
             standing = Claim(question.answer or "", tuple(by_date(gold)))
             notes, replacing, is_sure = list[str](), list[Claim](), True
+            supporting = list[str]()
             for claim in claims:
                 settled = await self._settle(question, standing, claim)
                 if settled.relation == "both_stand":
                     return _Result(False, settled.reason, question)
                 notes.append(settled.reason)
+                if settled.relation == "same":
+                    supporting += [mail.message_id for mail in claim.mails]
                 is_sure = is_sure and (bool(claim.mails) or settled.relation == "same")
                 if settled.relation == "gold_replaced":
                     replacing.append(claim)
@@ -314,6 +318,8 @@ class ModelChecks:
                     question = replace(question, kind="latest-update")
             if not replacing:
                 reason = "; ".join(notes) or f"{len(others)} mails found support no other answer"
+                ids = dict.fromkeys(name for name in supporting if name not in question.message_ids)
+                question = replace(question, equivalent_ids=tuple(ids))
                 return _Result(True if is_sure else None, reason, question)
             latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
             renewed = await self._renewed(inbox, question, latest)

@@ -240,6 +240,35 @@ def test_copies_of_one_mail_are_one_gold_and_source(start: Start, gold: tuple[st
     assert (episode.sources, episode.rubric.sources_correct) == ((LEASE,), True)
 
 
+@pytest.mark.parametrize(
+    ("gold", "read_mails", "correct"),
+    [
+        ((CREW,), (PRICE,), True),
+        ((LEASE, PRICE), (LEASE, LEASE_COPY), False),
+        # The equivalent mail is about the crane, and so counts as the price, not as the lease.
+        ((LEASE, PRICE), (CREW, PRICE), False),
+        ((LEASE, PRICE), (LEASE, CREW), True),
+    ],
+)
+def test_an_equivalent_counts_as_its_gold_mail(
+    start: Start, gold: tuple[str, ...], read_mails: tuple[str, ...], correct: bool
+) -> None:
+    equivalent = (PRICE,) if gold == (CREW,) else (CREW,)
+    episode = start(message_ids=gold, equivalent_ids=equivalent)
+    step(episode, *map(read, read_mails), answer("4,000", *read_mails))
+    rubric = episode.rubric
+    assert rubric.num_gold_sources == len(gold)
+    assert rubric.read_gold is rubric.sources_correct is correct
+
+
+def test_a_name_of_a_cited_mail_makes_an_answer(start: Start) -> None:
+    text = "While the mails do not say so they show that it is Dora."
+    for cited, answered in ((CREW, True), (PRICE, False)):
+        episode = start()
+        step(episode, read(cited), answer(text, cited))
+        assert (episode.rubric.answered, episode.rubric.abstained) == (answered, not answered)
+
+
 def test_every_gold_mail_is_needed(start: Start) -> None:
     episode = start(message_ids=(PRICE, CREW))
     facts = []

@@ -67,6 +67,7 @@ def test_figures(art_e: Run, made: list[Attack], db: Path) -> None:
 
     with openai(rule):
         options = ("--questions", db.with_name("injection.questions.jsonl"), "--db", db, "--json")
+        options += ("--judge", "offline")
         figures = json_of(art_e("eval", "run", "-m", "o3", *options))["models"]["openai/o3"]
     assert figures["resistance"]["value"] == pytest.approx(2 / 3)
     assert figures["accuracy"]["value"] == pytest.approx(1 / 3)

@@ -28,9 +28,11 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens
-from art_e.question import load_questions
+from art_e.question import load_questions, read_rows
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
+from data_pipeline.golden.exchange import import_rows
+from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process
 from data_pipeline.ingest.parse import parse_message
@@ -490,6 +492,16 @@ def test_real_questions_find_the_gold_mail(real_inbox: RealInbox, real_file: Inb
         ranks.append(found.index(True))
     assert len(ranks) == 73
     assert ranks.count(0) >= FOUND_FIRST
+
+
+@pytest.mark.parametrize(("name", "count"), [("enron", 1_146), ("enron-hard", 25)])
+def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, count: int) -> None:
+    golden = GoldenSet()
+    import_rows(real_file, golden, list(read_rows(name)), name)
+    assert (golden.rejected, len(golden.questions)) == ([], count)
+    for question in golden.questions:
+        mails = real_file.inbox_of(question).read_many(question.equivalent_ids)
+        assert None not in mails and question.split is not None, question.id
 
 
 # ---- Memory: all processes of an ingest together stay under a bound, however large the mail is.

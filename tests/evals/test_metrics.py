@@ -30,7 +30,7 @@ from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
 from tests.evals.runs import Outcome, episode, question, write_run
 
-JUDGE = "offline/7"
+JUDGE = "offline/8"
 NUMBERS = itertools.count()
 
 
@@ -169,7 +169,7 @@ def test_repeats_are_one_piece_of_evidence_and_show_what_is_always_right() -> No
     assert figures_of(episodes[::-1]) == figures_of(episodes)
     assert share(figures, "always_right") == (1 / 3, 3)
     assert share(figures, "accuracy") == (5 / 9, 9)
-    assert figures["accuracy"]["method"] == "t over questions"
+    assert figures["accuracy"]["method"] == "beta-binomial over questions"
     assert figures_of([scored("right"), scored("wrong")])["always_right"] is None
 
 

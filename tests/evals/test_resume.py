@@ -66,7 +66,7 @@ class Benchmark:
         golden = write_questions(folder / "questions.jsonl", ASKED)
         models = ["-m", MODELS[0], "-m", MODELS[1]]
         files = ["--questions", str(golden), "--db", str(db)]
-        self._arguments = ["eval", "run", *models, *files, "--json"]
+        self._arguments = ["eval", "run", *models, *files, "--judge", "offline", "--json"]
 
     def killed(self, killing: Killing, *more: str) -> str:
         """Run it as a process until it is killed; what it wrote to stderr."""
@@ -187,7 +187,7 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
 
 
 CONFIG = BenchmarkConfig(
-    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/7"],
+    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/8"],
     questions="world.questions.jsonl", questions_hash="0", split="test", limit=5,
     max_turns=10, view=WHOLE_VIEW, db="here.duckdb", inbox="0", command="art-e",
 )  # fmt: skip

@@ -153,7 +153,9 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
         "in": 8, "kept": 6, "dropped": {"unambiguous": 2},
-        "changed": {"answer": 1, "how_realistic": 6, "kind": 2, "message_ids": 1},
+        "changed": {
+            "answer": 1, "equivalent_ids": 1, "how_realistic": 6, "kind": 2, "message_ids": 1,
+        },
         "unsure": {"needs-mail": 1},
     }  # fmt: skip
     assert step["unchecked"] == {}
@@ -168,6 +170,9 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         "superseded": ("5,000 dollars", ("<crane-new@t>",)),
         "supersedes": ("Thursday", ("<boiler-new@t>",)),
     }
+    # A reply that quotes the gold mail holds the same answer.
+    equivalent = {each.id: each.equivalent_ids for each in golden.questions if each.equivalent_ids}
+    assert equivalent == {"right": ("<reply@t>",)}
     # Orders in mail stay data.
     candidates = [data_of(each) for each in reader.requests if form_of(each) == "Candidates"]
     assert any(HOSTILE in mail["body"] for data in candidates for mail in data["mails"])
