@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.special import bdtr
 
 from art_e.errors import UserError
 from art_e.question import DIFFICULTIES, KINDS
@@ -407,7 +407,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     )
     only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
     flips = only_a + only_b
-    p = float(binomtest(only_a, flips, 0.5).pvalue) if flips else 1.0
+    p = min(1.0, 2 * float(bdtr(min(only_a, only_b), flips, 0.5)))
     sample = table_sample(one[answerable])
     of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
     gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()

@@ -17,11 +17,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit
-from scipy.stats import binomtest, norm, t
+from scipy.special import betaln, expit, ndtri, stdtr, stdtrit
 
 CONFIDENCE = 0.95
 _QUANTILE = (1 + CONFIDENCE) / 2
+NORMAL = float(ndtri(_QUANTILE))  # 1.96
 # Below this effective number, the inboxes say nothing of others.
 FEW = 4
 # The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
@@ -81,11 +81,11 @@ class Sample:
         if not self.n:
             return UNKNOWN
         counted = np.asarray(hits, dtype=np.float64)
+        share = float(counted.mean())
         if not self._unit:
-            wilson = binomtest(int(counted.sum()), self.n).proportion_ci(CONFIDENCE, "wilson")
-            return self._estimate(float(counted.mean()), wilson.low, wilson.high, "wilson")
+            return self._estimate(share, *_wilson(share, self.n), "wilson")
         low, high = self._share_bounds(counted)
-        return self._estimate(float(counted.mean()), low, high, f"beta-binomial over {self._unit}")
+        return self._estimate(share, low, high, f"beta-binomial over {self._unit}")
 
     def mean(self, values: Sequence[float]) -> Estimate:
         return self.ratio(values, np.ones(self.n))
@@ -114,7 +114,7 @@ class Sample:
         plus, minus = (float(part.sum()) + 0.5 for part in (listed.clip(0), -listed.clip(None, 0)))
         pairs = self.n + 2
         center = (plus - minus) / pairs
-        error = norm.ppf(_QUANTILE) * math.sqrt((plus + minus) / pairs - center**2) / pairs**0.5
+        error = NORMAL * math.sqrt((plus + minus) / pairs - center**2) / pairs**0.5
         low, high = min(estimate["low"], center - error), max(estimate["high"], center + error)
         return self._estimate(listed.mean(), max(-1.0, low), min(1.0, high))
 
@@ -153,7 +153,7 @@ class Sample:
         left_out = _kappa(whole - np.stack([self._summed(cell) for cell in cells]))
         left_out = left_out[~np.isnan(left_out)]
         spread = float(np.sum((left_out - left_out.mean()) ** 2)) if len(left_out) > 1 else math.nan
-        error = t.ppf(_QUANTILE, max(1, self._clusters - 1)) * math.sqrt(
+        error = stdtrit(max(1, self._clusters - 1), _QUANTILE) * math.sqrt(
             spread * (self._clusters - 1) / self._clusters
         )
         return self._estimate(float(value), max(-1.0, value - error), min(1.0, value + error))
@@ -165,7 +165,7 @@ class Sample:
         mean = abs(float(listed.mean()))
         if math.isnan(error) or not mean:
             return 1.0
-        return float(2 * t.sf(mean / error, self._freedom(np.ones(self.n)))) if error else 0.0
+        return float(2 * stdtr(self._freedom(np.ones(self.n)), -mean / error)) if error else 0.0
 
     def _share_bounds(self, hits: Floats) -> tuple[float, float]:
         """The bounds of a share over clusters, by the posterior of a beta-binomial."""
@@ -195,7 +195,7 @@ class Sample:
             return math.nan
         residuals = self._summed(above) - above.sum() / whole * parts
         error = math.sqrt(float(np.sum(residuals**2 / (1 - parts / whole)))) / whole
-        return error if quantile is None else float(t.ppf(quantile, self._freedom(below)) * error)
+        return error if quantile is None else float(stdtrit(self._freedom(below), quantile) * error)
 
     def _freedom(self, below: Floats) -> float:
         """Bell and McCaffrey's degrees of freedom of a mean over clusters of these weights; of
@@ -216,6 +216,13 @@ class Sample:
             return bare(value, self.n)
         method = method or (f"t over {self._unit}" if self._unit else "t")
         return Estimate(value=value, low=low, high=high, n=self.n, method=method)
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's bounds of a share of `n` (JASA 22, 1927)."""
+    center, square = share + NORMAL**2 / (2 * n), NORMAL**2 / n
+    error = NORMAL * math.sqrt(share * (1 - share) / n + square / (4 * n))
+    return max(0.0, (center - error) / (1 + square)), min(1.0, (center + error) / (1 + square))
 
 
 def _kappa(cells: NDArray[Any]) -> Floats:
