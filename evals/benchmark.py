@@ -27,10 +27,12 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
+from art_e.models.providers import KNOWN
+from art_e.publish import public_name
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
-from art_e.text import digest
+from art_e.text import digest, prompt_text
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
@@ -52,6 +54,7 @@ class BenchmarkConfig(BaseModel):
     split: str | None = None
     limit: int | None = None
     preset: str | None = None
+    differences: list[str] = []
     repeat: int = 1
     judges: list[str]
     prompt: dict[str, str]
@@ -73,7 +76,7 @@ class BenchmarkConfig(BaseModel):
 
 
 # A stopped run may resume with a higher limit, and the same mail may lie elsewhere.
-_MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
+_MAY_DIFFER = ("differences", "max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
 def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
@@ -213,19 +216,52 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 
 # ---- The form of the published figures: `--preset published-100`.
 
-# The reference shows mail that has every word of a search, and takes one call a turn.
-PUBLISHED_VIEW = View(all_words=True, calls=1)
-PUBLISHED_JUDGE = "gemini/gemini-2.0-flash"
+# The reference shows mail that has every word of a search, newest first, under its message id, and
+# takes one call a turn.
+PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
+PUBLISHED_JUDGE = next(each for each in KNOWN if each.model == "gemini/gemini-2.0-flash")
+PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
+PUBLISHED_N, PUBLISHED_SET = 100, "corbt/enron_emails_sample_questions"
 # Questions that its authors found ambiguous, or contradicted by other mail.
 _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 
-def published_100(questions: Sequence[Question]) -> list[Question]:
-    """The first 100 questions with a single source, but for seven. Raises `UserError` for none."""
-    single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
-    if not single:
-        raise UserError("no question has a single source; leave out --preset")
-    return [each for each in single if each.id not in _PUBLISHED_WITHOUT][:100]
+def published_100(
+    questions: Sequence[Question], source: str, limit: int | None = None
+) -> list[Question]:
+    """The first 100 test questions with a single source, but for seven, or `limit` of them. Raises
+    `UserError` if there are fewer."""
+    test = [each for each in questions if each.split == "test" and each.answerable]
+    single = [each for each in test if len(each.message_ids) == 1]
+    fitting = [each for each in single if each.id not in _PUBLISHED_WITHOUT]
+    count = min(limit or PUBLISHED_N, PUBLISHED_N)
+    if len(fitting) < count:
+        fewer = f", or --limit {len(fitting)}, which is not published-100" if fitting else ""
+        raise UserError(
+            f"published-100 asks {count} questions of the split test with one source each, and"
+            f" {source} has {len(fitting)}: give --questions {PUBLISHED_SET}{fewer}"
+        )
+    return fitting[:count]
+
+
+def published_differences(source: str, count: int, judge: str, recipe: str | None) -> list[str]:
+    """How a run with the preset differs from what was published."""
+    form = [
+        "prompt: the reference's content in other words",
+        "search: words match by stem, several words of a keyword in any order, addresses in part;"
+        " hits show date, sender and subject too",
+    ]
+    if recipe is not None:
+        form = [f"prompt and tools: those of --recipe {public_name(recipe)}"]
+    ended = f"the published {PUBLISHED_JUDGE.model} ended on {PUBLISHED_JUDGE.ends}"
+    return [
+        *([f"questions: {public_name(source)}, not {PUBLISHED_SET}"] * (source != PUBLISHED_SET)),
+        *([f"{count} questions, not {PUBLISHED_N}"] * (count != PUBLISHED_N)),
+        *([f"judge: {judge}; {ended}"] * (judge != PUBLISHED_JUDGE.model)),
+        *form,
+        "mail sent after the day of the question is hidden",
+        "a malformed call costs its turn, where the reference ended the episode",
+    ]
 
 
 def run_benchmark(

@@ -4,9 +4,10 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -20,13 +21,13 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
-from art_e.models.providers import SHORT_NAMES, accepts, ending
-from art_e.question import load_questions
+from art_e.models.providers import SHORT_NAMES, accepts
+from art_e.question import Question, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark
-from evals.judges import choose_judge
+from evals.judges import choose_judge, needs_model
 from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
 from evals.metrics import compare as compare_models
@@ -36,7 +37,9 @@ from evals.report.tables import digits, number, percent, usd
 from evals.scored import Judge, Key, Scored, check_questions, load_run
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
-_TYPICAL = Usage(15_000, 0, 600)
+_TYPICAL, _TURNS = Usage(15_000, 0, 600), 5
+# Of a verdict: whether the answer is right, and whether two mails support it.
+_VERDICT = Usage(2_340, 0, 180)
 _RETRIES = 7  # nobody waits for a benchmark's calls
 
 app = typer.Typer(
@@ -143,7 +146,7 @@ def run(
         ),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
-    limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask a sample of N questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: JudgesOption = None,
     prompt: Annotated[
@@ -155,6 +158,9 @@ def run(
     ] = None,
     closed_book: Annotated[
         bool, Option("--closed-book", help="Ask without tools: what a model knows by heart.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what models and judges would be asked, and the cost.")
     ] = False,
     resume: Annotated[
         bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
@@ -186,8 +192,9 @@ def run(
     A small model knows only the prompt and the tools of its training: all models of the run are
     asked in that form. --recipe gives another.
 
-    --preset published-100 asks the first 100 questions with one source, one call a turn, searches
-    that need every word, temperature 1; --judge names the judge of "semantically similar".
+    --preset published-100 asks the first 100 test questions with one source, in the reference's
+    prompt, one call a turn, searches that need every word, temperature 1, and a judge of
+    "semantically similar". The run lists what differs from the published measurement.
 
     After a kill or a failure, the same command with --resume asks only what was not measured.
     """
@@ -195,43 +202,53 @@ def run(
     form = model_options.chosen_form(
         recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
     )
-    decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
-    if preset and (twice := [name for name, value in decided.items() if value is not None]):
-        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
-    if closed_book and "offline" in names:
-        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
-    if closed_book and prompt is not None:
-        raise UserError("--closed-book has its own prompt; leave out --prompt")
-    view = form.view if preset is None else benchmark.PUBLISHED_VIEW
-    template = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
-    if preset and not judge:
-        raise UserError(f"--preset {preset}: {ending(benchmark.PUBLISHED_JUDGE)}, with --judge")
+    decided = {
+        "max-turns": max_turns, "temperature": temperature, "prompt": prompt,
+        "closed-book": closed_book or None, "split": None if split == "test" else split,
+    }  # fmt: skip
+    _check_options(preset and decided, names, prompt, closed_book=closed_book)
+    if dry_run and resume:
+        raise UserError("--dry-run prices a whole run; leave out --resume")
+    view, template = form.view, benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
+    if preset:
+        judge = judge or [benchmark.PUBLISHED_JUDGE.followed_by]
+        if recipe is None:
+            view, template = benchmark.PUBLISHED_VIEW, benchmark.PUBLISHED_PROMPT
     judge_names = list(dict.fromkeys(judge or [setting("judge") or OFFLINE]))
-    judges = [
-        choose_judge(each, max_cost_usd=max_cost, published=bool(preset)) for each in judge_names
-    ]
-    source = questions or str(default_golden())
-    if not (questions or default_golden().is_dir()):
-        raise UserError(
-            f"no golden set in {source}; give --questions, or run art-e golden generate"
-        )
     own = None if gpu_usd_per_hour is None else [each for each in names if Model(each).self_hosted]
     if own == []:
         raise UserError(
             "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
-    loaded, path = load_questions(source, chosen_split(split)), chosen_db(db)
-    asked = benchmark.drawn(loaded, limit) if preset is None else benchmark.published_100(loaded)
+    source, path = questions or _own_golden(), chosen_db(db)
+    loaded, differences = load_questions(source, chosen_split(split)), list[str]()
+    if preset is None:
+        asked, how = benchmark.drawn(loaded, limit), "drawn over inboxes and kinds (seed 0)"
+    else:
+        asked, how = benchmark.published_100(loaded, source, limit), "of the test, one source each"
+        differences = benchmark.published_differences(source, len(asked), judge_names[0], recipe)
+    fewer = preset and len(asked) < benchmark.PUBLISHED_N
+    notes = [f"{len(asked)} of {len(loaded)} questions, {how}"] * (len(asked) < len(loaded))
+    notes += [f"not as published: {line}" for line in differences]
     with InboxFile(path) as inbox_file:
         check_questions(asked, inbox_file)
+        if dry_run:
+            _check_judge(judge, names)
+            _show_fees(_fees(names, judge_names, len(asked) * repeat), notes, as_json)
+            return
+        judges = [
+            choose_judge(each, max_cost_usd=max_cost, published=bool(preset))
+            for each in judge_names
+        ]
         config = benchmark.BenchmarkConfig(
             models=names,
             questions=source,
             questions_hash=digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
-            split=split,
+            split="test" if preset else split,
             limit=limit,
-            preset=preset,
+            preset=f"{len(asked)} as in {preset}" if fewer else preset,
+            differences=differences,
             repeat=repeat,
             judges=[each.name for each in judges],
             prompt=template.facts,
@@ -253,34 +270,80 @@ def run(
             inbox=inbox_file.digest,
             command=shlex.join(["art-e", *sys.argv[1:]]),
         )
-        killed = benchmark.find_killed(config, runs_folder(), out) if resume else None
-        ran = {} if killed is None else benchmark.on_disk(killed, asked)
-        if killed is not None:
-            measured = sum(each.measured for each in ran.values())
-            output.note(
-                f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already"
-            )
-        elif resume:
-            output.note("nothing to resume: this is a new run")
-        if len(asked) < len(loaded):
-            how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
-            output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
+        killed, ran = _killed(config, asked, out) if resume else (None, {})
         entrants = [_entrant(name, config, form, killed) for name in names]
         _check_judge(judge, names)
-        _note_models(names, judge_names, len(asked) * repeat, ran)
+        fees = _fees(names, judge_names, len(asked) * repeat, ran)
+        _note_models(names, judge_names, [*notes, *(f"estimate: {each.line}" for each in fees)])
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
-        try:
-            with output.progress("episodes", len(asked) * repeat * len(names)) as advance:
-                metrics = benchmark.run_benchmark(
-                    asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
-                    prompt=template, view=config.view, repeats=repeat,
-                    on_scored=lambda _: advance(),
-                )  # fmt: skip
-        finally:
-            if not started.complete:
-                more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out"
-                output.note(f"not complete; give the same command with {more} {started.folder}")
+        episodes = len(asked) * repeat * len(names)
+        with (
+            _explained_if_cut_short(started, asked, episodes, max_cost),
+            output.progress("episodes", episodes) as advance,
+        ):
+            metrics = benchmark.run_benchmark(
+                asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
+                prompt=template, view=config.view, repeats=repeat, on_scored=lambda _: advance(),
+            )  # fmt: skip
     _show(metrics, started, judges, as_json)
+
+
+def _check_options(
+    decided: Mapping[str, object] | None, models: Sequence[str], prompt: Path | None,
+    *, closed_book: bool,
+) -> None:  # fmt: skip
+    """Raise `UserError` for options that exclude each other; `decided` are those that a preset
+    decides."""
+    if twice := [name for name, value in (decided or {}).items() if value is not None]:
+        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
+    if closed_book and "offline" in models:
+        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
+    if closed_book and prompt is not None:
+        raise UserError("--closed-book has its own prompt; leave out --prompt")
+
+
+def _own_golden() -> str:
+    """Return the golden set of `ART_E_HOME`. Raises `UserError` without one."""
+    if not default_golden().is_dir():
+        raise UserError(
+            f"no golden set in {default_golden()}; give --questions, or run art-e golden generate"
+        )
+    return str(default_golden())
+
+
+def _killed(
+    config: benchmark.BenchmarkConfig, asked: Sequence[Question], out: Path | None
+) -> tuple[Run | None, dict[Key, Scored]]:
+    """Return the run to resume, if there is one, and its episodes."""
+    run = benchmark.find_killed(config, runs_folder(), out)
+    if run is None:
+        output.note("nothing to resume: this is a new run")
+        return None, {}
+    ran = benchmark.on_disk(run, asked)
+    measured = sum(each.measured for each in ran.values())
+    output.note(f"resuming {run.folder}: {output.plural(measured, 'episode')} there already")
+    return run, ran
+
+
+@contextmanager
+def _explained_if_cut_short(
+    run: Run, asked: Sequence[Question], episodes: int, max_cost: float | None
+) -> Iterator[None]:
+    """Say on stderr what happened to a run that does not get complete, and how to resume it."""
+    what = "not complete"
+    try:
+        yield
+    except KeyboardInterrupt:
+        what = "stopped by Ctrl-C"
+        raise
+    finally:
+        if not run.complete:
+            measured = sum(each.measured for each in benchmark.on_disk(run, asked).values())
+            more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
+            output.note(
+                f"{what}: {measured:,} of {output.plural(episodes, 'episode')} measured and kept;"
+                f" to ask the rest give the same command with {more}"
+            )
 
 
 def _entrant(
@@ -321,22 +384,56 @@ def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
         )
 
 
-def _note_models(
-    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored]
-) -> None:
-    """Say on stderr where mail goes, and what the models are likely to cost."""
+class _Fee(NamedTuple):
+    """What a model or a judge is likely to cost; `usd` is None for an unknown price."""
+
+    name: str
+    questions: int
+    calls: int
+    usd: float | None
+
+    @property
+    def line(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        what = "answer" if self.name.startswith("judge ") else "question"
+        asked = output.plural(self.questions, what)
+        return f"{self.name}: {cost} for {asked}, about {self.calls:,} calls"
+
+
+def _note_models(models: Sequence[str], judges: Sequence[str], notes: Sequence[str]) -> None:
+    """Say on stderr where mail goes, and the notes on what is asked and what it costs."""
     for notice in filter(None, (Model(name).notice for name in models)):
         output.note(notice)
     note_recipients(judges)
-    for name in models:
-        left = episodes - sum(key.model == name and ran[key].measured for key in ran)
-        if name != "offline" and left:
-            usd = expected_cost(name, [_TYPICAL], left)
-            output.note(
-                f"estimate: {name}: {'cost unknown' if usd is None else f'about ${usd:,.2f}'} for"
-                f" {left:,} episodes of typically {_TYPICAL.prompt_tokens:,} +"
-                f" {_TYPICAL.completion_tokens} tokens"
-            )
+    for line in notes:
+        output.note(line)
+
+
+def _fees(
+    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored] = {}
+) -> list[_Fee]:
+    """Return what is left to ask of each model, and of each judge about their answers."""
+    left = dict.fromkeys(models, episodes)
+    for key, scored in ran.items():
+        left[key.model] -= scored.measured
+    asked = [(name, n, _TYPICAL, _TURNS) for name, n in left.items()]
+    asked += [(f"judge {name}", sum(left.values()), _VERDICT, 2) for name in judges]
+    return [
+        _Fee(label, n, n * calls, expected_cost(name, [usage], n))
+        for label, n, usage, calls in asked
+        if n and needs_model(name := label.removeprefix("judge "))
+    ]
+
+
+def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> None:
+    total = output.total_usd(fee.usd for fee in fees)
+    for line in notes:
+        output.note(line)
+    if as_json:
+        output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})
+        return
+    lines = [fee.line for fee in fees] or ["no model is asked"]
+    output.print_lines(*lines, f"in all {output.shown_usd(total, 2)}; nothing was asked yet")
 
 
 @app.command(

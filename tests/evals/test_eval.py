@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
@@ -282,16 +283,29 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
 
     # The first hundred with one source, without the seven that its authors left out.
     many = [question(number, kind="lookup", id=str(number)) for number in range(40, 200)]
-    two = question(1, kind="lookup", id="39", message_ids=("a", "b"))
-    chosen = {each.id for each in published_100([two, *many])}
-    assert len(chosen) == 100 and "48" in chosen and not chosen & {"39", "49", "101", "129"}
-    options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
-    result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
+    others = [question(1, kind="lookup", id="39", message_ids=("a", "b")),
+              question(2, kind="lookup", id="38", split="train")]  # fmt: skip
+    chosen = {each.id for each in published_100([*others, *many], "here")}
+    assert len(chosen) == 100 and "48" in chosen and not chosen & {"38", "39", "49", "101", "129"}
+    with pytest.raises(UserError, match="has 1: .* --limit 1, which is not published-100"):
+        published_100([*others, many[0]], "here")
+    preset, gpt = ("--preset", "published-100", "--limit", 3, "--json"), "openai/gpt-4.1"
+    plan = run(*preset, "--dry-run", model=gpt)
+    assert (plan.requests, [each["calls"] for each in json_of(plan)["asked"]]) == ([], [15, 6])
+    assert json_of(plan)["asked"][1]["name"] == "judge gemini/gemini-3.5-flash-lite"
+    options = ("--judge", "offline", "--out", tmp_path / "run")
+    result = run(*preset, *options, rule=searches_twice, model=gpt)
+    config = RunFolder(tmp_path / "run").config
+    assert (config["preset"], config["split"]) == ("3 as in published-100", "test")
+    judge = "judge: offline; the published gemini/gemini-2.0-flash ended on 2026-06-01"
+    assert {"3 questions, not 100", judge} < set(config["differences"])
+    assert f"not as published: {judge}\n" in result.stderr
     single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
     episodes = episodes_of(tmp_path / "run")
     assert {each.question_id for each in episodes} == {each.id for each in single}
     assert {request.body["temperature"] for request in result.requests} == {1.0}
     for each in episodes:
+        assert each.messages[0]["content"].startswith("You find answers in a user's email.")
         first, second = [one["content"] for one in each.messages if one["role"] == "tool"][:2]
         # No mail has both words, and a second call is refused.
         assert json.loads(first)["hits"] == []
