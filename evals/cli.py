@@ -557,16 +557,23 @@ def report(
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Folder to write [default: the first run's].")
     ] = None,
+    published: Annotated[
+        bool, Option("--published", help="Draw the published figures in the same charts.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html, which works without network or server, and its charts as PNGs."""
+    """Write report.html, which works without network or server, its charts as PNGs, and its first
+    table as Markdown (table.md)."""
     found = [find_run(each, runs_folder()) for each in runs]
     distinct = list({each.folder.resolve(): each for each in found}.values())
     folder = out or distinct[0].folder
-    page, *plots = build_report(distinct, folder)
+    page, *plots = build_report(distinct, folder, published=published)
     if as_json:
-        output.print_json({"report": str(page), "plots": [str(each) for each in plots]})
+        table = str(folder / "table.md")
+        output.print_json({"report": str(page), "table": table, "plots": [*map(str, plots)]})
         return
     output.print_lines(
-        f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}"
+        f"report: {page}",
+        f"its first table in Markdown: {folder / 'table.md'}",
+        f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}",
     )

@@ -5,7 +5,7 @@
         "n": episodes, "measured": whether any is judged; the estimates of `SHARES` and `MEANS`
         "always_right":   answerable questions right in every repeat; null without repeats
         "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
-        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
+        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s", "answer_words"       estimates
         "cost_usd":       of all episodes, null if a price is unknown
         "cost_source":    "price per token", or how it was measured; null if it is unknown
         "throughput":     of a model whose cost is measured, if a question was, else null:
@@ -283,6 +283,7 @@ def model_metrics(
         "cost_usd": float(table["cost"].sum()) if priced else None,
         "cost_source": "price per token" if priced else None,
         "throughput": None,
+        "answer_words": _answer_words(scored),
         "latency_p50_s": sample.percentile(seconds, 50),
         "latency_p95_s": sample.percentile(seconds, 95),
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
@@ -303,6 +304,13 @@ def model_metrics(
         },
         **({} if serving is None else _measured(scored, serving)),
     }
+
+
+def _answer_words(scored: Sequence[Scored]) -> Estimate:
+    """The median length of the answers given, in words."""
+    answered = [each for each in scored if each.trajectory.final_answer and not each.abstained]
+    lengths = [len((each.trajectory.final_answer or "").split()) for each in answered]
+    return sample_of(answered).percentile(lengths, 50)
 
 
 def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:

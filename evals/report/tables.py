@@ -162,6 +162,7 @@ class Published(NamedTuple):
 
 PUBLISHED = (
     TRAINED := Published("ART-E (Qwen2.5-14B, trained)", 0.96, seconds=1.1, cost_per_1000_usd=0.85),
+    Published("ART-E (Qwen2.5-14B, trained by RULER)", 0.95),
     O3 := Published("o3", 0.90, "openai/o3", seconds=5.6, cost_per_1000_usd=55.19),
     Published("o4-mini", 0.88, "openai/o4-mini", seconds=3.4, cost_per_1000_usd=7.88),
     Published("Gemini 2.5 Pro", 0.76, "gemini/gemini-2.5-pro"),
@@ -230,6 +231,7 @@ COLUMNS = {
         Column("abstention", "Abstention", percent, points),
         Column("turns", "Turns", number, number),
         Column("effort", "Effort", number, number),
+        Column("answer_words", "Words, median", digits),
         Column("cost_per_1000_usd", "Cost per 1,000", usd, usd),
         Column("latency_mean_s", "Latency, mean", seconds, seconds),
         Column("latency_p50_s", "Latency p50", seconds),
@@ -237,7 +239,10 @@ COLUMNS = {
     )
 }
 # Those that say most, on the terminal and first on the page.
-FIRST = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
+FIRST = [
+    COLUMNS[name]
+    for name in (*HEADLINE, "answer_words", "turns", "latency_p50_s", "cost_per_1000_usd")
+]
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
@@ -402,10 +407,17 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
     return ("; ".join(parts) or NONE) + (f"; {more} more stand below." if more > 0 else ".")
 
 
-def first_charts(entries: Sequence[Entry]) -> list[Chart]:
+def scopes(entries: Sequence[Entry]) -> str:
+    """What the intervals are about, if not about inboxes in general."""
+    distinct = dict.fromkeys(each.figures["scope"] for each in entries if each.figures["scope"])
+    return "".join(f", {scope}" for scope in distinct)
+
+
+def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """Accuracy against cost, beside the published models; what each did with its questions."""
+    intervals = f"95 % intervals{scopes(entries)}."
     models = [(each.label, each.figures, False) for each in entries]
-    models += [(each.model, _published(each), True) for each in PUBLISHED]
+    models += [(each.model, _published(each), True) for each in published]
     priced = [
         DotRow(label, _marks(figures, ("cost_per_1000_usd", "accuracy")), published)
         for label, figures, published in models
@@ -414,12 +426,13 @@ def first_charts(entries: Sequence[Entry]) -> list[Chart]:
     figures = ("accuracy", "hallucination", "abstention")
     return [
         ScatterChart(
-            "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "share",
+            "picture", "Accuracy against cost",
+            f"{intervals} {_HOLLOW if published else ''}".strip(), "share",
             tuple(priced), ("cost", "accuracy"),
         ),
         DotChart(
             "outcomes", "Right, wrong, and I don't know",
-            "Accuracy is over answerable questions, the others over all. 95 % intervals.", "share",
+            f"Accuracy is over answerable questions, the others over all. {intervals}", "share",
             _measured(entries, figures), ("accuracy", "wrong", "abstained"),
         ),
     ]  # fmt: skip
@@ -444,18 +457,18 @@ _DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
+def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _DOTS:
         theirs = [
             DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
-            for each in PUBLISHED
+            for each in published
             if figures[0] in _published(each)
         ]
         log = "Logarithmic; " if scale in ("usd", "seconds") else ""
         sources = cost_sources(entries) if name == "cost" else ""
-        notes = (note, f"{log}95 % intervals.", _HOLLOW if theirs else "", sources)
+        notes = (note, f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "", sources)
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         rows = (*_measured(entries, figures), *theirs)
         charts.append(DotChart(name, title, " ".join(filter(None, notes)), scale, rows, series))

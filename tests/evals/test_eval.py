@@ -420,5 +420,6 @@ def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> 
     page, plots = tmp_path / "out" / "report.html", tmp_path / "out" / "plots"
     names = ("second", "elsewhere", runs / "second")
     result = art_e("eval", "report", *names, "--out", tmp_path / "out")
-    assert result.stdout.splitlines() == [f"report: {page}", f"6 plots: {plots}"]
+    table = f"its first table in Markdown: {tmp_path / 'out' / 'table.md'}"
+    assert result.stdout.splitlines() == [f"report: {page}", table, f"6 plots: {plots}"]
     assert page.read_text("utf-8").count('<div class="run">') == 2

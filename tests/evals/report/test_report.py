@@ -138,6 +138,8 @@ def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     parts = {"figures", "charts", "training", "breakdown", "funnel", "pairs", "alarms", "viewer"}
     assert parts <= set(ids)
     assert {f"#{part}" for part in parts} <= links
+    basis = "n = 9 questions of .*, split test, judged by offline/8; in brackets 95 % intervals"
+    assert re.search(basis, shown(page.find(".//header")))
     for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
         assert text in shown(page)
 
@@ -164,6 +166,11 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
     odd = runs.episodes("m \ud800", {"right": 3})
     run = runs.write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
     written = build_report([run], run.folder)
+    table = (run.folder / "table.md").read_text("utf-8").splitlines()
+    assert table[0].startswith("| Model | Accuracy |") and "| 2 " in table[2]
+    assert len(table) == 6 and table[-1].startswith(
+        "n = 40 questions of q.jsonl, split test, judged"
+    )
     names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
