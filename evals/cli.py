@@ -330,14 +330,11 @@ def _explained_if_cut_short(
     run: Run, asked: Sequence[Question], episodes: int, max_cost: float | None
 ) -> Iterator[None]:
     """Say on stderr what happened to a run that does not get complete, and how to resume it."""
-    what = "not complete"
     try:
         yield
-    except KeyboardInterrupt:
-        what = "stopped by Ctrl-C"
-        raise
     finally:
         if not run.complete:
+            what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
             measured = sum(each.measured for each in benchmark.on_disk(run, asked).values())
             more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
             output.note(

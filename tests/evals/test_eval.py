@@ -252,7 +252,8 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     assert len(stopped.requests) == figures["n"] == 2
     assert (figures["not_asked"], figures["errors_by_kind"]) == (3, {"budget": 1})
     assert figures["accuracy"]["value"] == 1
-    assert "a higher --max-cost and --resume --out" in stopped.stderr
+    kept = "not complete: 2 of 6 episodes measured and kept; to ask the rest give the same command"
+    assert f"{kept} with a higher --max-cost and --resume --out" in stopped.stderr
     assert not (tmp_path / "run" / "COMPLETE").exists()
     # Side by side as many are asked: what is reserved for calls under way comes free again.
     abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))

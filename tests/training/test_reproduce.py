@@ -53,6 +53,11 @@ def test_every_line_is_a_command(name: str, tmp_path: Path) -> None:
     assert len({each.name for each in lines}) == len(lines)
 
 
+def test_talk_asks_what_was_published(tmp_path: Path) -> None:
+    lines = [each.line for each in steps(profile_of("talk"), tmp_path) if " run " in each.line]
+    assert lines and all(" --preset published-100 " in each for each in lines)
+
+
 def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     profile = profile_of("nano")
     worlds = profile.training.data.worlds
@@ -229,7 +234,7 @@ GOLDEN = (
 def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
     out, tables = tmp_path / "out", {
         "sources": ["synthetic:1000,seed=3"], "baselines": ["o3"], "judges": ["f1", "offline"],
-        "golden": GOLDEN, "changes": [f"model.base={base}", *RECIPE],
+        "preset": "", "golden": GOLDEN, "changes": [f"model.base={base}", *RECIPE],
     }  # fmt: skip
     changes = [("--set", f"{name}={json.dumps(value)}") for name, value in tables.items()]
     words = ["reproduce", "--profile", "talk", "--out", out, *(w for each in changes for w in each)]
