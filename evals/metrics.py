@@ -21,7 +21,8 @@
 
 The benchmark adds the prompt, and to each model its concurrency and the count of what it was not
 asked. An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). What failed for
-an outside reason is in no figure, and what was not judged in none that needs a verdict.
+an outside reason is in no figure. If answers were not judged, a figure that needs their verdicts
+has a "range", and the count "unjudged", in place of a value.
 """
 
 import datetime as dt
@@ -29,6 +30,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from statistics import mode
 from typing import Any, NamedTuple
 
@@ -102,7 +104,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
-_DECIDED = ("correct", "wrong", "abstained", "grounded")  # of episodes that the judge judged
+_BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
 _STATES = ("ended", "abstained", "unjudged", "unsure", "disputed", "resisted")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
@@ -158,9 +160,13 @@ def table_sample(table: pd.DataFrame) -> Sample:
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
     column, over = {**SHARES, **MEANS}.get(name, (name, None))
-    counted = table[column].notna() & (table["decided"] | (column not in _DECIDED))
-    chosen = table[counted if over is None else counted & table[over].astype(bool)]
-    sample, values = table_sample(chosen), chosen[column].tolist()
+    chosen = table if over is None else table[table[over].astype(bool)]
+    if column in _BY_VERDICT:
+        values = chosen[column].mask(~chosen["decided"]).tolist()
+    else:
+        chosen = chosen[chosen[column].notna()]
+        values = chosen[column].tolist()
+    sample = table_sample(chosen)
     return sample.share(values) if name in SHARES else sample.mean(values)
 
 
@@ -352,13 +358,14 @@ def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[st
 
 
 def _always_right(table: pd.DataFrame) -> Estimate | None:
-    answerable = table[(table["answerable"] & table["decided"]).astype(bool)]
+    answerable = table[table["answerable"].astype(bool)]
     if not answerable["repeat"].any():
         return None
-    questions = answerable.groupby("question", as_index=False).agg(
-        {"inbox": "first", "correct": "all"}
-    )
-    return table_sample(questions).share(questions["correct"].tolist())
+    correct = answerable["correct"].mask(~answerable["decided"]).astype("boolean")
+    groups = answerable.assign(correct=correct).groupby("question", as_index=False)
+    # One wrong answer decides a question; without one, an unjudged answer leaves it open.
+    always = groups["correct"].all(skipna=False)["correct"].to_numpy(dtype=float, na_value=nan)
+    return table_sample(groups[["inbox"]].first()).share(always)
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
@@ -419,6 +426,9 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     sample = table_sample(one[answerable])
     of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
     gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()
+    net = sample.ratio(gains, errors)
+    if net["high"] is not None:
+        net["high"] = min(1.0, net["high"])  # there are no more errors to correct than all
     if sample.is_general:
         p = max(p, sample.p_of_no_mean(gains))
     flipped = answerable & (one["correct"] != other["correct"])
@@ -430,7 +440,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
         "p": p,
         "only_a": only_a,
         "only_b": only_b,
-        "net_reduction": sample.ratio(gains, errors),
+        "net_reduction": net,
         "mended": _mended(one[answerable], other[answerable]),
         "broken": _mended(other[answerable], one[answerable]),
         "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],

@@ -13,7 +13,7 @@ and McCaffrey (Survey Methodology 28, 2002).
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,9 @@ Floats = NDArray[np.float64]
 class Estimate(TypedDict):
     """A figure and its 95 % interval over `n` episodes, by `method`.
 
-    All but `n` are None without data; the bounds and the method are None with too little data.
+    All but `n` are None without data; the bounds and the method are None with too little data. If
+    some episodes are `unjudged`, the share is not a value but a `range`: from all of these wrong to
+    all of them right. The interval then reaches from that of the least to that of the most.
     """
 
     value: float | None
@@ -46,6 +48,8 @@ class Estimate(TypedDict):
     high: float | None
     n: int
     method: str | None
+    range: NotRequired[list[float]]
+    unjudged: NotRequired[int]
 
 
 def bare(value: float | None, n: int = 0) -> Estimate:
@@ -76,11 +80,18 @@ class Sample:
         else:
             self._unit, self._cluster, self._clusters = "", np.arange(self.n), self.n
 
-    def share(self, hits: Sequence[bool]) -> Estimate:
-        """The share of episodes whose `hits` is true."""
+    def share(self, hits: Sequence[bool | None] | Floats) -> Estimate:
+        """The share of episodes whose `hits` is true; a range if some are None or NaN."""
         if not self.n:
             return UNKNOWN
         counted = np.asarray(hits, dtype=np.float64)
+        if unjudged := int(np.isnan(counted).sum()):
+            ends = [np.nan_to_num(counted, nan=end) for end in (0.0, 1.0)]
+            least, most = map(self.share, ends)
+            return Estimate(
+                value=None, low=least["low"], high=most["high"], n=self.n, method=least["method"],
+                range=[float(each.mean()) for each in ends], unjudged=unjudged,
+            )  # fmt: skip
         share = float(counted.mean())
         if not self._unit:
             return self._estimate(share, *_wilson(share, self.n), "wilson")

@@ -383,7 +383,7 @@ def talk_figures(
     gained = tables.points(from_start["figures"]["accuracy"]["difference"])
     promised = f"{100 * (tables.TRAINED.accuracy - tables.UNTRAINED.accuracy):.0f} pts"
     yield _row("Accuracy gained by training", promised, gained, to_start)
-    fewer = percent(from_o3["net_reduction"])
+    fewer = Cell(tables.fewer_errors(from_o3["net_reduction"], o3.label))
     yield _row("Net reduction of o3's errors", f"{tables.NET_REDUCTION:.0%}", fewer, to_o3)
     turns = tables.number(from_o3["figures"]["turns"]["difference"])
     yield _row("Turns, beside o3's", "almost one fewer", turns, to_o3)

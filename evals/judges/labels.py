@@ -240,7 +240,7 @@ def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> di
     scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
     quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
-    if min(quality.right, quality.wrong) < ENOUGH_LABELS:
+    if min(quality.right, quality.wrong) < ENOUGH_LABELS or accuracy["value"] is None:
         return None
     asked = [each for each in scored if each.question.answerable]
     answered = fmean(each.ended and not each.abstained for each in asked)

@@ -113,10 +113,13 @@ def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Fo
     def written(estimate: Estimate) -> Cell:
         value, low, high = estimate["value"], estimate["low"], estimate["high"]
         n = estimate["n"] or None
+        interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
+        if "range" in estimate:
+            text = f"{' to '.join(map(shown, estimate['range']))}{unit}"
+            return Cell(text, f"{interval}, {estimate['unjudged']:,} of {n:,} unjudged", n)
         if value is None:
             return Cell(NONE, n=n)
         text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
-        interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
         return Cell(text, interval, n)
 
     return written
@@ -356,19 +359,33 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
+def fewer_errors(net: Estimate, a: str) -> str:
+    """Write a net reduction of the errors of `a`, or how many times as many there are."""
+    value, low, high = net["value"], net["low"], net["high"]
+    if value is None or value >= 0:
+        return f"{percent(net).brief} fewer errors than {a}"
+    least, most = (None if bound is None else 1 - bound for bound in (high, low))
+    times = Estimate(value=1 - value, low=least, high=most, n=net["n"], method=net["method"])
+    return f"{number(times).brief} times the errors of {a}"
+
+
 def summary(
     compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
 ) -> list[str]:
     """A comparison of `evals.metrics` in words; `corrected` is its p beside other pairs."""
-    shares = ("net_reduction", "mended", "broken")
-    net, mended, broken = (percent(compared[name]).brief for name in shares)
+    mended, broken = (percent(compared[name]).brief for name in ("mended", "broken"))
+    errors = (
+        f"{b} has {fewer_errors(compared['net_reduction'], a)}, net: it corrects {mended} of them,"
+        f" and {a} has right {broken} of {b}'s."
+    )
+    if not compared["mended"]["n"]:
+        errors = f"{a} makes no errors, and {b} makes {compared['broken']['n']:,}."
     by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
     left_out = sum(compared["left_out"].values())
     return [
         f"Equal accuracy: p = {compared['p']:.3g}{by_holm}. {compared['only_a']} questions are"
         f" right only in {a}, {compared['only_b']} only in {b}.",
-        f"{b} has {net} fewer errors than {a}, net: it corrects {mended} of them, and {a} has right"
-        f" {broken} of {b}'s.",
+        errors,
         *([f"{left_out:,} episodes not judged on both sides are left out."] if left_out else []),
     ]
 
@@ -396,11 +413,13 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
     for each in best[:_NAMED]:
         right = sum(one.correct for one in each.scored if one.question.answerable)
         wrong = sum(one.wrong for one in each.scored)
+        unjudged = each.figures["accuracy"].get("unjudged", 0)
         n, cost = each.figures["accuracy"]["n"], each.figures["cost_per_1000_usd"]["value"]
         paid = f"{usd(bare(cost)).value} per 1,000" if cost else "no cost"
         parts.append(
             f"{each.label} answers {right:,} of {n:,} answerable questions right, and gives"
             f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
+            f"{f' with {unjudged:,} answers unjudged,' if unjudged else ''}"
             f" at {paid if cost is not None else 'unknown cost'}"
         )
     more = len(best) - _NAMED
@@ -408,9 +427,11 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
 
 
 def scopes(entries: Sequence[Entry]) -> str:
-    """What the intervals are about, if not about inboxes in general."""
+    """What the intervals are about, if not about inboxes in general, or if answers are unjudged."""
     distinct = dict.fromkeys(each.figures["scope"] for each in entries if each.figures["scope"])
-    return "".join(f", {scope}" for scope in distinct)
+    unjudged = any("range" in each.figures["accuracy"] for each in entries)
+    last = ["without a dot if answers are unjudged"] if unjudged else []
+    return "".join(f", {scope}" for scope in [*distinct, *last])
 
 
 def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
@@ -422,6 +443,7 @@ def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) 
         DotRow(label, _marks(figures, ("cost_per_1000_usd", "accuracy")), published)
         for label, figures, published in models
         if figures.get("cost_per_1000_usd", UNKNOWN)["value"] is not None
+        and figures["accuracy"]["low"] is not None
     ]
     figures = ("accuracy", "hallucination", "abstention")
     return [
@@ -483,6 +505,7 @@ def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]
     marks = []
     for name in names:
         value, low, high = (figures[name][part] for part in ("value", "low", "high"))
-        text = "not known" if value is None else COLUMNS[name].form(figures[name]).line
+        text = COLUMNS[name].form(figures[name]).line
+        text = "not known" if value is None and low is None else text
         marks.append(Mark(value, text, low, high))
     return tuple(marks)

@@ -113,6 +113,10 @@ def test_missing_verdict_says_why_without_the_key(reply: Reply, reason: str) -> 
     assert verdict.correct is None
     assert verdict.reason.startswith(reason) and len(verdict.reason) < 250
     assert "\n" not in verdict.reason and KEY not in verdict.reason
+    # A refusal or a cut reply is asked for once more.
+    if reason.startswith("unparseable"):
+        with openai([reply, finds("correct")]):
+            assert judged(make(), "May 31").correct is True
 
 
 def test_a_judge_that_fails_again_and_again_is_asked_no_further() -> None:

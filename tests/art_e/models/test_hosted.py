@@ -348,11 +348,17 @@ def refuse(*_):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
+from art_e.models.base import ModelOptions
 from art_e.models.clients import warm_up
+from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import load_litellm
 
 warm_up("openai/o3")
 assert "litellm" not in sys.modules
+# A limit counts prompts: what that loads is there before the first question.
+os.environ["OPENAI_API_KEY"] = "sk-test"
+LitellmPolicy("openai/o3", ModelOptions(max_cost_usd=5.0))
+assert "litellm" in sys.modules
 litellm = load_litellm()
 warm_up("gemini/gemini-2.5-pro")
 messages = [{"role": "user", "content": "When does the lease end?"}]
