@@ -10,6 +10,7 @@ disk as they arrive, too: a resumed run asks only what is not there yet.
 import asyncio
 import itertools
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -114,26 +115,39 @@ def _stripped(scored: Scored) -> Scored:
     return replace(scored, trajectory=bare)
 
 
-def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
+class Turn(NamedTuple):
+    """A turn of a hosted model, and the seconds until it was there, with retries."""
+
+    step: PolicyStep
+    seconds: float
+
+
+def stored_turns(run: Run) -> dict[Key, list[Turn]]:
     """What hosted models have said in the run so far, of episodes that have ended and others."""
-    found: dict[Key, list[PolicyStep]] = {}
+    found: dict[Key, list[Turn]] = {}
     for row in map(json.loads, whole_lines(run.folder / _TURNS)):
         message, usage = row.pop("message"), row.pop("usage")
+        seconds = row.pop("took_s", row["seconds"])  # older runs have only the call's
         calls = tuple(ToolCall(**each) for each in message.pop("tool_calls"))
         said = AssistantMessage(**message, tool_calls=calls)
-        found.setdefault(Key(*row.pop("key")), []).append(PolicyStep(said, Usage(**usage), **row))
+        key = Key(*row.pop("key"))
+        found.setdefault(key, []).append(Turn(PolicyStep(said, Usage(**usage), **row), seconds))
     return found
 
 
 class Paid:
-    """A policy for one episode: it repeats the stored turns, and stores each further one."""
+    """A policy for one episode: it repeats the stored turns, and stores each further one.
+
+    `repeated_s` are the seconds that the repeated turns took when they were made.
+    """
 
     def __init__(
-        self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
+        self, policy: Policy, key: Key, turns: dict[Key, list[Turn]], log: AppendLog
     ) -> None:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
         self._turns = turns.setdefault(key, [])
         self._repeated = 0
+        self.repeated_s = sum(turn.seconds for turn in self._turns)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -141,11 +155,13 @@ class Paid:
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         if self._repeated == len(self._turns):
+            before = time.perf_counter()
             step = await self._policy.act(messages, tools)
-            self._log.append(compact_json({"key": self._key, **asdict(step)}))
-            self._turns.append(step)
+            took = time.perf_counter() - before
+            self._log.append(compact_json({"key": self._key, "took_s": took, **asdict(step)}))
+            self._turns.append(Turn(step, took))
         self._repeated += 1
-        return self._turns[self._repeated - 1]
+        return self._turns[self._repeated - 1].step
 
 
 # ---- The benchmark itself.
@@ -290,10 +306,14 @@ def run_benchmark(
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
         episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
+        repeated_s = 0.0
         if turns_log is not None and kind_of(policy.model) == "hosted":
             policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
+            repeated_s = policy.repeated_s
         made = await run_episode(episode, policy, run.id)
-        made = replace(made, repeat=repeat, question=question.to_row())
+        more = {name: made.seconds[name] + repeated_s for name in ("total", "model")}
+        seconds = {**made.seconds, **more}
+        made = replace(made, repeat=repeat, question=question.to_row(), seconds=seconds)
         made.policy["prompt"] = chosen.name
         return await judged(Scored(question, made), judges, inbox)
 

@@ -1,5 +1,6 @@
 """A benchmark is killed or interrupted, and resumed: nothing is lost, paid or counted twice."""
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.runs import Run, held, start_run
+from art_e.storage import append_line, whole_lines
 from art_e.tools import WHOLE_VIEW
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -181,6 +183,15 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
         # it. With a limit that began anew, the first model could have been asked the third.
         benchmark.out = killed_copy(whole, "paid", 2).folder
         resumed = benchmark.done("--resume", "--max-cost", str(len(ASKED) * TURNS * COST))
+        # Turns that are repeated at once count with the seconds that they took when they were made.
+        slow = killed_copy(whole, "slow", len(EVERYTHING) - 1)
+        for line in list(whole_lines(whole.folder / "turns.jsonl"))[-TURNS:-1]:
+            row = json.loads(line) | {"took_s": 5}
+            append_line(slow.folder / "turns.jsonl", json.dumps(row))
+        benchmark.out = slow.folder
+        benchmark.done("--resume")
+    *_, last = read_trajectories(slow.trajectories)
+    assert 10 < last.seconds["model"] < last.seconds["total"] < 15
     first = resumed["models"][MODELS[0]]
     assert (first["n"], first["not_asked"], first["errors_by_kind"]) == (2, 0, {"budget": 1})
     assert first["cost_usd"] == pytest.approx(2 * TURNS * COST)
