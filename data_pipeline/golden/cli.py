@@ -234,8 +234,8 @@ def filter_command(
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
     Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
-    answer in the question, more than yes or no, no "yesterday", the mail's language, the
-    owner's own words, and realism.
+    password, no answer in the question, more than yes or no, one short fact, no "yesterday", no
+    "he" without a name, the mail's language, the owner's own words, and realism.
     """
     with _step("filter", out, db, as_json=as_json) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)

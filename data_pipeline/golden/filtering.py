@@ -27,6 +27,7 @@ from evals.judges.offline import OfflineJudge
 
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
+MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
 _SHOWN_CHARS = 80
 _BODIES = """
 SELECT message_id, left(body, 2000) -- enough to see its language
@@ -195,7 +196,7 @@ def instructions(question: Question, facts: Facts) -> str | None:
 
 def answer(question: Question, facts: Facts) -> str | None:
     """An answerable question has no answer, or an unanswerable one has one."""
-    empty = is_abstention(question.answer)
+    empty = is_abstention(question.answer) or _pattern("no-answer").match(question.answer or "")
     if question.answerable is False:
         return None if empty else "has an answer, though unanswerable"
     return "has none" if empty else None
@@ -226,6 +227,8 @@ def leak(question: Question, facts: Facts) -> str | None:
         return None
     if is_choice(asking.text) or _pattern("among").search(asking.text):
         return None
+    if gold.negated and not asking.negated:
+        return None
     # A bare number may count anything: "3" to "How many of the 3 plants ...?".
     if gold.values and all(value.kind == "number" for value in gold.values):
         return None
@@ -236,13 +239,45 @@ def leak(question: Question, facts: Facts) -> str | None:
 
 def yes_no(question: Question, facts: Facts) -> str | None:
     """Yes or no answers it: without mail that is right every other time."""
-    text = clean(question.question)
+    text, gold = clean(question.question), clean(question.answer or "")
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
     polar = is_english and asks_yes_no(_pattern("after-comma").sub("", text))
-    open_ended = is_choice(text) or _pattern("asks-what").search(text)
-    bare = _pattern("bare").fullmatch(clean(question.answer or ""))
-    return "yes or no answers it" if bare or (polar and not open_ended) else None
+    begins = _pattern("yes-no").match(gold)
+    # "Do you have Ann's number?" asks for the number.
+    asks_for = _pattern("asks-what").search(text) or (
+        not begins and _pattern("asks-for").match(text)
+    )
+    bare = begins is not None and begins.end() == len(gold)
+    return "yes or no answers it" if bare or (polar and not (is_choice(text) or asks_for)) else None
+
+
+def one_fact(question: Question, facts: Facts) -> str | None:
+    """It asks for more than one short fact, such as a summary, or the answer leaves a choice."""
+    if fault := _in_texts(question, lambda text: text if text.count(" ") >= MAX_WORDS else None):
+        return f"{fault}, more than {MAX_WORDS} words"
+    text, gold = clean(question.question), clean(question.answer or "")
+    match = _pattern("open-ended").search(text)
+    if match is None and len(question.message_ids) < 2:
+        # Several mails may be asked for the facts of each.
+        match = _pattern("two-questions").search(text)
+    if match:
+        return f"asks for more than one fact: {_shown(match[0])}"
+    several = _pattern("one-value").match(text) and _pattern("two-values").search(gold)
+    return f"the answer leaves a choice: {_shown(gold)}" if several else None
+
+
+def referent(question: Question, facts: Facts) -> str | None:
+    """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
+    text = clean(question.question)
+    has_name = re.search(r'(?<=.)(?:[A-Z](?!\b)|[\d"])', text)
+    match = _pattern("he-or-she" if has_name else "nameless").match(text)
+    return f"doesn't say what {_shown(match[0])} is about" if match else None
+
+
+def private(question: Question, facts: Facts) -> str | None:
+    """It asks for a password, or holds the number of a person or of a credit card."""
+    return _in_texts(question, lambda text: (_pattern("private").search(text) or [None])[0])
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:
@@ -268,8 +303,9 @@ def language(question: Question, facts: Facts) -> str | None:
 def wording(question: Question, facts: Facts) -> str | None:
     """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
     text = clean(question.question)
-    if (match := _pattern("talk-of-mail").search(text)) is not None:
-        return f"speaks of {_shown(match[0])}"
+    for each in (text, clean(question.answer or "")):
+        if match := _pattern("talk-of-mail").search(each):
+            return f"speaks of {_shown(match[0])}"
     mention = None if facts.owner is None else facts.owner.mention(text)
     return f"speaks of the owner, {_shown(mention)}, by name" if mention else None
 
@@ -281,7 +317,10 @@ def realism(question: Question, facts: Facts) -> str | None:
 
 
 # Errors of the row come before matters of taste.
-_RULES = (instructions, answer, sources, ids, leak, yes_no, day_asked, language, wording, realism)
+_RULES = (
+    instructions, answer, sources, ids, private, leak, yes_no, one_fact, day_asked, referent,
+    language, wording, realism,
+)  # fmt: skip
 RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 
@@ -299,7 +338,7 @@ def checked(question: Question, facts: Facts) -> list[Check]:
 def answer_fault(question: Question) -> str | None:
     """The first rule about the answer that the question fails, and how."""
     facts = Facts(0.0, None, {})
-    for name in ("instructions", "answer", "ids", "leak", "day-asked"):
+    for name in ("instructions", "answer", "ids", "leak", "one-fact", "day-asked"):
         if (fault := RULES[name](question, facts)) is not None:
             return f"{name}: {fault}"
     return None
@@ -334,7 +373,9 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     yield from (each for each in sorted(known) if len(each) > 4 and each.strip("<>") in text)
     yield from (match[0] for match in _pattern("numbered").finditer(text))
     if "batch" in question.provenance:
-        yield from _HANDLE.findall(text)
+        # A mail that speaks of an m8 bolt means no mail.
+        mails = set(_HANDLE.findall("\n".join(facts.bodies)))
+        yield from (each for each in _HANDLE.findall(text) if each not in mails)
 
 
 # ---- Questions that ask the same as another one.

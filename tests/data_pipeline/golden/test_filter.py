@@ -25,7 +25,7 @@ def row(
     return dataclasses.replace(base, **fields)
 
 
-FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)})
+FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)}, ("It has m8 bolts.",))
 # Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
 CASES = (Path(__file__).parent / "filter_cases.tsv").read_text("utf-8").splitlines()[1:]
 GERMAN = "Bitte denkt daran, dass wir uns am Montag mit der Bank treffen und die Zahlen haben."
