@@ -12,7 +12,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -68,6 +68,11 @@ def _pattern(name: str) -> re.Pattern[str]:
     for piece, text in tables["pieces"].items():
         pattern = pattern.replace(f"{{{piece}}}", text)
     return re.compile(pattern, re.IGNORECASE)
+
+
+def _match(name: str, text: str) -> str | None:
+    match = _pattern(name).search(text)
+    return match and match[0]
 
 
 # ---- Fields that disagree.
@@ -190,8 +195,13 @@ class Facts:
 
 
 def instructions(question: Question, facts: Facts) -> str | None:
-    """Question or answer give orders to a model or to a judge."""
-    return _in_texts(question, lambda text: (_pattern("orders").search(text) or [appeal(text)])[0])
+    """Question or answer give orders to a model, or the answer does to a judge."""
+    if fault := _in_texts(question, partial(_match, "orders")):
+        return fault
+    words = appeal(clean(question.answer or ""))
+    # Of a mail about a verdict or a grader it is no appeal.
+    quoted = any(words in clean(each) for each in facts.bodies) if words else True
+    return None if quoted else f"the answer has {_shown(words or '')}"
 
 
 def answer(question: Question, facts: Facts) -> str | None:
@@ -277,7 +287,7 @@ def referent(question: Question, facts: Facts) -> str | None:
 
 def private(question: Question, facts: Facts) -> str | None:
     """It asks for a password, or holds the number of a person or of a credit card."""
-    return _in_texts(question, lambda text: (_pattern("private").search(text) or [None])[0])
+    return _in_texts(question, partial(_match, "private"))
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:

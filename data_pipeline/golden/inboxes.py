@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from duckdb import DuckDBPyConnection
+
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -210,7 +212,8 @@ def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
 
 # A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 # validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
-# training before validation, and never from test. What a test inbox quotes counts as its mail.
+# training before validation, and never from test. What a test inbox quotes counts as its mail, in
+# full or with the answer; and the same question with the same answer counts as the same gold mail.
 
 _HOLDERS = """
 SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
@@ -218,7 +221,12 @@ FROM emails JOIN parties USING (email_id) JOIN addresses USING (address_id)
 WHERE content IN (SELECT unnest(?::VARCHAR[])) AND address IN (SELECT unnest(?::VARCHAR[]))
 GROUP BY content
 """
+_BODIES = """
+SELECT lower(hex(content_digest)) AS content, any_value(body) FROM emails
+WHERE content IN (SELECT unnest(?::VARCHAR[])) GROUP BY content ORDER BY content
+"""
 _SHINGLE_WORDS = 5
+_PASSAGE_WORDS = 15
 Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
 # Of a mail's shingles (runs of words): a mail of which a test inbox holds more is dropped.
 MOST_CONTAINED = 0.8
@@ -235,53 +243,82 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
     placed = [replace(each, split=inboxes[address_of(each)]) for each in golden.questions]
-    cited = cited_mails(file, placed)
-    # The contents of gold mails with the cited id, by question.
+    # What is gold for each question, by content: its mails, and its own text.
+    mails = [replace(each, message_ids=each.message_ids + each.equivalent_ids) for each in placed]
     gold = {
-        each.id: {content: name for name, it in cited[each.id].items() for content in it.contents}
-        for each in placed
+        name: {part: f"gold mail {id_}" for id_, mail in cited.items() for part in mail.contents}
+        for name, cited in cited_mails(file, mails).items()
     }
-    learned = sorted({mail for each in placed if each.split != "test" for mail in gold[each.id]})
+    contents = sorted(set[str]().union(*gold.values()))
+    bodies = {name: words(body) for name, body in file.execute(_BODIES, [contents]).fetchall()}
+    # Gold mails by content, and the passages around the answers by question and content.
+    parts: dict[str, dict[str, Sequence[str]]] = {name: {} for name in SPLITS}
+    for each in placed:
+        own = {name: bodies[name] for name in gold[each.id] if name in bodies}
+        passages = {f"{each.id} {name}": _passage(body, each) for name, body in own.items()}
+        gold[each.id] |= dict.fromkeys(passages, "the passage with the answer")
+        gold[each.id][_text(each)] = "the question with its answer"
+        parts[inboxes[address_of(each)]] |= own | passages
+    learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
-    held = dict(file.execute(_HOLDERS, [learned, tested]).fetchall())
-    quoted = _contained(file, learned, tested)
+    held = dict(file.execute(_HOLDERS, [sorted(learned), tested]).fetchall())
+    quoted: dict[str, str] = {}
+    for address in tested:
+        texts = file.execute(f"SELECT body {OWN_MAIL}", [address])
+        quoted |= _contained(learned, f"mail of the test inbox {address}", _fetched(texts))
+    counts = {"gold_mails": len(learned.keys() & bodies), "contained": len(quoted.keys() & bodies)}
+    # Gold mail of validation as such is `shared-gold`.
+    training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
+    quoted |= _contained(training, "gold mail of validation", parts["validation"].values())
     rows = list(_without_leaks(placed, gold, held, quoted))
     settings: dict[str, Any] = {
         "splits_from": origin,
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
-        "contained": {"gold_mails": len(learned), "contained": len(quoted)},
+        "contained": counts,
     }
     if origin == "seed":
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)
 
 
-def _contained(file: InboxFile, contents: list[str], tested: Sequence[str]) -> dict[str, str]:
-    """Where each content stands that mail of a test inbox holds to `MOST_CONTAINED` or more."""
-    bodies = file.execute(
-        "SELECT lower(hex(content_digest)) AS content, any_value(body) FROM emails"
-        " WHERE content IN (SELECT unnest(?::VARCHAR[])) GROUP BY content ORDER BY content",
-        [contents],
-    ).fetchall()
-    wanted = {content: own for content, body in bodies if (own := _shingles(body))}
-    known = set[int]().union(*wanted.values())
-    found: dict[str, str] = {}
-    for address in tested:
-        held: set[int] = set()
-        mails = file.execute(f"SELECT body {OWN_MAIL}", [address])
-        while chunk := mails.fetchmany(1_000):
-            held.update(*(_shingles(body) & known for (body,) in chunk))
-        for content, own in wanted.items():
-            share = len(own & held) / len(own)
-            if share >= MOST_CONTAINED:
-                found.setdefault(content, f"to {share:.0%} in mail of the test inbox {address}")
-    return found
+def _fetched(texts: DuckDBPyConnection) -> Iterator[list[str]]:
+    while chunk := texts.fetchmany(1_000):
+        yield from (words(body) for (body,) in chunk)
 
 
-def _shingles(body: str) -> set[int]:
-    found = words(body)
-    runs = zip(*(found[start:] for start in range(_SHINGLE_WORDS)), strict=False)
-    return set(map(hash, runs))
+def _text(question: Question) -> str:
+    return " ".join(words(f"{question.question} {question.answer or ''}"))
+
+
+def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
+    """The run of words with the most words of the question and its answer; none without any."""
+    own = {*_text(question).split()}
+    starts = range(max(1, len(body) - _PASSAGE_WORDS + 1))
+    runs = [body[start : start + _PASSAGE_WORDS] for start in starts]
+    best = max(runs, key=lambda run: len(own.intersection(run)))
+    return best if own.intersection(best) else ()
+
+
+def _contained(
+    parts: Mapping[str, Sequence[str]], where: str, mails: Iterable[Sequence[str]]
+) -> dict[str, str]:
+    """Where each part stands that the mails hold to `MOST_CONTAINED` or more."""
+    shingles = {name: set(_runs(part, len(part))) for name, part in parts.items() if part}
+    known = set[int]().union(*shingles.values())
+    sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
+    held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
+    shares = {name: len(own & held) / len(own) for name, own in shingles.items()}
+    return {
+        name: f"to {share:.0%} in {where}"
+        for name, share in shares.items()
+        if share >= MOST_CONTAINED
+    }
+
+
+def _runs(text: Sequence[str], size: int) -> Iterator[int]:
+    """The shingles of a text, of which a short one is a single shingle."""
+    parts = (text[start:] for start in range(min(size, _SHINGLE_WORDS)))
+    return map(hash, zip(*parts, strict=False))
 
 
 def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
@@ -314,13 +351,13 @@ def _without_leaks(
             yield (question, fault) if fault else (with_checks(question, checks), None)
             if fault is None:
                 for content in gold[question.id]:
-                    new.setdefault(content, f"gold of {name} question {question.id} too")
+                    new.setdefault(content, f"that of {name} question {question.id} too")
         taken = new | taken
 
 
 def _checked(name: str, gold: Contents, places: Contents) -> Check:
-    for content, cited in gold.items():
+    for content, what in gold.items():
         if content in places:
-            reason = " ".join(f"gold mail {cited} is {places[content]}".split())
+            reason = " ".join(f"{what} is {places[content]}".split())
             return Check(name, "split", False, reason, "rule")
     return Check(name, "split", True, PASSED, "rule")

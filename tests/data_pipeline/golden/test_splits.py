@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
+from bench.golden_faults import LEAKS, leaking
 from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
@@ -168,7 +169,7 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
         mails = [name for name, people in copies.people.items() if inbox in people]
         cited = tuple(draws.sample(mails, draws.randrange(4)))
         fields: dict[str, Any] = {"message_ids": cited, "split": draws.choice([*SPLITS, None])}
-        rows.append(Question(f"q-{number}", "What is it?", inbox, answer="42", **fields))
+        rows.append(Question(f"q-{number}", f"What is {number}?", inbox, answer="42", **fields))
     inboxes: dict[str, Split | None] = {**draw(INBOXES, seed, Counts())}
     golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)
@@ -188,3 +189,8 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     assert leaks(copies, golden.questions, inboxes) == (set(), set())
     shared, in_test_inbox = leaks(copies, whole, inboxes)
     assert in_test_inbox <= {each.id for each in dropped} <= shared | in_test_inbox
+
+
+def test_quotes_forwards_and_repeated_questions_leak(tmp_path: Path) -> None:
+    dropped = leaking(tmp_path).rejected
+    assert {each.row["id"]: each.check for each in dropped} == LEAKS
