@@ -262,22 +262,19 @@ def published_100(
 
 def published_differences(source: str, count: int, judge: str, recipe: str | None) -> list[str]:
     """How a run with the preset differs from what was published."""
-    form = [
-        "prompt: the reference's content in other words",
+    old = PUBLISHED_JUDGE
+    lines = {
+        f"questions: {public_name(source)}, not {PUBLISHED_SET}": source != PUBLISHED_SET,
+        f"{count} questions, not {PUBLISHED_N}": count != PUBLISHED_N,
+        f"judge: {judge}; the published {old.model} ended on {old.ends}": judge != old.model,
+        f"prompt and tools: those of --recipe {public_name(recipe or '')}": recipe is not None,
+        "prompt: the reference's content in other words": recipe is None,
         "search: words match by stem, several words of a keyword in any order, addresses in part;"
-        " hits show date, sender and subject too",
-    ]
-    if recipe is not None:
-        form = [f"prompt and tools: those of --recipe {public_name(recipe)}"]
-    ended = f"the published {PUBLISHED_JUDGE.model} ended on {PUBLISHED_JUDGE.ends}"
-    return [
-        *([f"questions: {public_name(source)}, not {PUBLISHED_SET}"] * (source != PUBLISHED_SET)),
-        *([f"{count} questions, not {PUBLISHED_N}"] * (count != PUBLISHED_N)),
-        *([f"judge: {judge}; {ended}"] * (judge != PUBLISHED_JUDGE.model)),
-        *form,
-        "mail sent after the day of the question is hidden",
-        "a malformed call costs its turn, where the reference ended the episode",
-    ]
+        " hits show date, sender and subject too": recipe is None,
+        "mail sent after the day of the question is hidden": True,
+        "a malformed call costs its turn, where the reference ended the episode": True,
+    }
+    return [line for line, holds in lines.items() if holds]
 
 
 def run_benchmark(

@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -242,49 +241,37 @@ def run(
             for each in judge_names
         ]
         config = benchmark.BenchmarkConfig(
-            models=names,
-            questions=source,
+            models=names, questions=source,
             questions_hash=digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
-            split="test" if preset else split,
-            limit=limit,
-            preset=f"{len(asked)} as in {preset}" if fewer else preset,
-            differences=differences,
-            repeat=repeat,
-            judges=[each.name for each in judges],
-            prompt=template.facts,
-            recipe=recipe,
-            max_turns=form.max_turns,
-            view=replace(view, closed_book=closed_book),
-            concurrency={
-                name: concurrency or model_options.default_concurrency([name]) for name in names
-            },
-            reasoning_effort=effort,
-            temperature=temperature,
-            max_cost_usd=max_cost,
-            tool_calls=tool_calls,
-            timeout_s=timeout,
-            retries=retries,
-            gpu_usd_per_hour=gpu_usd_per_hour,
-            self_hosted=own,
-            db=str(inbox_file.path),
-            inbox=inbox_file.digest,
-            command=shlex.join(["art-e", *sys.argv[1:]]),
-        )
+            split="test" if preset else split, limit=limit,
+            preset=f"{len(asked)} as in {preset}" if fewer else preset, differences=differences,
+            repeat=repeat, judges=[each.name for each in judges], prompt=template.facts,
+            recipe=recipe, max_turns=form.max_turns, view=replace(view, closed_book=closed_book),
+            concurrency={n: concurrency or model_options.default_concurrency([n]) for n in names},
+            reasoning_effort=effort, temperature=temperature,
+            max_cost_usd=max_cost, tool_calls=tool_calls, timeout_s=timeout, retries=retries,
+            gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=own, db=str(inbox_file.path),
+            inbox=inbox_file.digest, command=shlex.join(["art-e", *sys.argv[1:]]),
+        )  # fmt: skip
         killed, ran = _killed(config, asked, out) if resume else (None, {})
         entrants = [_entrant(name, config, form, killed) for name in names]
         _check_judge(judge, names)
+        note_recipients(judge_names)
         fees = _fees(names, judge_names, len(asked) * repeat, ran)
-        _note_models(names, judge_names, [*notes, *(f"estimate: {each.line}" for each in fees)])
+        notices = filter(None, (Model(name).notice for name in names))
+        _note_all([*notices, *notes, *(f"estimate: {fee.line}" for fee in fees)])
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         episodes = len(asked) * repeat * len(names)
-        with (
-            _explained_if_cut_short(started, asked, episodes, max_cost),
-            output.progress("episodes", episodes) as advance,
-        ):
-            metrics = benchmark.run_benchmark(
-                asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
-                prompt=template, view=config.view, repeats=repeat, on_scored=lambda _: advance(),
-            )  # fmt: skip
+        try:
+            with output.progress("episodes", episodes) as advance:
+                metrics = benchmark.run_benchmark(
+                    asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
+                    prompt=template, view=config.view, repeats=repeat,
+                    on_scored=lambda _: advance(),
+                )  # fmt: skip
+        finally:
+            if not started.complete:
+                _note_cut_short(started, benchmark.on_disk(started, asked), episodes, max_cost)
     _show(metrics, started, judges, as_json)
 
 
@@ -325,22 +312,17 @@ def _killed(
     return run, ran
 
 
-@contextmanager
-def _explained_if_cut_short(
-    run: Run, asked: Sequence[Question], episodes: int, max_cost: float | None
-) -> Iterator[None]:
-    """Say on stderr what happened to a run that does not get complete, and how to resume it."""
-    try:
-        yield
-    finally:
-        if not run.complete:
-            what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
-            measured = sum(each.measured for each in benchmark.on_disk(run, asked).values())
-            more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
-            output.note(
-                f"{what}: {measured:,} of {output.plural(episodes, 'episode')} measured and kept;"
-                f" to ask the rest give the same command with {more}"
-            )
+def _note_cut_short(
+    run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: float | None
+) -> None:
+    """Say on stderr what happened to a run that is not complete, and how to resume it."""
+    what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
+    measured = sum(each.measured for each in ran.values())
+    more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
+    output.note(
+        f"{what}: {measured:,} of {output.plural(episodes, 'episode')} measured and kept; to ask"
+        f" the rest give the same command with {more}"
+    )
 
 
 def _entrant(
@@ -357,15 +339,12 @@ def _entrant(
         # The default that the reference relied on, if the model takes any.
         temperature = 1.0 if kind_of(name) != "hosted" or accepts(name).temperature else None
     options = ModelOptions(
-        temperature=temperature,
-        reasoning_effort=config.reasoning_effort,
-        max_output_tokens=model_options.turn_tokens(form, name),
-        tool_calls=config.tool_calls,
-        concurrency=at_once,
-        timeout_s=config.timeout_s,
+        temperature=temperature, reasoning_effort=config.reasoning_effort,
+        max_output_tokens=model_options.turn_tokens(form, name), tool_calls=config.tool_calls,
+        concurrency=at_once, timeout_s=config.timeout_s,
         tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
-    )
+    )  # fmt: skip
     policy = model_options.ready_policy(Model(name), options)
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
@@ -397,12 +376,8 @@ class _Fee(NamedTuple):
         return f"{self.name}: {cost} for {asked}, about {self.calls:,} calls"
 
 
-def _note_models(models: Sequence[str], judges: Sequence[str], notes: Sequence[str]) -> None:
-    """Say on stderr where mail goes, and the notes on what is asked and what it costs."""
-    for notice in filter(None, (Model(name).notice for name in models)):
-        output.note(notice)
-    note_recipients(judges)
-    for line in notes:
+def _note_all(lines: Sequence[str]) -> None:
+    for line in lines:
         output.note(line)
 
 
@@ -423,9 +398,8 @@ def _fees(
 
 
 def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> None:
+    _note_all(notes)
     total = output.total_usd(fee.usd for fee in fees)
-    for line in notes:
-        output.note(line)
     if as_json:
         output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})
         return
@@ -525,12 +499,9 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {
-        "run": entry.run.id,
-        "model": entry.model,
-        "prompt": entry.episodes[0].prompt,
-        "judges": entry.judges[:1],
-        "cost_source": entry.figures["cost_source"],
-    }
+        "run": entry.run.id, "model": entry.model, "prompt": entry.episodes[0].prompt,
+        "judges": entry.judges[:1], "cost_source": entry.figures["cost_source"],
+    }  # fmt: skip
 
 
 app.command(

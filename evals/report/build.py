@@ -369,29 +369,19 @@ def _page(
     data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
-        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
-        version=__version__,
-        policy=content_security_policy(scripts),
+        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC", version=__version__,
+        policy=content_security_policy(scripts), scripts=[Markup(each) for each in scripts],
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
-        scripts=[Markup(each) for each in scripts],
-        runs=runs,
-        sentence=tables.in_a_sentence(entries),
-        headline=tables.headline(entries),
-        details=tables.details(entries),
-        entries=entries,
-        cost_sources=tables.cost_sources(entries),
-        judge_errors=tables.judge_errors(entries),
-        funnel=tables.funnel(entries),
+        runs=runs, entries=entries, sections=sections, **charts, published=SOURCE,
+        sentence=tables.in_a_sentence(entries), headline=tables.headline(entries),
+        details=tables.details(entries), cost_sources=tables.cost_sources(entries),
+        judge_errors=tables.judge_errors(entries), funnel=tables.funnel(entries),
         kinds=tables.by_label(entries, "by_kind", "Kind"),
         difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),
-        pairings=pairings(entries),
-        alarms=detect(scored),
+        pairings=pairings(entries), alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
-        **charts,
-        sections=sections,
-        published=SOURCE,
         viewer_data=base64.b64encode(data).decode(),
-    )
+    )  # fmt: skip
 
 
 def content_security_policy(scripts: Sequence[str]) -> str:
