@@ -115,53 +115,43 @@ def _stripped(scored: Scored) -> Scored:
     return replace(scored, trajectory=bare)
 
 
-class Turn(NamedTuple):
-    """A turn of a hosted model, and the seconds until it was there, with retries."""
-
-    step: PolicyStep
-    seconds: float
-
-
-def stored_turns(run: Run) -> dict[Key, list[Turn]]:
+def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
     """What hosted models have said in the run so far, of episodes that have ended and others."""
-    found: dict[Key, list[Turn]] = {}
+    found: dict[Key, list[PolicyStep]] = {}
     for row in map(json.loads, whole_lines(run.folder / _TURNS)):
         message, usage = row.pop("message"), row.pop("usage")
-        seconds = row.pop("took_s", row["seconds"])  # older runs have only the call's
         calls = tuple(ToolCall(**each) for each in message.pop("tool_calls"))
         said = AssistantMessage(**message, tool_calls=calls)
-        key = Key(*row.pop("key"))
-        found.setdefault(key, []).append(Turn(PolicyStep(said, Usage(**usage), **row), seconds))
+        found.setdefault(Key(*row.pop("key")), []).append(PolicyStep(said, Usage(**usage), **row))
     return found
 
 
 class Paid:
-    """A policy for one episode: it repeats the stored turns, and stores each further one.
-
-    `repeated_s` are the seconds that the repeated turns took when they were made.
-    """
+    """A policy for one episode: it repeats the stored turns, and stores each further one with the
+    seconds until it was there, retries too. `repeated_s` are those of the repeated turns."""
 
     def __init__(
-        self, policy: Policy, key: Key, turns: dict[Key, list[Turn]], log: AppendLog
+        self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
     ) -> None:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
         self._turns = turns.setdefault(key, [])
         self._repeated = 0
-        self.repeated_s = sum(turn.seconds for turn in self._turns)
+        self.repeated_s = sum(step.seconds or 0.0 for step in self._turns)
 
     @property
     def settings(self) -> dict[str, Any]:
         return self._policy.settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        if self._repeated == len(self._turns):
-            before = time.perf_counter()
-            step = await self._policy.act(messages, tools)
-            took = time.perf_counter() - before
-            self._log.append(compact_json({"key": self._key, "took_s": took, **asdict(step)}))
-            self._turns.append(Turn(step, took))
         self._repeated += 1
-        return self._turns[self._repeated - 1].step
+        if self._repeated <= len(self._turns):
+            return self._turns[self._repeated - 1]
+        before = time.perf_counter()
+        step = await self._policy.act(messages, tools)
+        stored = replace(step, seconds=time.perf_counter() - before)
+        self._log.append(compact_json({"key": self._key, **asdict(stored)}))
+        self._turns.append(stored)
+        return step
 
 
 # ---- The benchmark itself.
@@ -308,9 +298,9 @@ def run_benchmark(
             policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
             repeated_s = policy.repeated_s
         made = await run_episode(episode, policy, run.id)
-        more = {name: made.seconds[name] + repeated_s for name in ("total", "model")}
-        seconds = {**made.seconds, **more}
-        made = replace(made, repeat=repeat, question=question.to_row(), seconds=seconds)
+        for part in ("total", "model"):
+            made.seconds[part] += repeated_s
+        made = replace(made, repeat=repeat, question=question.to_row())
         made.policy["prompt"] = chosen.name
         return await judged(Scored(question, made), judges, inbox)
 

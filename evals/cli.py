@@ -331,7 +331,7 @@ def _entrant(
     """The model of that name, with what the killed run left of its budget."""
     turns = {} if killed is None else benchmark.stored_turns(killed)
     # What was cut short has cost something, too.
-    paid = (turn.step for key, made in turns.items() if key.model == name for turn in made)
+    paid = (step for key, steps in turns.items() if key.model == name for step in steps)
     spent = sum(step.cost_usd or 0.0 for step in paid)
     limit, at_once = config.max_cost_usd, config.concurrency[name]
     temperature = config.temperature

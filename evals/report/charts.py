@@ -96,7 +96,6 @@ class Chart(ABC):
 
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
-
     def written(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
@@ -113,27 +112,21 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
 
 
 class Mark(NamedTuple):
-    """One dot: its value, its interval if any, and the text written beside it. A range of what is
-    not judged has an interval and no value."""
+    """One dot: its value, its interval if any, and the text written beside it. A range (of what is
+    not judged) has no dot; its value is its middle."""
 
     value: float | None
     text: str
     low: float | None = None
     high: float | None = None
-
-    @property
-    def place(self) -> float | None:
-        """Where to draw it: at its value, or at the middle of a range."""
-        if self.value is not None or self.low is None or self.high is None:
-            return self.value
-        return (self.low + self.high) / 2
+    is_range: bool = False
 
     @property
     def errors(self) -> list[list[float]] | None:
-        """How far the interval reaches below and above the place, as `Axes.errorbar` takes it."""
-        if self.place is None or self.low is None or self.high is None:
+        """How far the interval reaches below and above the value, as `Axes.errorbar` takes it."""
+        if self.value is None or self.low is None or self.high is None:
             return None
-        return [[max(0.0, self.place - self.low)], [max(0.0, self.high - self.place)]]
+        return [[max(0.0, self.value - self.low)], [max(0.0, self.high - self.value)]]
 
 
 class DotRow(NamedTuple):
@@ -162,10 +155,10 @@ class DotChart(Chart):
                 at += 1
                 texts[at] = mark.text
                 # There is no place for nothing on a logarithmic scale.
-                if mark.place or (mark.place is not None and self.scale in ("share", "number")):
+                if mark.value or (mark.value is not None and self.scale in ("share", "number")):
                     fill = "none" if row.published else colour
                     axes.errorbar(
-                        mark.place, at, xerr=mark.errors, fmt="none" if mark.value is None else "o",
+                        mark.value, at, xerr=mark.errors, fmt="none" if mark.is_range else "o",
                         color=colour, mfc=fill, capsize=3,
                     )  # fmt: skip
             at += 1.5
@@ -201,9 +194,9 @@ class ScatterChart(DotChart):
         for number, row in enumerate(self.rows):
             (cost, mark), colour = row.marks, SERIES[number % len(SERIES)]
             axes.errorbar(
-                cost.value or free, mark.place or 0.0, yerr=mark.errors, elinewidth=0.8,
+                cost.value or free, mark.value or 0.0, yerr=mark.errors, elinewidth=0.8,
                 color=colour, mfc="none" if row.published else colour, label=cut(row.label, 26),
-                fmt="none" if mark.value is None else _MARKERS[number % len(_MARKERS)],
+                fmt="none" if mark.is_range else _MARKERS[number % len(_MARKERS)],
             )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(free / 3, 10.0**highest * 1.5)

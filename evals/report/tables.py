@@ -295,7 +295,7 @@ def details(entries: Sequence[Entry]) -> list[Table]:
 
 
 def judge_errors(entries: Sequence[Entry]) -> list[str]:
-    """A sentence on the errors of each judge, because accuracies stand beside published ones."""
+    """A sentence on the errors of each judge, by labels of the run's own answers."""
     notes = []
     for each in entries:
         judge, corrected = "".join(each.judges[:1]), each.figures["corrected"]
@@ -365,8 +365,8 @@ def fewer_errors(net: Estimate, a: str) -> str:
     if value is None or value >= 0:
         return f"{percent(net).brief} fewer errors than {a}"
     least, most = (None if bound is None else 1 - bound for bound in (high, low))
-    times = Estimate(value=1 - value, low=least, high=most, n=net["n"], method=net["method"])
-    return f"{number(times).brief} times the errors of {a}"
+    times = number({**net, "value": 1 - value, "low": least, "high": most}).brief
+    return f"{times} times the errors of {a}"
 
 
 def summary(
@@ -505,7 +505,8 @@ def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]
     marks = []
     for name in names:
         value, low, high = (figures[name][part] for part in ("value", "low", "high"))
-        text = COLUMNS[name].form(figures[name]).line
-        text = "not known" if value is None and low is None else text
-        marks.append(Mark(value, text, low, high))
+        if is_range := "range" in figures[name]:
+            value = (low + high) / 2
+        text = "not known" if value is None else COLUMNS[name].form(figures[name]).line
+        marks.append(Mark(value, text, low, high, is_range))
     return tuple(marks)

@@ -13,11 +13,12 @@ from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run
 from evals.judges import labels
+from evals.report.tables import judge_errors, measure
 from evals.scored import Scored, Verdict, load_run
 from tests.builders import write_lines
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
 from tests.command_line import Run as Cli
-from tests.evals.runs import episode, episodes, question, write_run
+from tests.evals.runs import Outcome, episode, episodes, question, write_run
 from tests.provider import KEY, Reply, Request, openai, says
 
 
@@ -249,6 +250,23 @@ def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Cli, home: Path, tmp_p
     # Judged again: the made-up verdicts are those of the rules.
     again = json_of(art_e("eval", "judge", "--run", "mine", "--judge", "offline", "--json"))
     assert again["judges"]["offline/8"]["n"] == stored["n"]
+
+
+def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
+    outcomes: dict[Outcome, int] = {"right": 50, "wrong": 30}
+    made = [*episodes("strong", outcomes), *episodes("weak", outcomes)]
+    run = write_run(home / "runs" / "mine", made)
+    for each in drawn(run):
+        if each.trajectory.model == "strong":
+            labels.write_label(run, each.trajectory.episode_id, correct=each.correct)
+    other = write_run(home / "runs" / "other", episodes("strong", outcomes))
+    strong, *others = measure([run, other])
+    corrected = strong.figures["corrected"]["accuracy"]["value"]
+    assert corrected == pytest.approx(strong.figures["accuracy"]["value"]), (
+        "of a judge without errors"
+    )
+    assert [each.figures["corrected"] for each in others] == [None, None]
+    assert "not measured on these answers" in "".join(judge_errors(others))
 
 
 def test_a_wrong_option_is_one_line(art_e: Cli) -> None:

@@ -186,7 +186,7 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
         # Turns that are repeated at once count with the seconds that they took when they were made.
         slow = killed_copy(whole, "slow", len(EVERYTHING) - 1)
         for line in list(whole_lines(whole.folder / "turns.jsonl"))[-TURNS:-1]:
-            row = json.loads(line) | {"took_s": 5}
+            row = json.loads(line) | {"seconds": 5}
             append_line(slow.folder / "turns.jsonl", json.dumps(row))
         benchmark.out = slow.folder
         benchmark.done("--resume")
