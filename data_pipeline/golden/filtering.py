@@ -196,12 +196,11 @@ class Facts:
 
 def instructions(question: Question, facts: Facts) -> str | None:
     """Question or answer give orders to a model, or the answer does to a judge."""
-    if fault := _in_texts(question, partial(_match, "orders")):
-        return fault
     words = appeal(clean(question.answer or ""))
-    # Of a mail about a verdict or a grader it is no appeal.
-    quoted = any(words in clean(each) for each in facts.bodies) if words else True
-    return None if quoted else f"the answer has {_shown(words or '')}"
+    # Of a mail about a verdict or a grader it is not an appeal.
+    if words and not any(words in clean(each) for each in facts.bodies):
+        return f"the answer has {_shown(words)}"
+    return _in_texts(question, partial(_match, "orders"))
 
 
 def answer(question: Question, facts: Facts) -> str | None:
@@ -253,36 +252,30 @@ def yes_no(question: Question, facts: Facts) -> str | None:
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
     polar = is_english and asks_yes_no(_pattern("after-comma").sub("", text))
-    begins = _pattern("yes-no").match(gold)
+    open_ended = is_choice(text) or _pattern("asks-what").search(text)
     # "Do you have Ann's number?" asks for the number.
-    asks_for = _pattern("asks-what").search(text) or (
-        not begins and _pattern("asks-for").match(text)
-    )
-    bare = begins is not None and begins.end() == len(gold)
-    return "yes or no answers it" if bare or (polar and not (is_choice(text) or asks_for)) else None
+    open_ended = open_ended or _pattern("asks-for").match(f"{text} {gold}")
+    bare = _pattern("bare").fullmatch(gold)
+    return "yes or no answers it" if bare or (polar and not open_ended) else None
 
 
 def one_fact(question: Question, facts: Facts) -> str | None:
     """It asks for more than one short fact, such as a summary, or the answer leaves a choice."""
     if fault := _in_texts(question, lambda text: text if text.count(" ") >= MAX_WORDS else None):
         return f"{fault}, more than {MAX_WORDS} words"
-    text, gold = clean(question.question), clean(question.answer or "")
-    match = _pattern("open-ended").search(text)
-    if match is None and len(question.message_ids) < 2:
+    text = clean(question.question)
+    fault = _match("open-ended", text)
+    if len(question.message_ids) < 2:
         # Several mails may be asked for the facts of each.
-        match = _pattern("two-questions").search(text)
-    if match:
-        return f"asks for more than one fact: {_shown(match[0])}"
-    several = _pattern("one-value").match(text) and _pattern("two-values").search(gold)
-    return f"the answer leaves a choice: {_shown(gold)}" if several else None
+        fault = fault or _match("two-questions", text)
+    fault = fault or _match("two-values", f"{text} {clean(question.answer or '')}")
+    return fault and f"asks for more than one fact, or leaves a choice: {_shown(fault)}"
 
 
 def referent(question: Question, facts: Facts) -> str | None:
     """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
-    text = clean(question.question)
-    has_name = re.search(r'(?<=.)(?:[A-Z](?!\b)|[\d"])', text)
-    match = _pattern("he-or-she" if has_name else "nameless").match(text)
-    return f"doesn't say what {_shown(match[0])} is about" if match else None
+    words = _match("no-referent", clean(question.question))
+    return words and f"doesn't say what {_shown(words)} is about"
 
 
 def private(question: Question, facts: Facts) -> str | None:
@@ -312,12 +305,11 @@ def language(question: Question, facts: Facts) -> str | None:
 
 def wording(question: Question, facts: Facts) -> str | None:
     """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
+    if fault := _in_texts(question, partial(_match, "talk-of-mail")):
+        return fault
     text = clean(question.question)
-    for each in (text, clean(question.answer or "")):
-        if match := _pattern("talk-of-mail").search(each):
-            return f"speaks of {_shown(match[0])}"
     mention = None if facts.owner is None else facts.owner.mention(text)
-    return f"speaks of the owner, {_shown(mention)}, by name" if mention else None
+    return mention and f"speaks of the owner, {_shown(mention)}, by name"
 
 
 def realism(question: Question, facts: Facts) -> str | None:
@@ -336,10 +328,10 @@ RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 def checked(question: Question, facts: Facts) -> list[Check]:
     """The check of each rule; a question that nobody rated is unsure of its realism."""
-    checks = []
-    for name, rule in RULES.items():
-        fault = rule(question, facts)
-        checks.append(Check(name, "filter", fault is None, fault or PASSED, "rule"))
+    faults = {name: rule(question, facts) for name, rule in RULES.items()}
+    checks = [
+        Check(name, "filter", not fault, fault or PASSED, "rule") for name, fault in faults.items()
+    ]
     if question.how_realistic is None:
         checks[-1] = Check("realism", "filter", None, "not rated", "rule")
     return checks
