@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from duckdb import DuckDBPyConnection
-
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -265,7 +263,8 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     quoted: dict[str, str] = {}
     for address in tested:
         texts = file.execute(f"SELECT body {OWN_MAIL}", [address])
-        quoted |= _contained(learned, f"mail of the test inbox {address}", _fetched(texts))
+        mail = (words(body) for (body,) in iter(texts.fetchone, None))
+        quoted |= _contained(learned, f"mail of the test inbox {address}", mail)
     counts = {"gold_mails": len(learned.keys() & bodies), "contained": len(quoted.keys() & bodies)}
     # Gold mail of validation as such is `shared-gold`.
     training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
@@ -281,20 +280,14 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     golden.finish("split", rows, settings)
 
 
-def _fetched(texts: DuckDBPyConnection) -> Iterator[list[str]]:
-    while chunk := texts.fetchmany(1_000):
-        yield from (words(body) for (body,) in chunk)
-
-
 def _text(question: Question) -> str:
     return " ".join(words(f"{question.question} {question.answer or ''}"))
 
 
 def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
     """The run of words with the most words of the question and its answer; none without any."""
-    own = {*_text(question).split()}
-    starts = range(max(1, len(body) - _PASSAGE_WORDS + 1))
-    runs = [body[start : start + _PASSAGE_WORDS] for start in starts]
+    own, last = {*_text(question).split()}, max(0, len(body) - _PASSAGE_WORDS)
+    runs = (body[start : start + _PASSAGE_WORDS] for start in range(last + 1))
     best = max(runs, key=lambda run: len(own.intersection(run)))
     return best if own.intersection(best) else ()
 
@@ -307,11 +300,10 @@ def _contained(
     known = set[int]().union(*shingles.values())
     sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
     held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
-    shares = {name: len(own & held) / len(own) for name, own in shingles.items()}
     return {
-        name: f"to {share:.0%} in {where}"
-        for name, share in shares.items()
-        if share >= MOST_CONTAINED
+        name: f"to {len(own & held) / len(own):.0%} in {where}"
+        for name, own in shingles.items()
+        if len(own & held) >= MOST_CONTAINED * len(own)
     }
 
 
