@@ -29,19 +29,13 @@ MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
 MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
 _SHOWN_CHARS = 80
-_BODIES = """
-SELECT message_id, left(body, 2000) -- enough to see its language
-FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
-ORDER BY id_taken DESC -- so that the first mail of an id counts
-"""
+_LANGUAGE_CHARS = 2000  # of a mail, enough to see its language
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
     """Drop rows that fail a rule (or are rated below `min_realism`), and all but one duplicate."""
     all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
-    named = sorted({name for each in golden.questions for name in each.message_ids})
-    bodies: dict[str, str] = dict(file.execute(_BODIES, [named]).fetchall())
     rows: list[Outcome] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
@@ -49,7 +43,7 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
         row = agreeing(question, cited)
         # The row may have either form of an id now.
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
-        texts = [bodies[each] for each in question.message_ids if each in bodies]
+        texts = [each.body[:_LANGUAGE_CHARS] for each in cited.values()]
         owner = owners[question.inbox_address]
         checks = checked(row, Facts(min_realism, owner, known, texts))
         fault = next((each for each in checks if each.passed is False), None)

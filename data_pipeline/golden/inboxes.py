@@ -27,7 +27,8 @@ ids AS (
 )
 SELECT address, cited.message_id, emails.message_id, sent_at, lower(hex(content_digest)),
     (address_id, email_id) IN (SELECT address_id, email_id FROM parties)
-    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own
+    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own,
+    body
 FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
     JOIN emails USING (email_id)
 ORDER BY address, cited.message_id, own DESC, preference, email_id
@@ -38,11 +39,13 @@ OWN_MAIL = "FROM emails SEMI JOIN mail_of(?, false) USING (email_id)"
 
 class Cited(NamedTuple):
     """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
-    `contents` are digests: several if other inboxes have mails of that id, the id if none has."""
+    `contents` are digests: several if other inboxes have mails of that id, the id if none has.
+    `body` is that of the first."""
 
     stored: str | None
     fault: str = ""
     contents: tuple[str, ...] = ()
+    body: str = ""
 
 
 def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
@@ -61,16 +64,17 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     }
 
 
-# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant.
-_Mail = tuple[str, dt.datetime | None, str, bool]
+# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant,
+# and its body.
+_Mail = tuple[str, dt.datetime | None, str, bool, str]
 
 
 def _as_of(day: dt.date | None, message_id: str, mails: Sequence[_Mail]) -> Cited:
     own = [mail for mail in mails if mail[3]]
-    for stored, sent_at, content, _ in own:
+    for stored, sent_at, content, _, body in own:
         # Mail without a date is in no inbox as of a day.
         if day is None or (sent_at is not None and sent_at.date() <= day):
-            return Cited(stored, contents=(content,))
+            return Cited(stored, contents=(content,), body=body)
     contents = tuple(dict.fromkeys(mail[2] for mail in own[:1] or mails)) or (message_id,)
     if not own:
         place = "in the file, but not in this inbox" if mails else "not in the inbox file"
@@ -219,10 +223,6 @@ FROM emails JOIN parties USING (email_id) JOIN addresses USING (address_id)
 WHERE content IN (SELECT unnest(?::VARCHAR[])) AND address IN (SELECT unnest(?::VARCHAR[]))
 GROUP BY content
 """
-_BODIES = """
-SELECT lower(hex(content_digest)) AS content, any_value(body) FROM emails
-WHERE content IN (SELECT unnest(?::VARCHAR[])) GROUP BY content ORDER BY content
-"""
 _SHINGLE_WORDS = 5
 _PASSAGE_WORDS = 15
 Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
@@ -243,12 +243,10 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     placed = [replace(each, split=inboxes[address_of(each)]) for each in golden.questions]
     # What is gold for each question, by content: its mails, and its own text.
     mails = [replace(each, message_ids=each.message_ids + each.equivalent_ids) for each in placed]
-    gold = {
-        name: {part: f"gold mail {id_}" for id_, mail in cited.items() for part in mail.contents}
-        for name, cited in cited_mails(file, mails).items()
-    }
-    contents = sorted(set[str]().union(*gold.values()))
-    bodies = {name: words(body) for name, body in file.execute(_BODIES, [contents]).fetchall()}
+    gold, bodies = dict[str, dict[str, str]](), dict[str, list[str]]()
+    for name, cited in cited_mails(file, mails).items():
+        gold[name] = {part: f"gold mail {id_}" for id_, it in cited.items() for part in it.contents}
+        bodies |= {it.contents[0]: words(it.body) for it in cited.values() if it.body}
     # Gold mails by content, and the passages around the answers by question and content.
     parts: dict[str, dict[str, Sequence[str]]] = {name: {} for name in SPLITS}
     for each in placed:
@@ -259,7 +257,8 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         parts[inboxes[address_of(each)]] |= own | passages
     learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
-    held = dict(file.execute(_HOLDERS, [sorted(learned), tested]).fetchall())
+    contents = sorted({part for each in placed if each.split != "test" for part in gold[each.id]})
+    held = dict(file.execute(_HOLDERS, [contents, tested]).fetchall())
     quoted: dict[str, str] = {}
     for address in tested:
         texts = file.execute(f"SELECT body {OWN_MAIL}", [address])
