@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
+from art_e.inbox.threads import LEFT_OUT
 from art_e.question import Question
 from data_pipeline.golden.generate import GoldenOptions, make_plan
 from data_pipeline.golden.golden_set import GoldenSet
@@ -209,7 +210,7 @@ def _needs_passage(fault: Fault) -> bool:
 def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
     """Passages to ask about: the best one of each mail, then the second best of each, ..."""
     address = re.split(r"\W+", owner["address"].lower())
-    avoided = _AVOIDED | {*words_of(owner["name"]), *address}
+    avoided = _AVOIDED | {"0", *words_of(owner["name"]), *address}
     bodies = {each["id"]: f" {' '.join(words_of(each['body']))} " for each in mails}
     of_mails = [
         _of_mail(mail, avoided, [body for name, body in bodies.items() if name != mail["id"]])
@@ -227,7 +228,7 @@ def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passa
     No other mail has their cue. The answer holds no value such as a date, which the rule about
     leaks treats differently.
     """
-    words = re.findall(r"[\w']+", mail["body"][:_FIRST_CHARS])
+    words = re.findall(r"[\w']+", mail["body"].replace(LEFT_OUT, "0")[:_FIRST_CHARS])
     found: list[tuple[int, int, int]] = []
     for start in range(len(words) - _CUE - ANSWER_WORDS + 1):
         window = words[start : start + _CUE + ANSWER_WORDS]

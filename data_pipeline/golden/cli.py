@@ -115,8 +115,12 @@ def _refuse_unhosted(model: str, offline: str) -> None:
 def generate_command(
     model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[int, integer("Number of 20-mail batches per inbox.")] = generate.BATCHES,
-    questions: Annotated[int, integer("Number of questions per batch.")] = generate.QUESTIONS,
+    batches: Annotated[
+        int, integer("Number of batches of 8 to 12 mails per inbox.")
+    ] = generate.BATCHES,
+    questions: Annotated[
+        int, integer("Maximum number of questions per batch.")
+    ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,

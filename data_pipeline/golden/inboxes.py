@@ -105,13 +105,15 @@ _PREFIX = re.compile(r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:
 
 
 class Mail(NamedTuple):
-    """A mail that may be drawn; `email_id` is in date order."""
+    """A mail that may be drawn; `email_id` is in date order. `people` are ids of addresses."""
 
     email_id: int
     message_id: str
     sent_at: dt.datetime
     subject: str
     content: bytes
+    body: str
+    people: list[int]
 
 
 def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:

@@ -87,7 +87,7 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
     sent = itertools.accumulate(hours for hours, _ in steps)
     return [
         Mail(n, f"<{n}@test>", START + dt.timedelta(hours=at), f"Matter {subject}",
-             f"{subject} {n % 50}".encode())
+             f"{subject} {n % 50}".encode(), f"{subject} {n} is new.", [])
         for n, (at, (_, subject)) in enumerate(zip(sent, steps, strict=True))
     ]  # fmt: skip
 
@@ -101,13 +101,14 @@ def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed
     assert len(contents) == len(set(contents))
     once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
     threads = {
-        mail: thread[-generate.BATCH_MAILS :] for thread in threads_of(once) for mail in thread
+        mail.email_id: generate.recent(thread) for thread in threads_of(once) for mail in thread
     }
     for batch in batches:
         assert generate.LEAST_MAILS <= len(batch) <= generate.BATCH_MAILS
         assert batch == sorted(batch)
+        assert batch[-1].sent_at - batch[0].sent_at <= generate.SPANS[-1]
         for mail in batch:
-            assert set(threads[mail]) <= set(batch)
+            assert all(each in batch for each in threads[mail.email_id])
 
 
 # ---- The split on an inbox full of copies: those that became one mail (under Enron's rules) and
