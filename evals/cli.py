@@ -205,7 +205,7 @@ def run(
         "max-turns": max_turns, "temperature": temperature, "prompt": prompt,
         "closed-book": closed_book or None, "split": None if split == "test" else split,
     }  # fmt: skip
-    _check_options(preset and decided, names, prompt, closed_book=closed_book)
+    _check_options(decided if preset else {}, names, prompt, closed_book)
     if dry_run and resume:
         raise UserError("--dry-run prices a whole run; leave out --resume")
     view, template = form.view, benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
@@ -276,12 +276,10 @@ def run(
 
 
 def _check_options(
-    decided: Mapping[str, object] | None, models: Sequence[str], prompt: Path | None,
-    *, closed_book: bool,
-) -> None:  # fmt: skip
-    """Raise `UserError` for options that exclude each other; `decided` are those that a preset
-    decides."""
-    if twice := [name for name, value in (decided or {}).items() if value is not None]:
+    decided: Mapping[str, object], models: Sequence[str], prompt: Path | None, closed_book: bool
+) -> None:
+    """Raise `UserError` for options that exclude each other; a preset decides `decided`."""
+    if twice := [name for name, value in decided.items() if value is not None]:
         raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
     if closed_book and "offline" in models:
         raise UserError("offline knows nothing without mail: leave out --closed-book or the model")

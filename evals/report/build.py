@@ -228,12 +228,9 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
         for each in scored
     ]
     data = {
-        "outcomes": OUTCOMES,
-        "wheres": [each.replace("_", " ") for each in STEPS],
-        "questions": questions.rows(),
-        "shared": shared.rows(),
-        "episodes": episodes,
-    }
+        "outcomes": OUTCOMES, "wheres": [each.replace("_", " ") for each in STEPS],
+        "questions": questions.rows(), "shared": shared.rows(), "episodes": episodes,
+    }  # fmt: skip
     return {name: plain(value) for name, value in data.items()}
 
 
@@ -254,24 +251,17 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
     return {
         **{name: getattr(trajectory, name) for name in (*names, "retries")},
-        "id": trajectory.episode_id,
-        "run": trajectory.run_id,
+        "id": trajectory.episode_id, "run": trajectory.run_id,
         "step": _finite(trajectory.policy.get("step")),
-        "outcome": outcome(scored),
-        "where": ended_at(scored).replace("_", " "),
-        "reward": _finite(reward.get("total")),
-        "components": reward.get("components") or {},
-        "answer": trajectory.final_answer,
-        "abstained": bool(trajectory.rubric.get("abstained")),
-        "gold": _gold(scored),
-        "verdicts": scored.verdicts,
+        "outcome": outcome(scored), "where": ended_at(scored).replace("_", " "),
+        "reward": _finite(reward.get("total")), "components": reward.get("components") or {},
+        "answer": trajectory.final_answer, "abstained": bool(trajectory.rubric.get("abstained")),
+        "gold": _gold(scored), "verdicts": scored.verdicts, "turns": turns,
         "system": shared.add(opening.get("system", "")),
         "asked": shared.add(opening.get("user", "")),
-        "turns": turns,
-        "facts": trajectory.rubric,
-        "cost": _finite(trajectory.cost_usd),
+        "facts": trajectory.rubric, "cost": _finite(trajectory.cost_usd),
         "started": trajectory.started_at,
-    }
+    }  # fmt: skip
 
 
 def _gold(scored: Scored) -> list[dict[str, Any]]:
