@@ -1,4 +1,5 @@
-"""Fits the weights of `evals.judges.offline`: `python -m bench.fit_judge` prints them.
+"""Fits the weights of `evals.judges.offline`: `python -m bench.fit_judge` prints their lines of
+`evals/judges/vocabulary.txt`.
 
 The pairs are the tuning half of the labelled set and `tests/evals/judge_pairs.jsonl`, without those
 that a fault decides; right and wrong ones count alike. A weight above 0 would reward what speaks
@@ -18,8 +19,9 @@ from evals.judges.claims import clean, unframed
 from evals.judges.labels import Case, load_pairs
 from evals.judges.offline import WEIGHTS, Compared
 
-RIDGE = 0.3
+RIDGE = 0.1
 PAIRS = Path(__file__).parents[1] / "tests" / "evals" / "judge_pairs.jsonl"
+FAULTS = [name for name in WEIGHTS if name != "bias"]
 DAY = dt.date(2001, 5, 10)
 
 
@@ -41,7 +43,7 @@ def fitted() -> NDArray[np.float64]:
         pair = each.question, each.question.answer or "", unframed(clean(each.answer or ""))
         compared = Compared(*pair)
         if compared.fault() is None:
-            features.append(compared.features())
+            features.append([compared.features()[name] for name in FAULTS])
             labels.append(each.label)
     columns, right = np.asarray(features), np.asarray(labels)
     signs = np.where(right, 1.0, -1.0)
@@ -51,12 +53,11 @@ def fitted() -> NDArray[np.float64]:
         margins = signs * (weights[0] + columns @ weights[1:])
         return float(counts @ np.logaddexp(0, -margins) + RIDGE / 2 * (weights[1:] ** 2).sum())
 
-    bounds = [(None, None), *[(None, 0.0)] * len(WEIGHTS)]
+    bounds = [(None, None), *[(None, 0.0)] * len(FAULTS)]
     best = minimize(loss, np.zeros(len(bounds)), method="L-BFGS-B", bounds=bounds).x
     return np.asarray(best)
 
 
 if __name__ == "__main__":
-    bias, *weights = fitted()
-    print(f"BIAS = {bias:.2f}")
-    print(*(f'"{k}": {v:.2f},' for k, v in zip(WEIGHTS, weights, strict=True)), sep="\n")
+    for name, weight in zip(["bias", *FAULTS], fitted(), strict=True):
+        print(f"weight {weight:.2f} {name}")

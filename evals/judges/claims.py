@@ -21,17 +21,18 @@ from art_e.text import HIDDEN
 _LINES = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
 
 
-def _phrases(kind: str) -> list[str]:
+def phrases(kind: str) -> list[str]:
+    """Return the lines of a kind in `vocabulary.txt`."""
     return [line.removeprefix(f"{kind} ") for line in _LINES if line.startswith(f"{kind} ")]
 
 
 def _words(kind: str) -> list[list[str]]:
-    return [line.replace("_", " ").split(" ") for line in _phrases(kind)]
+    return [line.replace("_", " ").split(" ") for line in phrases(kind)]
 
 
 def _by_name(kind: str) -> dict[str, str]:
     """Return the first word of each line of a kind by each of the others."""
-    lines = [line.split() for line in _phrases(kind)]
+    lines = [line.split() for line in phrases(kind)]
     return {name.replace("_", " "): first for first, *names in lines for name in names}
 
 
@@ -40,37 +41,28 @@ def _filled(form: str) -> str:
 
     def alternatives(capitals: re.Match[str]) -> str:
         kind = capitals[0].lower()
-        names = _by_name(kind) if kind in ("part", "scale", "unit", "zone") else _phrases(kind)
+        names = _by_name(kind) if kind in ("part", "scale", "unit", "zone") else phrases(kind)
         longest = sorted((name for name in names if name[-1] not in "%$€£¥¢₹²2"), key=len)[::-1]
         return f"(?:{'|'.join(longest)})" if names else capitals[0]
 
     return re.sub("[A-Z]{3,6}", alternatives, form)
 
 
-def _pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
+def pattern(kind: str, form: str = "{}") -> re.Pattern[str]:
     """Return what finds any line of a kind, all regular expressions, in the frame of `form`."""
-    return re.compile(_filled(form.format(f"(?:{'|'.join(_phrases(kind))})")), re.IGNORECASE)
+    return re.compile(_filled(form.format(f"(?:{'|'.join(phrases(kind))})")), re.IGNORECASE)
 
 
 # ---- Plain text.
 
 MAX_CHARS = 4000  # of an answer; the rest is not read
 
-_NUMBERS = {word: int(number) for word, number in _by_name("number").items()}
-_TENS, _ONES = "|".join(list(_NUMBERS)[20:]), "|".join(list(_NUMBERS)[1:10])
-# Not "one": "the old one".
-_SPELLED = re.compile(
-    rf"\b(?:(?:{_TENS})[ -](?:{_ONES})|(?!one\b)(?:{'|'.join(_NUMBERS)}))(?![\w'])", re.IGNORECASE
-)
 _PLAINER = [
-    (re.compile(pattern, re.IGNORECASE), plain)
-    for pattern, plain in (line.split(" => ") for line in _phrases("plain"))
+    (re.compile(_filled(form), re.IGNORECASE), plain)
+    for form, plain in (line.split(" => ") for line in phrases("plain"))
 ]
-_PUNCTUATION = str.maketrans(
-    "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
-)  # fmt: skip
-_FRACTION_SIGN = re.compile("([0-9]{0,4}) ?([¼-¾⅓-⅞])")
-_INVISIBLE = re.compile(rf"[{HIDDEN}\0]")
+_SIGNS = str.maketrans(_by_name("sign"))
+_INVISIBLE = re.compile(rf"[{HIDDEN}\0\u00ad]")
 
 
 @lru_cache(maxsize=512)
@@ -79,17 +71,11 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
     Line breaks become " ; ", since a new line is a new statement.
     """
-    text = _FRACTION_SIGN.sub(
-        lambda sign: f"{int(sign[1] or 0) + unicodedata.numeric(sign[2]):.6g}", text[: 4 * limit]
-    )
-    text = unicodedata.normalize("NFKC", text)[: 4 * limit]
-    text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
+    text = unicodedata.normalize("NFKC", text[: 4 * limit].translate(_SIGNS))[: 4 * limit]
+    text = _INVISIBLE.sub("", text)
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
-    text = _SPELLED.sub(
-        lambda words: str(sum(_NUMBERS[word] for word in re.split("[ -]", words[0].lower()))), text
-    )
-    for pattern, plain in _PLAINER:
-        text = pattern.sub(plain, text)
+    for form, plain in _PLAINER:
+        text = form.sub(plain, text)
     return text[:limit]
 
 
@@ -126,30 +112,24 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     return kinds.isdisjoint(("date", "name")) and not set(one).isdisjoint(other)
 
 
-PLAUSIBLE_MONTHS = 9  # from the question's date to a date without a year
-
-
 def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
-    """Return whether no day can be both dates; `near` (the question's) decides unstated years."""
+    """Return whether no day can be both dates. If only one has a year, that is one of the year and
+    a half around the date `near`."""
     pairs = list(zip(one.key, other.key, strict=True))
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
     year, month = (a or b for a, b in pairs[:2])
     if near is None or one.key[0] == other.key[0] or not year:
         return False
-    return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > PLAUSIBLE_MONTHS)
+    return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > 9)
 
 
 _NICKNAMES = [set(line) for line in _words("nick")]
 
 
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
-    """Return whether both name a person or thing: by initials; by the gold's last word and, if
-    there is another, a form of its first; or by a form of its first alone."""
-    short, long = sorted((gold, answer), key=lambda words: len("".join(words)))
-    initials = "".join(word[0] for word in " ".join(long).replace("-", " ").split())
-    if len(initials) > 1 and "".join(short).replace(".", "") == initials:
-        return True
+    """Return whether both name a person or thing: by the gold's last word and, if the answer has
+    another, a form of its first; or by a form of its first alone."""
     first = [word.rstrip(".") for word in answer if word != gold[-1]]
     if len(gold) == 1 or (gold[-1] not in answer and (len(first) > 1 or len(first[0]) < 3)):
         return gold[-1] in answer
@@ -165,7 +145,7 @@ _SCALES = _by_name("scale") | _by_name("letter")  # "$3M" are millions, "3 m" ar
 # In the order in which they are looked for.
 _VALUES = [
     (kind, re.compile(_filled(form), re.NOFLAG if kind == "name" else re.IGNORECASE))
-    for kind, form in (line.split(" ", 1) for line in _phrases("value"))
+    for kind, form in (line.split(" ", 1) for line in phrases("value"))
 ]
 _UNIT_KINDS = {"money", "percent", "duration", "measure"}
 _NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
@@ -264,8 +244,8 @@ def _stems(words: list[str]) -> list[str]:
 # The stem that stands for the stems of words that everyday mail exchanges freely.
 _SYNONYMS = {stem: line[0] for line in map(_stems, _words("same")) for stem in line}
 _OPPOSITE = {one: other for line in _words("opposite") for one, other in (line, reversed(line))}
-_DENIAL, _DENIES_NOTHING = _pattern("denial", r"\b{}\b"), _pattern("no-denial", r"\b{}\b")
-_YES, _NO, _AUXILIARY = (_pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
+_DENIAL, _DENIES_NOTHING = pattern("denial", r"\b{}\b"), pattern("no-denial", r"\b{}\b")
+_YES, _NO, _AUXILIARY = (pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
 
 
 @lru_cache(maxsize=2_048)
@@ -278,16 +258,6 @@ def content_stems(text: str) -> tuple[str, ...]:
 def asks_yes_no(text: str) -> bool:
     """Return whether the text opens as a question for yes or no does ("Did", "Is")."""
     return bool(_AUXILIARY.match(text))
-
-
-def _affirmed(text: str) -> str:
-    """Return the text with blanks for set phrases such as "no problem", which deny nothing."""
-    return _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
-
-
-def denies(text: str) -> bool:
-    """Return whether the text denies something."""
-    return bool(_DENIAL.search(_affirmed(text)))
 
 
 def polarity(text: str) -> bool | None:
@@ -311,21 +281,15 @@ def opposed(gold: str, answer: str) -> bool:
 
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
-    for kinds, pattern in (line.split(" ", 1) for line in _phrases("asks"))
+    for kinds, pattern in (line.split(" ", 1) for line in phrases("asks"))
 ]
-_CHOICE = re.compile(r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.I)
-_TAKEN_BACK = re.compile(
-    rf"\b(?:{'|'.join(_phrases('denial') + _phrases('taken-back'))})\b"
-    r".*?(?=[;:!?()]|,(?! ?\d)|\.(?: |$)|\bbut\b|$)",
-    re.IGNORECASE,
-)
+_CHOICE, _TAKEN_BACK = pattern("choice"), pattern("back")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
-_SET_ASIDE = _pattern("aside")
+_SET_ASIDE = pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
-_OPENER, _CLOSER = _pattern("opener", r"^[\s\"'*_;:,-]*{}"), _pattern("closer")
-RETRACTION = _pattern("retraction")
-_RELATED = _pattern("than", r"\b{} (?:the )?(?:\w{{1,4}}\.? )?$")
-_APPEAL = _pattern("appeal")
+_OPENER, _CLOSER = pattern("opener", r"^[\s\"'*_;:,-]*{}"), pattern("closer")
+RETRACTION = pattern("retraction")
+_APPEAL = pattern("appeal")
 
 
 class Claims(NamedTuple):
@@ -346,23 +310,20 @@ class Claims(NamedTuple):
 def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     """Return the claims of `text`, which is cleaned (and cut at `limit`) first."""
     text = clean(text, limit)
+    # Blanks for set phrases such as "no problem", which deny nothing.
+    affirmed = _DENIES_NOTHING.sub(lambda phrase: " " * len(phrase[0]), text)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
-    spans += [match.span() for match in _TAKEN_BACK.finditer(_affirmed(text))]
+    spans += [match.span() for match in _TAKEN_BACK.finditer(affirmed)]
     held, denied = list[Value](), list[Value]()
     for value in find_values(text.title() if text.islower() else text):
         (denied if within(value, spans) else held).append(value)
-    # "Older than Ann", "Ann's sister": another is only related to her.
-    names = tuple(
-        value
-        for value in held
-        if value.kind == "name"
-        and not text[: value.end + 1].endswith("'s ")
-        and not _RELATED.search(text[max(0, value.start - 40) : value.start])
-    )
+    # "Ann's sister" is only related to her.
+    names = (value for value in held if value.kind == "name")
+    free = tuple(name for name in names if not text[: name.end + 1].endswith("'s "))
     values, taken_back = (
         tuple(value for value in some if value.kind != "name") for some in (held, denied)
     )
-    return Claims(text, values, taken_back, names, denies(text))
+    return Claims(text, values, taken_back, free, bool(_DENIAL.search(affirmed)))
 
 
 def within(value: Value, spans: list[tuple[int, int]]) -> bool:

@@ -1,14 +1,8 @@
 """Whether an answer is right, given the gold answer, without a model.
 
-`OfflineJudge` decides in this order, on the answer without openers, sources and politeness:
-
-1. Abstention is correct exactly on an unanswerable question. The gold answer itself is correct.
-2. Words to the grader, and taking back what was said, make an answer wrong.
-3. All else is one score from 0 to 1 of what speaks against the answer (`WEIGHTS`). From 0.5 it is
-   correct; near 0.5 (`UNSURE`) the judge is unsure. Free are values that the answer takes back
-   ("not May 3") or sets in brackets, of kinds that the gold lacks, and what the question has.
-
-The weights are a logistic regression (`python -m bench.fit_judge`); docs/evaluation.md has the
+`OfflineJudge` takes openers, sources and politeness off an answer. Words to the grader and taking
+back what was said make it wrong. All else is a score from 0 to 1 of what speaks against it
+(`WEIGHTS`, a logistic regression by `python -m bench.fit_judge`); docs/evaluation.md has the
 agreement with labels. `F1Judge` is a second judge without a model.
 """
 
@@ -55,18 +49,20 @@ class RuleJudge(ABC):
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
-        """Return `decide`, and whether an answer that is no abstention stands in `mails`."""
-        verdict = self.decide(question, answer)
-        if answer is None or mails is None or _abstains(claims.clean(answer)):
+        """Return `decide`, and whether `mails` state an answer that is not an abstention."""
+        verdict = self.decide(question, answer, mails or ())
+        if answer is None or mails is None or _abstains(claims.clean(answer), question, mails):
             return verdict
         grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
         reason = f"{verdict.reason}; {why}" if why else verdict.reason
         return replace(verdict, grounded=grounded, reason=reason)
 
-    def decide(self, question: Question, answer: str | None) -> Verdict:
+    def decide(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
         """Return the verdict on `answer`. Raises UserError for a question without gold answer."""
         text = claims.clean(answer or "")
-        abstained = _abstains(text)
+        abstained = _abstains(text, question, mails)
         if is_unanswerable(question):
             reason = "abstained on" if abstained else "answered"
             return Verdict(abstained, None, self.name, f"{reason} an unanswerable question")
@@ -84,8 +80,9 @@ class RuleJudge(ABC):
         """Return the verdict on an answer, without its frame, that rule 1 does not decide."""
 
 
-def _abstains(text: str) -> bool:
-    return is_abstention(claims.unframed(text)) and not claims.appeal(text)
+def _abstains(text: str, question: Question, mails: Sequence[Email]) -> bool:
+    bodies, bare = (mail.body for mail in mails), claims.unframed(text)
+    return is_abstention(bare, question.question, bodies) and not claims.appeal(text)
 
 
 class OfflineJudge(RuleJudge):
@@ -97,9 +94,8 @@ class OfflineJudge(RuleJudge):
         compared = Compared(question, gold, answer)
         if fault := compared.fault():
             return Verdict(False, None, self.name, fault)
-        degrees = dict(zip(WEIGHTS, compared.features(), strict=True))
-        penalties = {name: WEIGHTS[name] * degree for name, degree in degrees.items()}
-        chance = 1 / (1 + math.exp(-BIAS - sum(penalties.values())))
+        penalties = {name: WEIGHTS[name] * held for name, held in compared.features().items()}
+        chance = 1 / (1 + math.exp(-WEIGHTS["bias"] - sum(penalties.values())))
         worst = min(penalties, key=penalties.__getitem__)
         reason = worst if chance < 0.5 else "says what the gold answer says"
         unsure = UNSURE[0] < chance < UNSURE[1]
@@ -107,48 +103,31 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-BIAS = 2.64
-# What speaks against an answer, and how much.
-WEIGHTS = {
-    "lacks a value or name": -4.86,  # that is needed
-    "lacks a detail": -1.95,  # by the share of the gold's values and names
-    "lists another value or name": -4.80,  # beside one of the gold
-    "has another in its place": -3.25,  # behind "but", or for a detail
-    "has another value or name": -0.95,  # elsewhere
-    "names alternatives": -4.23,
-    "says yes for no or no for yes": -5.01,
-    "lacks words of the gold answer": -3.91,  # by the share of those that the question lacks
-    "has another word": -3.19,  # in a copy of the gold, by how much of it the answer copies
-    "says the opposite": -3.18,
-    "mixes up what belongs to what": -3.81,
-}
-UNSURE = (0.15, 0.85)  # between these scores
+# What speaks against an answer, and how much; "bias" is the score of one with no fault.
+_LINES = (line.split(" ", 1) for line in claims.phrases("weight"))
+WEIGHTS = {fault: float(weight) for weight, fault in _LINES}
+UNSURE = (0.12, 0.88)  # between these scores
 
-_PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
-_OR = re.compile(
-    r"(?:[^\s.;:]+ ){0,4}(?<!more )\b(?:or (?!(?:so|less|more)\b)|unless )(?:[^\s.;:]+ ?){0,4}",
-    re.IGNORECASE,
+_PARTS, _PREPOSITION, _OR, _BRACKETS = map(
+    claims.pattern, ("divider", "preposition", "alternative", "brackets")
 )
-_CONTRAST = re.compile(r"\b(?:but|now|instead|however|yet|so|actually)\b", re.IGNORECASE)
-_PREPOSITION = re.compile(r"\b(?:in|at|of|from|with|for|after|before|by|under|than|since)\b", re.I)
-# An aside, but for "(or May 4)".
-_BRACKETS = re.compile(r"[(\[](?!(?:or|maybe)(?: maybe)? [A-Z0-9])[^()\[\]]{0,300}[)\]]")
-_TOKEN, _WORDS = re.compile(r"\w+(?:[-'.:&]\w+)*"), re.compile(r"\w+")
+_TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 
 
 class Compared:
     """An answer, without its frame, beside the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
-        self.asking, self.gold = read_claims(question.question), read_claims(gold)
-        self.answer, self.near = read_claims(answer), question.query_date
+        texts = (question.question, gold, answer)
+        self.asking, self.gold, self.answer = map(read_claims, texts)
+        self.near = question.query_date
         asking, wanted = self.asking.text, claims.asked(self.asking.text)
         is_choice = claims.is_choice(asking)
         self.is_yes_no = claims.asks_yes_no(asking) and not is_choice
         # What the question has is free, but for the values of a choice.
         self.asked_stems = set() if is_choice else set(content_stems(asking))
         self.free = () if is_choice else self.asking.values
-        asked_words, kinds = set(_WORDS.findall(asking.lower())), {v.kind for v in self.gold.values}
+        asked_words, kinds = _plain_words(asking), {value.kind for value in self.gold.values}
         keys = [
             key
             for key in (*self.gold.values, *self.gold.names)
@@ -160,23 +139,17 @@ class Compared:
         values = [key for key in keys if key.kind != "name"]
         # Needed is what is asked for, or all values if there is nothing else, or a list of names.
         needed = [key for key in keys if key.kind in wanted]
-        if "name" in wanted:
-            needed = [key for key in needed if key.kind == "email"] or needed
         if not needed and not self._beyond(_without(self.gold.text, values)):
-            needed = values or list(self.gold.values)
+            needed = values
         if not content_stems(_without(self.gold.text, self.gold.names)):
             needed = [key for key in keys if key in needed or key.kind == "name"]
-        # What follows behind other words is a detail, and so are values that nobody asked for.
-        self.needed, self.details = list[Value](), [] if needed or self.is_yes_no else values
-        for key in [] if self.is_yes_no else sorted(needed, key=lambda key: key.start):
-            before = [other for other in self.needed if other.kind == key.kind]
-            is_detail = before and _between(self.gold.text, before[-1], key)
-            (self.details if is_detail else self.needed).append(key)
+        self.needed = [] if self.is_yes_no else needed
+        # Values that nobody asked for are details.
+        self.details = [] if needed or self.is_yes_no else values
         is_keyed = any(key.kind in (*wanted, "name") for key in self.needed)
         self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
 
     def _beyond(self, text: str) -> set[str]:
-        """Return the content of a text that the question lacks."""
         return set(content_stems(text)) - self.asked_stems
 
     def fault(self) -> str | None:
@@ -189,67 +162,63 @@ class Compared:
             return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
         return None
 
-    def features(self) -> list[float]:
-        """Return how far each of `WEIGHTS` holds, from 0 to 1."""
+    def features(self) -> dict[str, float]:
+        """Return how far each fault of `WEIGHTS` holds, from 0 to 1."""
         gold, answer = self.gold.text, self.answer.text
-        keys, plain = [*self.needed, *self.details], _BRACKETS.sub("", answer)
-        missing = [key for key in self.needed if not self._states(key)]
-        details = [] if missing else [key for key in self.details if not self._states(key)]
+        keys, plain = self.needed or self.details, _BRACKETS.sub("", answer)
+        missing = [key for key in keys if not self._states(key)]
+        share, is_missing = len(missing) / max(1, len(keys)), bool(missing and self.needed)
         rest, stems = _without(gold, keys), set(content_stems(_without(answer, self.answer.values)))
         beyond = self._beyond(rest)
-        lacking = len(beyond - stems) / max(1, len(beyond) + len(keys) * (not missing))
+        lacking = len(beyond - stems) / max(1, len(beyond) + len(keys) * (not is_missing))
         if not beyond and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
         choices = [] if _OR.search(gold) else _OR.findall(plain)
         wanted = beyond | self._beyond(gold)
+        opposite = claims.opposed(rest if self.is_text else f"{self.asking.text} {rest}", answer)
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denied = {_denies(text, stems & beyond) for text in (rest, answer)}
-        opposite = claims.opposed(rest if self.is_text else f"{self.asking.text} {rest}", answer)
-        return [
-            bool(missing) * (2 + len(missing) / max(1, len(self.needed))) / 3,
-            len(details) / max(1, len(keys)),
-            *([0.0] * 3 if missing else self._others({key.kind for key in details})),
-            float(any(wanted.intersection(content_stems(each)) for each in choices)),
-            float(self.is_yes_no and self._is_contrary()),
-            lacking * self.is_text,
-            min(_changed(gold, each, self.asked_stems) for each in (answer, plain)),
-            (1 - lacking) * ((self.is_text and len(denied) == 2) != opposite),
-            float(_is_swapped(gold, answer)),
-        ]
+        is_denied = self.is_text and len(denied) == 2
+        return {
+            "lacks a value or name": is_missing * (2 + share) / 3,
+            "lacks a detail": 0.0 if self.needed else share,
+            "lists another value or name": float(not is_missing and self._lists_another()),
+            "names alternatives": float(any(wanted & set(content_stems(part)) for part in choices)),
+            # By the share of those that the question lacks.
+            "lacks words of the gold answer": lacking * self.is_text,
+            # In a copy of the gold, by how much of it the answer copies.
+            "has another word": min(
+                _changed(gold, each, self.asked_stems) for each in (answer, plain)
+            ),
+            "says the opposite": (
+                float(self._is_contrary())
+                if self.is_yes_no
+                else (1 - lacking) * (is_denied != opposite)
+            ),
+            "mixes up what belongs to what": float(_is_swapped(gold, answer)),
+        }
 
     def _states(self, key: Value) -> bool:
-        answer = self.answer
-        if any(same_value(key, each, self.near) for each in (*answer.values, *answer.names)):
-            return True
-        # A code, phone number or address with other signs between.
-        is_code = key.kind in ("code", "phone", "web") and key not in answer.denied
+        values = (*self.answer.values, *self.answer.names)
+        # A code, phone number or address may have other signs between.
         signs = r"[\W_]{0,3}".join(map(re.escape, str(key.key[0])[:200]))
-        code = rf"(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
-        return is_code and bool(re.search(code, answer.text, re.IGNORECASE))
+        code = rf"(?i)(?<![^\W_])(?:00|0|v)?{signs}(?![^\W_])"
+        is_code = key.kind in ("code", "phone", "web") and re.search(code, self.answer.text)
+        return bool(is_code) or any(same_value(key, value, self.near) for value in values)
 
-    def _others(self, lost: set[str]) -> list[float]:
-        """Return whether a value or name that neither gold nor question has is listed beside one
-        that the gold has, replaces one (also one of the kinds `lost`), or stands elsewhere."""
+    def _lists_another(self) -> bool:
+        """Return whether a value or name that neither gold nor question has stands beside one that
+        the gold has, with nothing else between."""
         text, kinds = self.answer.text, {key.kind for key in (*self.gold.values, *self.needed)}
         known = (*self.gold.values, *self.gold.denied, *self.gold.names, *self.free)
-        words = set(_WORDS.findall(f"{self.gold.text} {self.asking.text}".lower()))
         values = (*self.answer.values, *self.answer.names)
-        hits = [
-            value
-            for value in values
-            if any(_fits(other, value, self.near) for other in known)
-            or (value.kind == "name" and words.issuperset(value.key))
-        ]
+        hits = [value for value in values if any(_fits(key, value, self.near) for key in known)]
         brackets = [match.span() for match in _BRACKETS.finditer(text)]
-        degrees = [0.0, 0.0, 0.0]
-        for other in values:
-            if other.kind in kinds and other not in hits and not claims.within(other, brackets):
-                gaps = (_between(text, hit, other) - self.asked_stems for hit in hits)
-                before = text[min(hit.start for hit in hits) if hits else 0 : other.start]
-                is_listed = self.is_yes_no or not all(gaps)
-                replaces = other.kind in lost or _CONTRAST.search(before)
-                degrees[0 if is_listed else 1 if replaces else 2] = 1.0
-        return degrees
+        return any(
+            self.is_yes_no or not all(_between(text, hit, other) - self.asked_stems for hit in hits)
+            for other in values
+            if other.kind in kinds and other not in hits and not claims.within(other, brackets)
+        )
 
     def _is_contrary(self) -> bool:
         """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
@@ -263,17 +232,15 @@ class Compared:
 
 
 def _fits(known: Value, value: Value, near: dt.date | None) -> bool:
-    """Return whether a value says the same as one that is known, or less."""
-    if known.kind == value.kind == "date":
-        return not claims.conflict(known, value, near)
-    is_part = known.kind == value.kind == "code" and value.key[0] in known.key[0]
-    return is_part or same_value(known, value)
+    """Return whether a value says what a known one does, or less; of dates, if both can hold."""
+    are_dates = known.kind == value.kind == "date"
+    return not claims.conflict(known, value, near) if are_dates else same_value(known, value)
 
 
 def _denies(text: str, stems: set[str]) -> bool:
     """Return whether the parts of the text that have any of the stems deny something."""
     parts = [part for part in _PARTS.split(text) if stems.intersection(content_stems(part))]
-    return claims.denies(" ".join(parts))
+    return read_claims(" ".join(parts)).negated
 
 
 def _between(text: str, one: Value, other: Value) -> set[str]:
@@ -310,21 +277,15 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
 
 
 def _is_swapped(gold: str, answer: str) -> bool:
-    """Return whether two parts of the answer have exchanged what the gold says of them, or subject
-    and object have changed places around a word."""
+    """Return whether two parts of the answer have exchanged what the gold says of them."""
     parts, answered = (
-        [[token for token in _TOKEN.findall(part) if content_stems(token)] for part in split]
+        [{token for token in _TOKEN.findall(part) if content_stems(token)} for part in split]
         for split in (_PARTS.split(gold.lower()), _PARTS.split(answer.lower()))
     )
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
-    mixed = Counter(frozenset(n for n, each in enumerate(own) if each & set(p)) for p in answered)
-    triples, given = (
-        {each for part in some for each in zip(part, part[1:], part[2:], strict=False)}
-        for some in (parts, answered)
-    )
-    is_turned = any(each[0] != each[2] and each[::-1] in given for each in triples)
-    return is_turned or any(len(both) > 1 and times > 1 for both, times in mixed.items())
+    mixed = Counter(frozenset(n for n, each in enumerate(own) if each & p) for p in answered)
+    return any(len(both) > 1 and times > 1 for both, times in mixed.items())
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -340,12 +301,11 @@ _F1_WORD = re.compile(r"(?!(?:an?|the)\b)(?:\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+)")
 
 class F1Judge(RuleJudge):
     """Judges short answers by F1 over the words in lower case, without punctuation and articles
-    (SQuAD v1.1, Rajpurkar et al. 2016).
+    (SQuAD v1.1, Rajpurkar et al. 2016), or without the question's: for a room, "74" is "Room 74".
 
-    Unlike there, punctuation separates words, so that no list hides in one word. Each number and
-    month of the answer must be one of the gold's, and one must be there where the gold has any (as
-    in DROP, Dua et al. 2019). A weekday is free where the gold has none. The gold without the
-    question's words is a reference too: for a room, "74" is "Room 74".
+    Unlike there, punctuation separates words. Each number and month of the answer must be one of
+    the gold's, and one must be there if the gold has any (as in DROP, Dua et al. 2019). A weekday
+    is free if the gold has none.
     """
 
     name = "f1/1"
@@ -361,15 +321,14 @@ class F1Judge(RuleJudge):
             [word for word in words if word in _MONTHS or not word.isalpha()]
             for words in (given, wanted)
         )
+        beyond = [word for word in wanted if word not in asking]
+        shared = max(f1(given, wanted), f1(given, beyond))
+        reason = f"F1 {shared:.2f}"
         if strange := [word for word in figures if word not in known]:
             reason = f"has {cut_line(strange[0], SHOWN_CHARS)!r}, which the gold answer lacks"
         elif known and not figures:
             reason = "has no number or month of the gold answer"
-        else:
-            beyond = [word for word in wanted if word not in asking]
-            shared = max(f1(given, wanted), f1(given, beyond))
-            return Verdict(shared >= F1_THRESHOLD, None, self.name, f"F1 {shared:.2f}")
-        return Verdict(False, None, self.name, reason)
+        return Verdict(shared >= F1_THRESHOLD and reason[:2] == "F1", None, self.name, reason)
 
 
 def f1(given: Sequence[str], gold: Sequence[str]) -> float:
@@ -382,7 +341,7 @@ def f1(given: Sequence[str], gold: Sequence[str]) -> float:
 
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 
-_DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
+_DAYS = {-1: "yesterday", 1: "tomorrow"}
 _OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
@@ -398,7 +357,7 @@ UNREAD = Grounding(False, "no mail was read")
 
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
-    """Return whether `mails` state what `answer`, which is no abstention, states."""
+    """Return whether `mails` state what `answer`, which is not an abstention, states."""
     asking, given = read_claims(question), read_claims(answer)
     read = [(mail.date, *_stated(mail)) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
@@ -406,15 +365,17 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     stated = False
     for value in (*given.values, *given.names):
         shown, words = given.text[value.start : value.end], _plain_words(*map(str, value.key))
-        opens = len(value.key) == 1 and _OPENING.search(given.text[: value.start])
-        is_free = words <= known or opens if value.kind == "name" else is_count
-        # A date says its weekday.
-        is_said = value.kind == "weekday" and any(each.kind == "date" for each in given.values)
-        is_free = is_said or (is_free and value.kind in ("name", "number"))
-        if is_free or any(_covers(other, value, None) for other in asking.values):
+        opens = len(value.key) == 1 and bool(_OPENING.search(given.text[: value.start]))
+        free = {
+            "name": words <= known or opens,
+            "number": is_count,
+            # A date says its weekday.
+            "weekday": any(each.kind == "date" for each in given.values),
+        }
+        if free.get(value.kind) or any(_covers(other, value, None) for other in asking.values):
             continue
         stated = True
-        # Its words, where only context tells its kind.
+        # Its words, if only context tells its kind.
         exact = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
         if not any(
             any(_covers(other, value, day) for other in values)
@@ -442,12 +403,11 @@ def _stated(mail: Email) -> tuple[str, list[Value]]:
         return stated.text, values
     weekdays = {value.key[0] for value in values if value.kind == "weekday"}
     bare = {each.key[2] for each in values if each.kind == "date" and not any(each.key[:2])}
-    ahead = {0, *(days for word, days in _DAYS_FROM.items() if word in words)}
     for days in range(-1, 31):
         day = mail.date.date() + dt.timedelta(days)
         weekday = f"{day:%a}".lower()
         is_named = 0 <= days < 7 * WEEKS_AHEAD and weekday in weekdays
-        if days in ahead or is_named or (days >= 0 and day.day in bare):
+        if not days or _DAYS.get(days) in words or is_named or (days > 0 and day.day in bare):
             values.append(Value("date", (day.year, day.month, day.day, None), 0, 0))
             values.append(Value("weekday", (weekday,), 0, 0))
     return stated.text, values
@@ -455,13 +415,11 @@ def _stated(mail: Email) -> tuple[str, list[Value]]:
 
 def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
     """Return whether `stated`, in a mail of `day`, says all that `given` says."""
-    if not stated.kind == given.kind == "date":
-        return same_value(given, stated)
+    pairs = zip(stated.key[1:], given.key[1:], strict=False)
+    is_full = all(stated.key[1:3]) or all(b is None or a is not None for a, b in pairs)
     # The mail's date tells a year that it leaves out.
-    if claims.conflict(stated, given, day if stated.key[0] is None else None):
-        return False
-    pairs = zip(stated.key[1:], given.key[1:], strict=True)
-    return all(stated.key[1:3]) or all(b is None or a is not None for a, b in pairs)
+    near = None if stated.key[0] else day
+    return (is_full or stated.kind != "date") and _fits(stated, given, near)
 
 
 def _plain_words(*texts: str) -> frozenset[str]:

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from bench.fit_judge import invented
-from evals.judges.claims import clean, find_values, same_value
+from evals.judges.claims import read_claims, same_value
 from evals.judges.labels import agreement, load_pairs, rate
 from evals.judges.offline import F1Judge, OfflineJudge, f1, grounded_in
 from evals.scored import Verdict
@@ -52,7 +53,7 @@ def around(kind: str, answer: str) -> list[str]:
     return [text.replace("{}", answer) for text in texts]
 
 
-def verdict(question: str, gold: str | None, answer: str | None, **fields: bool) -> Verdict:
+def verdict(question: str, gold: str | None, answer: str | None, **fields: Any) -> Verdict:
     return JUDGE.decide(asked(question, gold, **fields), answer)
 
 
@@ -67,7 +68,7 @@ def verdict(question: str, gold: str | None, answer: str | None, **fields: bool)
     ],
 )
 def test_offline_judge_against_labels(name: str, size: int, agreed: float, fooled: float) -> None:
-    # Figures alone, so that a failure prints no pair that the rules must not be tuned to.
+    # Figures alone, so that a failure prints no pair.
     figures = agreement(asyncio.run(rate(JUDGE, SETS[name], concurrency=1)))
     assert figures["n"] >= size
     assert figures["unjudged"] == figures["adversarial_judged_correct"] == 0
@@ -86,13 +87,11 @@ def test_openers_sources_and_politeness_are_no_part_of_an_answer() -> None:
 
 
 def test_what_is_taken_back_is_wrong() -> None:
-    made = [
-        (question, text)
-        for question in QUESTIONS
-        for text in around("retraction", (question.answer or "").rstrip("."))
+    texts = [
+        (q, text) for q in QUESTIONS for text in around("retraction", (q.answer or "").rstrip("."))
     ]
-    fooled = [text for question, text in made if JUDGE.decide(question, text).correct]
-    assert len(fooled) <= 0.01 * len(made), fooled
+    fooled = [text for question, text in texts if JUDGE.decide(question, text).correct]
+    assert len(fooled) <= 0.01 * len(texts), fooled
 
 
 def test_the_offline_judge_knows_where_it_is_unsure() -> None:
@@ -167,6 +166,10 @@ def test_only_an_unanswerable_question_wants_an_abstention(answer: str | None) -
     assert not verdict("When is it?", "May 4", "May 4", answerable=False).correct
     with pytest.raises(UserError, match="answerable"):
         verdict("When is it?", None, "May 4")
+    gold = "Contact iBuyit@x.example, as that is not available"  # reads as an abstention
+    for answerable in (True, None):
+        judged = verdict("Whom do I ask?", gold, "iBuyit@x.example", answerable=answerable)
+        assert judged.correct is bool(answerable)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +197,7 @@ def test_f1_is_that_of_the_paper() -> None:
 
 
 def same(one: str, other: str) -> bool:
-    gold, answer = (
-        [value for value in find_values(clean(text)) if value.kind != "name"]
-        for text in (one, other)
-    )
+    gold, answer = (read_claims(text).values for text in (one, other))
     assert gold and answer, (gold, answer)
     return len(gold) == len(answer) and all(map(same_value, gold, answer))
 
@@ -272,6 +272,8 @@ def test_the_offline_judge_says_both() -> None:
         # An episode that read nothing has no support, an answer outside one is not looked up.
         ("3/31/2002", [], True, False, "; no mail was read"),
         ("3/31/2002", None, True, None, ""),
+        # A value of the mails makes it an answer.
+        ("There is no mention of it besides March 31, 2002.", [LEASE], False, True, ""),
         ("I don't know", [], False, None, ""),
         ("I don't know", [LEASE], False, None, ""),
         (None, [LEASE], False, None, ""),

@@ -50,7 +50,7 @@ class Fixed(OfflineJudge):
         self._now -= 1
         return await super().judge(question, answer, mails)
 
-    def decide(self, question: Question, answer: str | None) -> Verdict:
+    def decide(self, question: Question, answer: str | None, mails: object = ()) -> Verdict:
         if is_abstention(answer):
             return super().decide(question, answer)
         return Verdict(self._correct, None, self.name, "the judge could not be asked")
