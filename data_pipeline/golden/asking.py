@@ -66,21 +66,22 @@ def passages(text: str, wanted: Collection[str]) -> str:
 
 def shown_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, Any]]:
     """The mails with the handles m1, m2, ... as ids, and `texts` for their bodies."""
-    rows = []
-    for number, (mail, text) in enumerate(zip(mails, texts, strict=True), start=1):
-        recipients = [str(each) for each in (*mail.to, *mail.cc, *mail.bcc)]
-        more = [f"and {len(recipients) - MAX_RECIPIENTS} more"]
-        rows.append(
-            {
-                "id": f"m{number}",
-                "date": format_date(mail.date),
-                "from": str(mail.sender),
-                "to": recipients[:MAX_RECIPIENTS] + more * (len(recipients) > MAX_RECIPIENTS),
-                "subject": mail.subject,
-                "body": text[:MAX_BODY_CHARS],
-            }
-        )
-    return rows
+    return [
+        {
+            "id": f"m{number}",
+            "date": format_date(mail.date),
+            "from": str(mail.sender),
+            "to": _first([str(each) for each in (*mail.to, *mail.cc, *mail.bcc)]),
+            "subject": mail.subject,
+            "body": text[:MAX_BODY_CHARS],
+        }
+        for number, (mail, text) in enumerate(zip(mails, texts, strict=True), start=1)
+    ]
+
+
+def _first(names: list[str]) -> list[str]:
+    more = len(names) - MAX_RECIPIENTS
+    return names if more <= 0 else [*names[:MAX_RECIPIENTS], f"and {more} more"]
 
 
 def responses_folder(folder: Path, role: str, model: str) -> Path:

@@ -187,17 +187,19 @@ def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mai
         tickets = [number for number in stretch for _ in free.get(number, ())]
         rng.shuffle(tickets)
         numbers, batch = list[int](), list[Mail]()
-        firsts = list(dict.fromkeys(tickets))[:_TRIES]
-        for span, first in product(SPANS, firsts):
+        for span, first in product(SPANS, list(dict.fromkeys(tickets))[:_TRIES]):
             related = _related(first, span, free, likeness)
-            distinct = _distinct(sorted(mail for each in related for mail in free[each]))
+            ordered = sorted(mail for each in related for mail in free[each])
+            texts = new_texts(mail.body for mail in ordered)
+            pairs = zip(ordered, texts, strict=True)
+            distinct = [mail for mail, text in pairs if added_words(text) >= _LEAST_WORDS]
             if len(distinct) > len(batch):
                 numbers, batch = related, distinct
             if len(batch) >= GOOD_MAILS:
                 break
         if len(batch) >= LEAST_MAILS:
             batches.append(batch)
-            free = {each: thread for each, thread in free.items() if each not in numbers}
+            free = {each: free[each] for each in free if each not in numbers}
     return batches
 
 
@@ -232,11 +234,6 @@ def _related(
             numbers.append(number)
             room -= len(free[number])
     return numbers
-
-
-def _distinct(mails: Sequence[Mail]) -> list[Mail]:
-    pairs = zip(mails, new_texts(mail.body for mail in mails), strict=True)
-    return [mail for mail, text in pairs if added_words(text) >= _LEAST_WORDS]
 
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:

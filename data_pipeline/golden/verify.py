@@ -43,6 +43,7 @@ from evals.structured import UnparseableError, parsed
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
+Shown = tuple[Email, dict[str, Any]]  # a mail and how a model sees it
 
 MAX_QUOTED_CHARS = 300  # of a model's text in a reason
 MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
@@ -141,13 +142,6 @@ class Claim(NamedTuple):
         return max((each.date for each in self.mails if each.date is not None), default=None)
 
 
-class Shown(NamedTuple):
-    """A mail and how a model sees it."""
-
-    mail: Email
-    row: dict[str, Any]
-
-
 # ---- Mails that might answer a question, found by searching.
 
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -187,30 +181,26 @@ def _shown(question: Question, mails: Iterable[Email], gold: Collection[Email] =
         for mail, text in zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
     ]
     rows = zip(in_order, shown_mails(in_order, texts), texts, strict=True)
-    return [Shown(mail, row) for mail, row, text in rows if added_words(text) or text == mail.body]
-
-
-def _lines(mails: Iterable[Email]) -> frozenset[str]:
-    return frozenset(line for mail in mails for _, line in _sentences(mail.body) if line)
+    return [(mail, row) for mail, row, text in rows if added_words(text) or text == mail.body]
 
 
 @lru_cache(maxsize=64)
-def _sentences(body: str) -> tuple[tuple[str, str], ...]:
-    """The sentences of a body, and each as its words: without spacing, case and quote marks."""
-    return tuple((each.text, " ".join(words(each.text))) for each in split_sentences(body))
+def _lines(body: str) -> tuple[str, ...]:
+    """The sentences of a body as their words: without spacing, case and quote marks."""
+    return tuple(filter(None, (" ".join(words(each.text)) for each in split_sentences(body))))
 
 
 def repeating(question: Question, gold: Sequence[Email], mails: Iterable[Email]) -> list[str]:
     """The ids of `mails` that have the gold mails' sentence nearest to question and answer, and the
     sentences around it: copies, forwards, quotes."""
-    about, answer = ({*stems(words(text or ""))} for text in (question.question, question.answer))
-    lines = [line for mail in gold for _, line in _sentences(mail.body) if line]
-    held = [{*stems(line.split())} for line in lines]
-    scores = [len(about & each) + 2 * len(answer & each) for each in held]
-    at = scores.index(max(scores, default=0)) if lines else 0
-    passage = " ".join(lines[max(0, at - 1) : at + 2])
-    bodies = ((mail.message_id, " ".join(words(mail.body))) for mail in mails)
-    return [name for name, body in bodies if lines and f" {passage} " in f" {body} "]
+    about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
+    weights = Counter({*about}) + Counter([*{*answer}] * 2)
+    lines = [line for mail in gold for line in _lines(mail.body)]
+    scores = [sum(weights[stem] for stem in {*stems(line.split())}) for line in lines]
+    at = max(range(len(lines)), key=scores.__getitem__, default=0)
+    passage = f" {' '.join(lines[max(0, at - 1) : at + 2])} "
+    bodies = ((mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails)
+    return [name for name, body in bodies if lines and passage in body]
 
 
 # ---- The checks.
@@ -309,14 +299,13 @@ class ModelChecks:
     async def _unambiguous(self, inbox: Inbox, question: Question) -> _Result:
         gold = mails_of(inbox, question.message_ids)
         found = _search(inbox, informative_words(question.question), gold)
-        lines = _lines(gold)
-        others = [each for each in found if not _lines([each]) <= lines][:MAX_RIVALS]
+        lines = {line for mail in gold for line in _lines(mail.body)}
+        others = [each for each in found if not lines.issuperset(_lines(each.body))][:MAX_RIVALS]
         if not found:
             return _NO_MAIL
         if question.kind in ("count", "multi-mail"):
             # With the other mails the answer must stay the same.
-            shown = _shown(question, [*gold, *others], gold)
-            read = await self._read("read", question, shown)
+            read = await self._read("read", question, _shown(question, [*gold, *others], gold))
             if read.answer is not None and await self._is_gold(question, read.answer):
                 return _Result(True, f"with {len(others)} other mails the answer is the same")
             other = _quoted(read.answer) if read.answer else "none"
@@ -371,11 +360,11 @@ class ModelChecks:
     async def _claims(
         self, question: Question, gold: Sequence[Email], others: Sequence[Email]
     ) -> list[Claim]:
-        shown = [each for each in _shown(question, [*gold, *others]) if each.mail in others]
+        shown = [each for each in _shown(question, [*gold, *others]) if each[0] in others]
         if not shown:
             return []
         reply = await self._ask("candidates", _request(question, shown), Candidates)
-        named = {each.row["id"]: each.mail for each in shown}
+        named = {row["id"]: mail for mail, row in shown}
         claims = []
         for each in reply.answers:
             if not is_abstention(each.answer):
@@ -402,8 +391,8 @@ class ModelChecks:
             "rival": {"answer": rival.answer, "mails": rows[cut:]},
         }
         reply = await self._ask("settle", data, Settlement)
-        reason = _with_ids(reply.reason, list(map(Shown, mails, rows)))
-        relation = reply.relation
+        shown = zip(mails, rows, strict=True)
+        reason, relation = _with_ids(reply.reason, shown), reply.relation
         # Only an answer with a newer mail replaces another one.
         if relation in ("gold_replaced", "rival_replaced"):
             in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
@@ -436,7 +425,7 @@ def _request(question: Question, shown: Sequence[Shown] = ()) -> dict[str, Any]:
     day = question.query_date
     asked_on = None if day is None else day.isoformat()
     data = {"question": question.question, "asked_on": asked_on, "inbox": question.inbox_address}
-    return {**data, "mails": [each.row for each in shown]} if shown else data
+    return {**data, "mails": [row for _, row in shown]} if shown else data
 
 
 def _one_line(text: str) -> str:
@@ -449,6 +438,6 @@ def _quoted(text: str) -> str:
 
 def _with_ids(reason: str, shown: Iterable[Shown]) -> str:
     """The reason, cut, with message ids in place of handles."""
-    ids = {each.row["id"]: each.mail.message_id for each in shown}
+    ids = {row["id"]: mail.message_id for mail, row in shown}
     text = cut_line(reason, MAX_QUOTED_CHARS)
     return re.sub(r"\bm\d+\b", lambda match: ids.get(match[0], match[0]), text)
