@@ -121,7 +121,6 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "attack": [each.provenance.get("attack") for each in asked],
         "ended_at": [ended_at(each) for each in scored],
     }
-    judged = is_judged(zip(asked, [each.final_answer for each in ran], verdicts, strict=True))
     columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in asked],
         "unanswerable": [not each.answerable for each in asked],
@@ -140,7 +139,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     }
     # As objects, because pandas' own strings can't hold a lone surrogate.
     table = pd.DataFrame(texts, dtype=object).assign(**columns)
-    table["decided"] = judged & (table["verdict"].notna() | ~table["ended"].astype(bool))
+    table["decided"] = table["verdict"].notna() | ~table["ended"].astype(bool)
     table["rest"] = table["total"] - table["model"] - table["tools"]
     table["cost_per_1000_usd"] = 1000 * table["cost"]
     return table
@@ -276,6 +275,9 @@ def model_metrics(
     scored = [each for each in asked if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps, sample = table["ended_at"].value_counts(), table_sample(table)
+    judged = is_judged(
+        (each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored
+    )
     seconds = table["total"].tolist()
     priced = serving is None and not table["cost"].isna().any()
     return {
@@ -294,7 +296,7 @@ def model_metrics(
         "latency_p95_s": sample.percentile(seconds, 95),
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
-        "measured": bool(table["decided"].any()),
+        "measured": judged and bool(table["decided"].any()),
         **_reservations(asked),
         **{name: int(table[name].sum()) for name in ("unjudged", "unsure", "disputed")},
         "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
