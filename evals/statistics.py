@@ -5,7 +5,7 @@ of four inboxes on, the figures are about inboxes in general, and the unit is th
 they are about these inboxes alone, and the unit is the question, or without repeats the episode.
 
 A share over clusters has the interval of a beta-binomial's posterior (Jeffreys' prior of the mean,
-`_PRIORS` of the correlation). It holds the truth in 92 to 99 % at four inboxes as at twenty, at
+`_PRIORS` of the correlation). It holds the truth in 92 to 98 % at four inboxes as at twenty, at
 accuracies up to 97 % and correlations up to .3; docs/evaluation.md has the simulation. Without
 clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees of freedom of Bell
 and McCaffrey (Survey Methodology 28, 2002).
