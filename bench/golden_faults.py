@@ -28,7 +28,7 @@ from tests.builders import make_inbox, raw
 from tests.golden import ANSWER_WORDS, Chain, Data, Player, words_of
 from tests.provider import Provider, Reply, says
 
-BATCHES = 5  # of each of two inboxes, as far as its mail suffices
+BATCHES = 10  # of each of two inboxes, as far as its mail suffices
 
 # ---- The faults that the scripted writer plants, and the honest items beside them.
 

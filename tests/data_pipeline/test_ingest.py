@@ -32,7 +32,9 @@ from art_e.question import load_questions, read_rows
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.golden.exchange import import_rows
+from data_pipeline.golden.filtering import filter_rows
 from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.inboxes import Counts, split
 from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process
 from data_pipeline.ingest.parse import parse_message
@@ -502,6 +504,14 @@ def test_shipped_questions_fit_the_archive(real_file: InboxFile, name: str, coun
     for question in golden.questions:
         mails = real_file.inbox_of(question).read_many(question.equivalent_ids)
         assert None not in mails and question.split is not None, question.id
+    equivalent = {each.id: each.equivalent_ids for each in load_questions(name)}
+    assert {each.id: each.equivalent_ids for each in golden.questions} == equivalent
+    filter_rows(real_file, golden, min_realism=0.0)
+    # Two of the writer's batches may ask for one fact.
+    assert {each.check for each in golden.rejected} <= {"duplicate"} and len(golden.rejected) <= 10
+    before = len(golden.questions)
+    split(real_file, golden, seed=0, wanted=Counts())
+    assert len(golden.questions) >= before - 5
 
 
 # ---- Memory: all processes of an ingest together stay under a bound, however large the mail is.
