@@ -118,8 +118,7 @@ class Compared:
     """An answer, without its frame, beside the gold answer."""
 
     def __init__(self, question: Question, gold: str, answer: str) -> None:
-        texts = (question.question, gold, answer)
-        self.asking, self.gold, self.answer = map(read_claims, texts)
+        self.asking, self.gold, self.answer = map(read_claims, (question.question, gold, answer))
         self.near = question.query_date
         asking, wanted = self.asking.text, claims.asked(self.asking.text)
         is_choice = claims.is_choice(asking)
@@ -179,6 +178,10 @@ class Compared:
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denied = {_denies(text, stems & beyond) for text in (rest, answer)}
         is_denied = self.is_text and len(denied) == 2
+        contrary = (
+            self._is_contrary() if self.is_yes_no else (1 - lacking) * (is_denied != opposite)
+        )
+        changed = min(_changed(gold, text, self.asked_stems) for text in (answer, plain))
         return {
             "lacks a value or name": is_missing * (2 + share) / 3,
             "lacks a detail": 0.0 if self.needed else share,
@@ -187,14 +190,8 @@ class Compared:
             # By the share of those that the question lacks.
             "lacks words of the gold answer": lacking * self.is_text,
             # In a copy of the gold, by how much of it the answer copies.
-            "has another word": min(
-                _changed(gold, each, self.asked_stems) for each in (answer, plain)
-            ),
-            "says the opposite": (
-                float(self._is_contrary())
-                if self.is_yes_no
-                else (1 - lacking) * (is_denied != opposite)
-            ),
+            "has another word": changed,
+            "says the opposite": float(contrary),
             "mixes up what belongs to what": float(_is_swapped(gold, answer)),
         }
 

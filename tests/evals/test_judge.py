@@ -167,9 +167,8 @@ def test_only_an_unanswerable_question_wants_an_abstention(answer: str | None) -
     with pytest.raises(UserError, match="answerable"):
         verdict("When is it?", None, "May 4")
     gold = "Contact iBuyit@x.example, as that is not available"  # reads as an abstention
-    for answerable in (True, None):
-        judged = verdict("Whom do I ask?", gold, "iBuyit@x.example", answerable=answerable)
-        assert judged.correct is bool(answerable)
+    assert verdict("Whom do I ask?", gold, "iBuyit@x.example", answerable=True).correct
+    assert not verdict("Whom do I ask?", gold, "iBuyit@x.example").correct
 
 
 @pytest.mark.parametrize(
@@ -272,7 +271,6 @@ def test_the_offline_judge_says_both() -> None:
         # An episode that read nothing has no support, an answer outside one is not looked up.
         ("3/31/2002", [], True, False, "; no mail was read"),
         ("3/31/2002", None, True, None, ""),
-        # A value of the mails makes it an answer.
         ("There is no mention of it besides March 31, 2002.", [LEASE], False, True, ""),
         ("I don't know", [], False, None, ""),
         ("I don't know", [LEASE], False, None, ""),
