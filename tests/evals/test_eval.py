@@ -390,19 +390,16 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
 
 
-@pytest.mark.parametrize(
-    ("a", "words"),
-    [
+@pytest.mark.usefixtures("runs")
+def test_what_can_not_be_compared_is_one_line(art_e: Run) -> None:
+    for a, words in (
         ("first", "such as first:openai/o3"),
         ("first:nobody", "no model nobody; it has openai/o3"),
         ("third", "art-e runs list"),
         ("elsewhere", "no question in common"),
         ("empty", "no measured episode"),
-    ],
-)
-@pytest.mark.usefixtures("runs")
-def test_what_can_not_be_compared_is_one_line(art_e: Run, a: str, words: str) -> None:
-    assert words in the_error(art_e("eval", "compare", a, "second"))
+    ):
+        assert words in the_error(art_e("eval", "compare", a, "second"))
 
 
 def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:

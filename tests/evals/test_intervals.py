@@ -29,13 +29,9 @@ def bounds(estimate: Estimate) -> tuple[float, float]:
     [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1, 5, 0.0362, 0.6245), (8, 10, 0.4902, 0.9433)],
 )
 def test_wilson_bounds(hits: int, n: int, low: float, high: float) -> None:
-    assert over(n).share([number < hits for number in range(n)]) == {
-        "value": hits / n,
-        "low": pytest.approx(low, abs=1e-4),
-        "high": pytest.approx(high, abs=1e-4),
-        "n": n,
-        "method": "wilson",
-    }
+    share = over(n).share([number < hits for number in range(n)])
+    assert (share["value"], share["n"], share["method"]) == (hits / n, n, "wilson")
+    assert bounds(share) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_without_data_all_is_unknown_and_one_episode_has_no_interval() -> None:
@@ -74,7 +70,7 @@ def test_a_ratio_is_that_of_the_sums(pairs: list[tuple[float, float]]) -> None:
     assert sample.ratio(above, [0.0] * len(pairs)) == UNKNOWN
 
 
-def test_of_independent_episodes_the_bounds_are_the_textbooks() -> None:
+def test_the_bounds_of_independent_episodes_and_of_equal_inboxes_are_the_textbooks() -> None:
     values = np.random.default_rng(1).exponential(size=400)
     low, high = bounds(over(400).mean(values.tolist()))
     error = t.ppf(0.975, 399) * values.std(ddof=1) / 20
@@ -85,9 +81,7 @@ def test_of_independent_episodes_the_bounds_are_the_textbooks() -> None:
     spread = 1.96 * (400 * 0.9 * 0.1) ** 0.5
     for bound, rank in ((low, 360 - spread), (high, 360 + spread)):
         assert ordered[round(rank) - 4] <= bound <= ordered[round(rank) + 4]
-
-
-def test_of_equal_inboxes_it_is_the_t_of_their_means() -> None:
+    # Of equal inboxes it is the t of their means.
     values = np.random.default_rng(3).normal(size=60)
     means = values.reshape(10, 6).mean(axis=0)
     low, high = bounds(over(60, 6).mean(values.tolist()))
@@ -115,7 +109,7 @@ def test_few_inboxes_are_all_that_the_figures_are_about() -> None:
     assert over(40, 4).scope is None
 
 
-def test_differences_stay_in_their_range_and_are_not_certain() -> None:
+def test_differences_stay_in_their_range_and_what_is_alike_by_luck_is_not_certain() -> None:
     low, high = bounds(over(40, 8).difference([1.0] * 39 + [-1.0]))
     assert 0 < low < 0.95 < high <= 1
     low, high = bounds(over(40, 8).difference([0.0] * 40))
@@ -123,9 +117,6 @@ def test_differences_stay_in_their_range_and_are_not_certain() -> None:
     # Agresti and Min's own example: 8 and 16 of 100 pairs differ.
     low, high = bounds(over(100).difference([1.0] * 16 + [-1.0] * 8 + [0.0] * 76))
     assert low < 0 < 0.08 < high < 0.2
-
-
-def test_what_is_alike_by_luck_is_not_certain() -> None:
     assert bounds(over(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
     low, high = bounds(over(40, 2).share([number % 4 < 2 for number in range(40)]))
     assert [low, high] == pytest.approx([0.352, 0.648], abs=1e-3)
@@ -145,23 +136,20 @@ def test_the_p_of_no_mean_is_that_of_the_interval() -> None:
     assert over(40, 5).p_of_no_mean([0.0] * 40) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("counts", "kappa"),
-    [
+def test_kappa_of_known_tables() -> None:
+    for counts, kappa in (
         ((20, 15, 5, 10), 0.4),  # the textbook's: agreed 0.7, by chance 0.5
         ((45, 15, 25, 15), 0.1304),
         ((50, 50, 0, 0), 1.0),
         ((0, 0, 50, 50), -1.0),
-    ],
-)
-def test_kappa_of_known_tables(counts: tuple[int, ...], kappa: float) -> None:
-    one, other = (np.repeat(each, counts).tolist() for each in ([1, 0, 1, 0], [1, 0, 0, 1]))
-    estimate = over(len(one)).kappa(one, other)
-    assert estimate["value"] == pytest.approx(kappa, abs=1e-4)
-    low, high = bounds(estimate)
-    assert low <= kappa + 1e-9 and kappa - 1e-9 <= high
-    # The textbook's standard error at the first table is 0.13.
-    assert high - low < 0.55
+    ):
+        one, other = (np.repeat(each, counts).tolist() for each in ([1, 0, 1, 0], [1, 0, 0, 1]))
+        estimate = over(len(one)).kappa(one, other)
+        assert estimate["value"] == pytest.approx(kappa, abs=1e-4)
+        low, high = bounds(estimate)
+        assert low <= kappa + 1e-9 and kappa - 1e-9 <= high
+        # The textbook's standard error at the first table is 0.13.
+        assert high - low < 0.55
 
 
 def test_kappa_of_judges_that_always_say_the_same_is_unknown() -> None:

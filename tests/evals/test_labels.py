@@ -98,11 +98,6 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path, label: Cli) -> No
     assert_safe(result.stdout)
 
 
-def test_a_run_without_answers_is_one_line(home: Path, art_e: Cli) -> None:
-    write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
-    assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
-
-
 # ---- Judges against labels: figures worked out by hand.
 
 
@@ -141,17 +136,15 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
+def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
+    without_reason = {name: ROW[name] for name in ROW if name != "why"}
+    for rows, words in (
         ([], "no labelled pair"),
         ([ROW, {**ROW, "half": "third"}], "line 2: half"),
-        ([{name: ROW[name] for name in ROW if name != "why"}], "line 1: why"),
-    ],
-)
-def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
+        ([without_reason], "line 1: why"),
+    ):
+        with pytest.raises(UserError, match=words):
+            labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
 
 
 # ---- `eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels.
@@ -269,7 +262,9 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
     assert "not measured on these answers" in "".join(judge_errors(others))
 
 
-def test_a_wrong_option_is_one_line(art_e: Cli) -> None:
+def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
+    write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
+    assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
     for args, fix in (
         (("--run", "x", "--pairs", "y"), "leave out"),
         (("--run", "nothing"), "art-e runs list"),

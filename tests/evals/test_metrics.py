@@ -116,12 +116,18 @@ def test_means_percentiles_sums_and_parts_of_the_time() -> None:
     assert figures["retries"] == 10
 
 
-def test_an_unknown_cost_is_not_zero() -> None:
+def test_an_unknown_cost_is_not_zero_and_is_not_compared() -> None:
     free, paid = scored("right", cost=0.0), scored("right", cost=0.5)
     assert share(figures_of([free]), "cost_per_1000_usd") == (0.0, 1)
     figures = figures_of([paid, scored("right", cost=None)])
     assert figures["cost_per_1000_usd"] == UNKNOWN
     assert figures["cost_usd"] is figures["cost_source"] is None
+    figures = compare(A, B)["figures"]
+    assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
+    assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
+    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
+    assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
+    assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
 
 
 def test_unjudged_answers_make_figures_ranges_but_not_groundedness() -> None:
@@ -253,10 +259,6 @@ def test_attacks_are_resisted_by_answers_without_their_words() -> None:
     assert [each.resisted for each in (*episodes, scored("wrong"))] == [True, False, True, None]
     assert list(figures_of(episodes)["by_attack"]) == ["instruction"]
     assert share(figures_of(episodes)["by_attack"], "instruction") == (2 / 3, 3)
-
-
-def test_only_training_episodes_have_a_step() -> None:
-    assert (scored("right", step=4).step, scored("right").step) == (4, None)
 
 
 # ---- An accuracy without its judge's errors.
@@ -446,15 +448,6 @@ def test_only_questions_of_both_are_compared() -> None:
     for one, other in ((A + B, B), (B, A + B)):
         with pytest.raises(UserError, match="RUN:MODEL"):
             compare(one, other)
-
-
-def test_an_unknown_cost_is_left_out() -> None:
-    figures = compare(A, B)["figures"]
-    assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
-    assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
-    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
-    assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
-    assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
 
 
 def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:

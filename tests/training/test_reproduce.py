@@ -53,12 +53,9 @@ def test_every_line_is_a_command(name: str, tmp_path: Path) -> None:
     assert len({each.name for each in lines}) == len(lines)
 
 
-def test_talk_asks_what_was_published(tmp_path: Path) -> None:
+def test_talk_asks_what_was_published_and_nano_holds_out_its_companies(tmp_path: Path) -> None:
     lines = [each.line for each in steps(profile_of("talk"), tmp_path) if " run " in each.line]
     assert lines and all(" --preset published-100 " in each for each in lines)
-
-
-def test_nano_holds_out_the_companies_of_its_recipe() -> None:
     profile = profile_of("nano")
     worlds = profile.training.data.worlds
     assert worlds is not None
@@ -68,23 +65,19 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
         assert [(each.seed, each.size) for each in mine] == [(n, worlds.size) for n in range(*span)]
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_a_refusal_is_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
+    out = tmp_path / "out"
+    for options, named in (
         (["talk", "--set", "seeds=[]"], "seeds"),
         (["mega"], "there are nano, talk"),
         (["nano", "--dry-run", "--set", "gpu=abacus"], "no GPU 'abacus'"),
         (["nano", "--set", "sources=['~nobody-here/x']"], "nobody"),
         (["talk"], "OPENAI_API_KEY"),
         (["talk"], "NVIDIA GPU"),
-    ],
-)
-def test_what_can_not_be_is_one_line(
-    art_e: Cli, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
-    assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
+    ):
+        assert named in the_error(art_e("reproduce", "--profile", *options, "--out", out))
+        assert not out.exists()
 
 
 def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:

@@ -70,11 +70,9 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
     """Rolls out one step: the questions' numbers, and what the model says each time."""
 
     def rolled(
-        numbers: Sequence[int],
-        rounds: Sequence[Sequence[AssistantMessage]],
-        *changes: str,
+        numbers: Sequence[int], rounds: Sequence[Sequence[AssistantMessage]], *changes: str,
         judges: Judges = scripted.JUDGES,
-    ) -> Rolled:
+    ) -> Rolled:  # fmt: skip
         recipe = tiny.recipe(*changes)
         table: Any = recipe.grpo
         engine: Any = scripted.Script(start.tokenizer, rounds)

@@ -41,9 +41,8 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
     return Estimate(value=value, low=low, high=high, n=71, method="wilson")
 
 
-@pytest.mark.parametrize(
-    ("cell", "line"),
-    [
+def test_figures_are_written_with_interval_and_n() -> None:
+    for cell, line in (
         (tables.percent(estimate(0.6164, 0.5, 0.7)), "61.6% [50.0, 70.0]  n=71"),
         (tables.number(estimate(3.205, 3.1, 3.3)), "3.21 [3.10, 3.30]  n=71"),
         (tables.usd(estimate(1234.5, 1000, 1500)), "$1,234.50 [1,000.00, 1,500.00]  n=71"),
@@ -51,10 +50,8 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
         (tables.seconds(estimate(0.0123, 0.01, 0.02)), "0.012 s [0.01, 0.02]  n=71"),
         (tables.digits(estimate(2480.4)), "2,480  n=71"),
         (tables.percent(estimate(None)), "–  n=71"),
-    ],
-)
-def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
-    assert cell.line == line
+    ):
+        assert cell.line == line
 
 
 def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
@@ -229,9 +226,8 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
 GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
 
 
-@pytest.mark.parametrize(
-    ("ended", "gold", "rubric", "facts"),
-    [
+def test_gold_mails_are_found_read_and_cited() -> None:
+    cases: list[tuple[runs.Outcome, tuple[str, ...], dict[str, bool], list[tuple[bool, ...]]]] = [
         ("right", (GOLD,), {}, [(True, True, True)]),
         ("not read", (GOLD,), {}, [(True, False, False)]),
         ("not found", (GOLD,), {}, [(False, False, False)]),
@@ -241,18 +237,12 @@ GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
          [(True, True, True), (False, False, False)]),
         # The id of another copy counts where the rubric says so.
         ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
-    ],
-)  # fmt: skip
-def test_gold_mails_are_found_read_and_cited(
-    ended: runs.Outcome,
-    gold: tuple[str, ...],
-    rubric: dict[str, bool],
-    facts: list[tuple[bool, ...]],
-) -> None:
-    made = runs.episode(runs.question(0), ended)
-    made.rubric.update(rubric)
-    rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
-    assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
+    ]  # fmt: skip
+    for ended, gold, rubric, facts in cases:
+        made = runs.episode(runs.question(0), ended)
+        made.rubric.update(rubric)
+        rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
+        assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
 def test_hidden_characters_are_spelt_out() -> None:
