@@ -72,22 +72,19 @@ def test_right_answers_behind_the_openers_of_models_are_answers() -> None:
     assert len(answers) >= 400 and sum(map(is_abstention, answers)) <= 0.01 * len(answers)
 
 
-MAIL = "Amit: I resign on 1 April. Vasant will drive."
+BESIDE_A_MAIL = {
+    "While the emails do not say so they show that Vasant drove.": False,
+    "No mail has a reason for his leaving on 1 April.": False,
+    "The emails do not say who drove.": True, "The emails do not mention Rosalind.": True,
+    "I don't know. The emails only say that Vasant will drive.": True,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("answer", "abstains"),
-    [
-        ("While the emails do not say so they show that Vasant drove.", False),
-        ("No mail has a reason for his leaving on 1 April.", False),
-        ("The emails do not say who drove.", True),
-        ("The emails do not mention Rosalind.", True),
-        ("I don't know. The emails only say that Vasant will drive.", True),
-    ],
-)
-def test_a_value_of_the_cited_mails_makes_an_answer(answer: str, abstains: bool) -> None:
+@pytest.mark.parametrize("answer", BESIDE_A_MAIL)
+def test_a_value_of_the_cited_mails_makes_an_answer(answer: str) -> None:
+    mail = "Amit: I resign on 1 April. Vasant will drive."
     assert is_abstention(answer)
-    assert is_abstention(answer, "Who drove us?", [MAIL]) is abstains
+    assert is_abstention(answer, "Who drove us?", [mail]) is BESIDE_A_MAIL[answer]
 
 
 def test_hardly_a_right_answer_is_taken_for_an_abstention() -> None:

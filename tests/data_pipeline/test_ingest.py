@@ -84,7 +84,7 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
     assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 5
 
 
-def test_a_copy_leaves_its_id_from_its_day_on(db: Path) -> None:
+def test_a_copy_leaves_its_id_from_its_day_on_and_what_went_to_others_is_none(db: Path) -> None:
     people = {"to": "cleo@test.example", "cc": "Bob B <bob@test.example>"}
     later = raw("<a@t>", date=date_header(9), **people)
     make_inbox(db, [later, raw("<z@t>", date=date_header(7), **people)], ANY_ID)
@@ -96,10 +96,7 @@ def test_a_copy_leaves_its_id_from_its_day_on(db: Path) -> None:
             before = file.open_inbox(address, dt.date(2020, 1, 8))
             assert before.read("<z@t>") == mail
             assert before.read("<a@t>") is None
-
-
-def test_what_went_to_others_is_no_copy(db: Path) -> None:
-    """Bob got it days after Cleo: no inbox has it sooner than its owner did, nor by his name."""
+    # Bob got it days after Cleo: no inbox has it sooner than its owner did, nor by his name.
     mails = [
         raw("<1@t>", to="cleo@test.example", date=date_header(7)),
         raw("<2@t>", to="bob@test.example", date=date_header(9)),
