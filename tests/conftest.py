@@ -26,14 +26,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than cores, because tests wait for the processes that they start."""
-    return (os.cpu_count() or 1) + 2
+    """A worker for each core: those that SMT adds count, because tests wait for processes."""
+    return os.cpu_count() or 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`; put trainings first, as a long test that begins
-    last keeps all others waiting."""
-    items.sort(key=lambda item: "tests/training" not in item.nodeid)
+    """Leave out long tests but under `make fire`."""
     if not os.environ.get("FIRE"):
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
