@@ -26,8 +26,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """A worker for each core: those that SMT adds count, because tests wait for processes."""
-    return os.cpu_count() or 1
+    """One worker more than cores, because tests wait for the processes that they start."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
