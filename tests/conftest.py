@@ -31,9 +31,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`; put trainings first, as a long test that begins
-    last keeps all others waiting."""
-    items.sort(key=lambda item: "tests/training" not in item.nodeid)
+    """Leave out long tests but under `make fire`."""
     if not os.environ.get("FIRE"):
         left_out = [each for each in items if each.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)

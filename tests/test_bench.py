@@ -38,6 +38,7 @@ def test_misses_are_noticed(tiny: World, world: InboxFile, monkeypatch: pytest.M
         search.compare(world, reference, addresses, 10)
 
 
+@pytest.mark.long
 def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) -> None:
     ingested = overhead.ingest("tiny", synthetic_archive(1000, tmp_path), repeats=1)
     assert ingested["ours"]["read"] == ingested["reference"]["read"] == 1000

@@ -4,6 +4,7 @@ The real parsers check every command of a code block, or `NOT_PARSED` says why n
 `run` (see `tests.documented`) are run page by page from the top, each page in a new folder.
 """
 
+import functools
 import importlib.util
 import itertools
 import json
@@ -107,11 +108,15 @@ def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> 
     assert PAGE.read_text("utf-8") == commands_page(), f"docs/commands.md is out of date: {COMMAND}"
 
 
+@functools.cache
+def reader_mails() -> list[bytes]:
+    world = messages(WorldConfig(size=1000, seed=5))
+    return [b"Delivered-To: you@example.com\n" + each.data for each in world]
+
+
 def reader_environment(folder: Path) -> dict[str, str]:
     """A reader's environment with a home in `folder` that holds mail."""
-    home = folder / "home"
-    world = messages(WorldConfig(size=1000, seed=5))
-    mails = [b"Delivered-To: you@example.com\n" + each.data for each in world]
+    home, mails = folder / "home", reader_mails()
     home.mkdir()
     packed(write_mbox, "zip")(home, mails).rename(home / "Downloads")
     write_maildir(home, mails).rename(home / "Maildir")

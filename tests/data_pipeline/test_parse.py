@@ -477,7 +477,7 @@ def measured(name: str, size: int) -> tuple[list[dict[str, str]], list[str], flo
 
 @pytest.mark.fire
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
-@pytest.mark.parametrize("name", list(LARGE)[:: tries(5, 1)])
+@pytest.mark.parametrize("name", list(LARGE)[:: tries(6, 1)])
 def test_a_large_mail_of_anything_is_kept_in_bounded_memory_and_time(name: str) -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         made = pool.submit(measured, name, tries(10_000_000, 49_000_000)).result()
