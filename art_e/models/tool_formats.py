@@ -32,8 +32,8 @@ _OPEN = (
     r'(?:"name"\s*:\s*"[^"\\]+"\s*,\s*"arguments"\s*:\s*)?'
 )
 # A reply that was cut off has no end mark.
+_BRACE = re.compile(r"\s*+\}")
 _CLOSE = rf"(?:\}}\s*+|(?<!\s)\s++|)(?:</tool_call>|(?={_ENDS})|\Z)"
-
 _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 _FUNCTION = r"(?<!\s)\s*+<tool_call>\s*<function=(?P<function>[^>\s]+)>"
@@ -79,7 +79,7 @@ def _value_end(text: str, start: int) -> int:
         end = _decoder.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
         return start
-    return end if re.compile(r"\s*+\}").match(text, end) else start
+    return end if _BRACE.match(text, end) else start
 
 
 def _arguments(written: str) -> str:
