@@ -44,8 +44,9 @@ def start(arguments: Sequence[str], home: Path, log: Path) -> list[ForkServerPro
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
     }  # fmt: skip
     ranks = [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    context = preloaded()
     workers = [
-        preloaded().Process(target=art_e_with_vllm, args=(arguments, rank, log)) for rank in ranks
+        context.Process(target=art_e_with_vllm, args=(arguments, rank, log)) for rank in ranks
     ]
     for worker in workers:
         worker.start()
@@ -97,6 +98,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
     finally:
         killed.set()
         first.kill()
+        second.kill()
     output = log.read_text("utf-8", "replace")
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
@@ -105,6 +107,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
     resumed = start([*arguments, "--resume"], home, log)
     for process in resumed:
         process.join(SECONDS)
+        process.kill()
     assert [each.exitcode for each in resumed] == [0, 0], log.read_text("utf-8", "replace")
     assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
