@@ -73,7 +73,6 @@ def test_mail_is_read_and_measured(cli: Cli) -> None:
     cli("eval", "report", "run", "--out", "page.html")
 
 
-@pytest.mark.long
 def test_a_checkpoint_named_art_e_is_served(cli: Cli, folder: Path, checkpoint: Path) -> None:
     """By a stand-in for vLLM that spawns processes, as vLLM does."""
     shutil.copytree(checkpoint, folder / "art_e", dirs_exist_ok=True)
