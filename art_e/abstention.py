@@ -1,99 +1,92 @@
 """Whether a final answer declines to answer ("I don't know" in any words).
 
-None, and text without a letter or digit, abstain. Very short text does if it is one of `_SHORT`:
-"No." and "None" are answers. Other text gets a score from its words and runs of words: a logistic
-regression whose weights stand in `abstention.tsv`. Names and numbers count as such, whatever they
-are, because answers have them and abstentions hardly. `python -m bench.fit_abstention` fits
-the weights to labelled texts; docs/evaluation.md says how well they do on texts of others.
+An answer is read clause by clause. It declines if it is empty, if a clause says that the
+information is missing and no clause says anything else, or if it ends with "so I can't answer".
+The patterns, in seven languages, stand in `abstention.txt`; docs/evaluation.md says how well they
+do.
 """
 
-import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
 # Longer text is read no further, which bounds the work.
-_MAX_CHARS, _MAX_WORDS = 2_000, 120
-# Below even odds, because answers that look like abstentions are rarer than in the texts fitted to.
-_THRESHOLD = -0.5
-# Text of so few words says too little for a score; of fewer than `_SOME`, the score must be sure.
-_FEW, _SOME = 2, 5
-_SURE = 1.5
-_SHORT = frozenset(
-    "unknown|unclear|undetermined|unspecified|unstated|n a|na|null|idk|no idea|no clue|no answer|"
-    "not specified|not stated|not given|not mentioned|not found|not known|not sure|not available|"
-    "not disclosed|not clear|no information|no info|insufficient information|"
-    "can not|nothing found|unable to".split("|")
-)
-# The longest run of words that has a weight.
-_RUN = 4
+_MAX_CHARS, _MAX_CLAUSE = 2_000, 300
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
-_OPENING = re.compile(r"^\W*(?:final )?answer ?: ?", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_]+|[.!?;:\n]")
-_MAIL = re.compile(r"\be-?mails?\b|\bmails\b|\bmessages?\b", re.IGNORECASE)
-_EXPANSIONS = {
-    "dont": "do not", "doesnt": "does not", "didnt": "did not", "isnt": "is not",
-    "arent": "are not", "wasnt": "was not", "werent": "were not", "cant": "can not",
-    "cannot": "can not", "couldnt": "could not", "havent": "have not", "hasnt": "has not",
-    "hadnt": "had not", "im": "i am", "ive": "i have", "dunno": "i do not know",
-    "idk": "i do not know", "its": "it is", "theres": "there is", "wouldnt": "would not",
-    "wont": "will not",
-}  # fmt: skip
+# Sources, which may stand in brackets, and quotations inside a sentence.
+_SOURCES = re.compile(r"\[[^\[\]]*\]|\((?=[^()]*\bm\d|\w+ ?:)[^()]*\)")
+_QUOTE = re.compile(r"(?<=\w\W)[\"“„«][^\"”“»]+[\"”“»]")
+_E_MAIL = re.compile(r"\be-mail")
+_TITLE = re.compile(r"\b(mr|mrs|ms|dr|prof)\.")
+_CLAUSES = re.compile(
+    r"[.!?;:\n)–—]+(?=\s|$)|\s\(|\s-\s|,?\s\b(?=(?:but|however|although|though|yet|while|whereas"
+    r"|aber|jedoch|mais|pero|ma|mas|maar)\b)|,\s(?=(?:so|only|and|none|neither|nothing|no|it|the|i)\b)"
+)
+_NOT = re.compile(r"\b(do|does|did|is|are|was|were|could|have|has|had|would|should)nt\b")
+_CAN_NOT = re.compile(r"\b(?:cant|cannot|wont)\b")
+_VALUE = re.compile(r"(?<=\w )[A-Z][\w&-]+|(?<=[, ])\$?\d[\d.,:/]*")
 
 
-def is_abstention(answer: str | None) -> bool:
-    """True if `answer` declines to answer: None, empty, or "I don't know" in any words."""
-    if answer is None or not re.search(r"\w", answer):
+def is_abstention(answer: str | None, question: str = "", mails: Iterable[str] = ()) -> bool:
+    """True if `answer` declines to answer: None, empty, or "I don't know" in any words.
+
+    With the texts of the `mails` that it cites, a value or name of theirs that `question` lacks
+    makes it an answer, unless it begins with "I don't know".
+    """
+    clauses = _clauses(answer or "")
+    kinds = [kind for clause in clauses if (kind := _kind(clause)) != "filler"]
+    # "The lease is discussed, so I can't say" declines; "I can't say for sure, but in May" answers.
+    declines = bool(kinds) and "content" not in kinds
+    if clauses and not declines and kinds[-1:] != ["decisive"]:
+        return False
+    if not kinds or _patterns()["lack"].search(clauses[0]):
         return True
-    # In lower case, because of two names it matters which.
-    words = [each for each in _folded(answer.lower()) if each != "."]
-    if len(words) <= _FEW:
-        return " ".join(words) in _SHORT
-    return score(answer) > (_THRESHOLD if len(words) >= _SOME else _SURE)
+    told = {value.strip(".,:").casefold() for value in _VALUE.findall(answer or "")}
+    known = set(re.findall(r"\w+", question.casefold()))
+    stated = {word for mail in mails for word in re.findall(r"[^\s.,:;()<>\"]+", mail.casefold())}
+    return not (told - known) & stated
 
 
-def score(answer: str) -> float:
-    """The logarithm of the odds that the text declines to answer."""
-    runs, weights = set(word_runs(answer)), _weights()
-    return weights[""] + sum(weights.get(run, 0.0) for run in runs) / math.sqrt(len(runs))
+def _kind(clause: str) -> str:
+    patterns = _patterns()
+    if patterns["lack"].search(clause):
+        return "decisive" if patterns["decisive"].search(clause) else "missing"
+    if patterns["missing"].search(clause):
+        return "filler" if patterns["reported"].search(clause) else "missing"
+    return "filler" if patterns["filler"].search(clause) else "content"
 
 
-def word_runs(text: str) -> Iterator[str]:
-    """The runs of one to four words of the folded text, and its length as "#" and a number."""
-    words = ["^", *_folded(text), "$"]
-    yield f"#{min(6, len(words) // 4)}"
-    for length in range(1, _RUN + 1):
-        for start in range(len(words) - length + 1):
-            yield " ".join(words[start : start + length])
-
-
-def _folded(text: str) -> list[str]:
-    """The words, with "0" for numbers, "Name" for names, and "." for the end of a sentence."""
-    text = unicodedata.normalize("NFKC", text[:_MAX_CHARS])[:_MAX_CHARS]
-    text = _APOSTROPHES.sub("", _OPENING.sub("", text))
-    shouted, words, opens = text.isupper(), list[str](), True
-    for word in _WORD.findall(_MAIL.sub("mail", text)):
-        if word in ".!?;:\n":
-            words += ["."] if words and words[-1] != "." else []
-            opens = True
-            continue
-        if any(map(str.isdigit, word)):
-            words.append("0")
-        elif word.lower() in _EXPANSIONS:
-            words += _EXPANSIONS[word.lower()].split()
-        elif not shouted and word != "I" and word[0].isupper() and (not opens or word.isupper()):
-            words.append("Name")
-        else:
-            words.append(word.lower())
-        opens = False
-    return words[:_MAX_WORDS]
+def _clauses(text: str) -> list[str]:
+    """Return the clauses in lower case, without accents and punctuation."""
+    text = unicodedata.normalize("NFKD", text[:_MAX_CHARS].casefold())
+    text = "".join(char for char in text if not unicodedata.combining(char))
+    text = _SOURCES.sub(" ", _APOSTROPHES.sub("", text))
+    text = _E_MAIL.sub("email", text)
+    text = _QUOTE.sub(" quoted words ", _TITLE.sub(r"\1", text))
+    text = _CAN_NOT.sub("can not", _NOT.sub(r"\1 not", text))
+    text = _patterns()["opener"].sub(r"\1.", text)
+    parts = (" ".join(re.findall(r"[^\W_]+", part)) for part in _CLAUSES.split(text))
+    return [part[:_MAX_CLAUSE] for part in parts if part]
 
 
 @cache
-def _weights() -> dict[str, float]:
-    text = resources.files("art_e").joinpath("abstention.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines())
-    return {run: float(weight) for run, weight in rows}
+def _patterns() -> dict[str, re.Pattern[str]]:
+    text = resources.files("art_e").joinpath("abstention.txt").read_text(encoding="utf-8")
+    parts = dict[str, list[str]]()
+    for line in text.splitlines():
+        name, _, pattern = line.partition(" = ")
+        if pattern and not name.startswith("#"):
+            parts.setdefault(name, []).append(pattern)
+    joined = {name: "|".join(patterns) for name, patterns in parts.items()}
+    between = r"(?: \w+){0,7}? "
+    joined["missing"] += rf"|\b(?:NEG){between}(?:KNOW)\b|\b(?:KNOW){between}(?:NEG)\b"
+    joined["opener"] = rf"((?:^|[.!?]\s)\W*(?:{joined['opener']})\b[^,.!?]{{0,80}}),"
+    # A name in capitals stands for its list of words; one list may name another.
+    for name in [name for name in joined if name.isupper()]:
+        words = joined.pop(name).replace("\\", r"\\")
+        for other, pattern in joined.items():
+            joined[other] = re.sub(rf"\b{name}\b", words, pattern)
+    return {name: re.compile(pattern) for name, pattern in joined.items()}

@@ -6,6 +6,7 @@ wrong calls, and writes the rubric.
 """
 
 import datetime as dt
+from collections.abc import Collection
 from dataclasses import dataclass
 from string import Template
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.tokenizer import words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
@@ -77,10 +79,10 @@ class Rubric:
     """The facts of one episode; facts about gold mails are None if the question has none.
 
     `found_gold` and `read_gold`: a search showed every gold mail, every gold mail was read.
-    `sources_correct`: every gold mail was cited. `num_sources` counts all that was cited, mail or
-    not. `effort` is turns plus calls beyond the first in each message. `tool_calls` includes
-    wrong and refused calls, `unparseable_calls` messages without a call. Token counts are sums
-    over the turns.
+    `sources_correct`: every gold mail was cited. An equivalent mail counts as its gold mail.
+    `num_sources` counts all that was cited, mail or not. `effort` is turns plus calls beyond the
+    first in each message. `tool_calls` includes wrong and refused calls, `unparseable_calls`
+    messages without a call. Token counts are sums over the turns.
     """
 
     max_turns: int
@@ -132,8 +134,7 @@ class Episode:
         self.exchanges: list[Exchange] = []
         self.events: list[dict[str, Any]] = []
         self.rubric = Rubric(max_turns=max_turns, answerable=question.answerable)
-        cited = () if question.answerable is False else question.message_ids
-        self._gold = frozenset(inbox.canonical_id(each) or each for each in cited)
+        self._gold = [] if question.answerable is False else gold_mails(inbox, question)
         if question.answerable:
             self.rubric.num_gold_sources = len(self._gold)
         self._found: set[str] = set()
@@ -264,11 +265,12 @@ class Episode:
             shown = self._found | self._read
             dropped = [cut_line(source, 80) for source, mail in mails.items() if mail not in shown]
             self.sources = tuple(mail for mail in dict.fromkeys(mails.values()) if mail in shown)
-            rubric.abstained = is_abstention(answer.answer)
+            texts = (mail.body for mail in self.tools.inbox.read_many(self.sources) if mail)
+            rubric.abstained = is_abstention(answer.answer, self.question.question, texts)
             rubric.answered = not rubric.abstained
             self.final_answer = answer.answer
             if self._gold:
-                rubric.sources_correct = self._gold <= set(self.sources)
+                rubric.sources_correct = self._holds_gold(self.sources)
         elif self._wrong_messages >= MAX_WRONG_MESSAGES or self._prose >= MAX_PROSE:
             rubric.lost_to_format = True
         elif rubric.turns >= rubric.max_turns:
@@ -280,8 +282,35 @@ class Episode:
 
     def _note_gold(self) -> None:
         if self._gold:
-            self.rubric.found_gold = self._gold <= self._found
-            self.rubric.read_gold = self._gold <= self._read
+            self.rubric.found_gold = self._holds_gold(self._found)
+            self.rubric.read_gold = self._holds_gold(self._read)
+
+    def _holds_gold(self, mails: Collection[str]) -> bool:
+        return all(not ids.isdisjoint(mails) for ids in self._gold)
+
+
+def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
+    """Return the ids that count as each gold mail: its own and its equivalents'.
+
+    Of several gold mails, an equivalent counts as the one whose words are most like its own.
+    """
+    gold, equivalent = (
+        list(dict.fromkeys(inbox.canonical_id(name) or name for name in names))
+        for names in (question.message_ids, question.equivalent_ids)
+    )
+    groups = [{name} for name in gold]
+    if len(gold) > 1 and equivalent:
+        mails = zip([*gold, *equivalent], inbox.read_many([*gold, *equivalent]), strict=True)
+        held = {name: set(words(mail.body)) if mail else set() for name, mail in mails}
+        for name in equivalent:
+            likeness = [
+                len(held[name] & held[other]) / max(1, len(held[name] | held[other]))
+                for other in gold
+            ]
+            groups[likeness.index(max(likeness))].add(name)
+    elif gold:
+        groups[0].update(equivalent)
+    return groups
 
 
 def _day_in_words(day: dt.date | None) -> str:

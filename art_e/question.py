@@ -9,10 +9,12 @@ import copy
 import dataclasses
 import datetime as dt
 import json
+import lzma
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -30,6 +32,9 @@ KINDS: tuple[Kind, ...] = ("lookup", "latest-update", "multi-mail", "count", "un
 DIFFICULTIES: tuple[Difficulty, ...] = ("easy", "medium", "hard")
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
+# Sets that come with the project, about the public Enron mail; docs/golden.md has their card.
+SHIPPED = ("enron", "enron-hard")
+
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
@@ -37,9 +42,10 @@ _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 class Question:
     """One row of a golden set, or (with `answer` None) a user's own question.
 
-    `message_ids` are the gold mails: together they hold the answer. `query_date` is the episode's
-    `as_of`: later mail does not exist for it; None means all mail. `answerable` is None if
-    unknown. `how_realistic` is in 0..1.
+    `message_ids` are the gold mails: together they hold the answer. `equivalent_ids` hold the same
+    as one of them (copies, forwards, quotes), and each counts as its gold mail. `query_date` is
+    the episode's `as_of`: later mail does not exist for it; None means all mail. `answerable` is
+    None if unknown. `how_realistic` is in 0..1.
     """
 
     # The public data set has numbers as ids.
@@ -57,12 +63,14 @@ class Question:
     answerable: bool | None = None
     split: Split | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    equivalent_ids: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
         """The question as a JSON object (dates as YYYY-MM-DD)."""
         row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         row["provenance"] = copy.deepcopy(self.provenance)
         row["message_ids"] = list(self.message_ids)
+        row["equivalent_ids"] = list(self.equivalent_ids)
         row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
         return row
 
@@ -99,9 +107,8 @@ class RawRow(NamedTuple):
 
 
 def load_questions(source: str, split: Split | None = None) -> list[Question]:
-    """The questions of a golden-set folder, a JSONL or Parquet file or a hub data set. See
-    `read_rows` for what a folder may hold; `split` keeps the rows of one split. Raises `UserError`,
-    naming the row, if one is no question."""
+    """The questions of a source that `read_rows` takes; `split` keeps the rows of one split.
+    Raises `UserError`, naming the row, if one is no question."""
     questions = []
     for row in read_rows(source):
         if row.error is not None:
@@ -117,7 +124,8 @@ def load_questions(source: str, split: Split | None = None) -> list[Question]:
 
 
 def read_rows(source: str) -> Iterator[RawRow]:
-    """The unparsed rows of a folder, a JSONL or Parquet file or a hub data set.
+    """The unparsed rows of a folder, a JSONL or Parquet file, a hub data set or one of `SHIPPED`
+    (a folder of that name is `./enron`).
 
     A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one `questions.jsonl`,
     or else Parquet files at any depth, or other JSONL files. Rows without a split get the one in
@@ -125,7 +133,10 @@ def read_rows(source: str) -> Iterator[RawRow]:
     `UserError` if there is no such source.
     """
     path = Path(source)
-    if path.is_dir():
+    if source in SHIPPED:
+        file = resources.files(__package__).joinpath("data", f"{source}.jsonl.xz")
+        yield from _json_lines(source, lzma.decompress(file.read_bytes()).splitlines())
+    elif path.is_dir():
         files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
         files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
         files = files or sorted(path.rglob("*.parquet")) or sorted(path.glob("*.jsonl"))
@@ -134,12 +145,18 @@ def read_rows(source: str) -> Iterator[RawRow]:
         for file in files:
             yield from _of_split(read_rows(str(file)), file.stem.partition("-")[0])
     elif path.is_file():
-        yield from _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
+        if path.suffix == ".parquet":
+            yield from _parquet_rows(path)
+        else:
+            # Bytes, so that a line of another encoding is an error of that line.
+            with path.open("rb") as lines:
+                yield from _json_lines(source, lines)
     elif _HUB_ID.fullmatch(source) and path.suffix not in (".jsonl", ".parquet"):
         yield from _hub_rows(source)
     else:
         raise UserError(
-            f"no questions at {source}: give a Parquet or JSONL file, a folder or a hub id"
+            f"no questions at {source}: give a Parquet or JSONL file, a folder or a hub id,"
+            f" or {' or '.join(SHIPPED)}"
         )
 
 
@@ -152,7 +169,7 @@ def _adapter() -> "TypeAdapter[Question]":
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without what tables add: nulls for missing fields, and JSON for an object."""
-    lists = ("message_ids", "provenance")
+    lists = ("message_ids", "equivalent_ids", "provenance")
     given = {name: each for name, each in row.items() if each is not None or name not in lists}
     if isinstance(given.get("provenance"), str):
         # Validation rejects other text later.
@@ -168,17 +185,15 @@ def _of_split(rows: Iterator[RawRow], name: str) -> Iterator[RawRow]:
         yield row._replace(value={**value, "split": name}) if unnamed else row
 
 
-def _json_lines(path: Path) -> Iterator[RawRow]:
-    # Bytes, so that a line of another encoding is an error of that line.
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield RawRow(f"{path}, row {number}", json.loads(line))
-            except (ValueError, RecursionError) as error:
-                text = line.decode("utf-8", "replace")
-                yield RawRow(f"{path}, line {number}", text, f"is not JSON: {error}")
+def _json_lines(source: str, lines: Iterable[bytes]) -> Iterator[RawRow]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield RawRow(f"{source}, row {number}", json.loads(line))
+        except (ValueError, RecursionError) as error:
+            text = line.decode("utf-8", "replace")
+            yield RawRow(f"{source}, line {number}", text, f"is not JSON: {error}")
 
 
 def _parquet_rows(path: Path) -> Iterator[RawRow]:

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -72,8 +72,8 @@ class Run:
 
 
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
-    """Make a run's folder: `out`, or `parent/<time>-<name>`. Raises `UserError` if `out` holds more
-    than a configuration that a kill left half written."""
+    """Make a run's folder: `out`, to which a link in `parent` leads, or `parent/<time>-<name>`.
+    Raises `UserError` if `out` holds more than a configuration that a kill left half written."""
     if out is not None:
         torn = partial_of(out / _CONFIG)
         if out.exists() and (
@@ -84,7 +84,10 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"can't make {out}: {error.strerror}; name another --out") from None
-    run = Run(out or _new_folder(parent, name))
+    run = Run(out or _new_place(parent, name, Path.mkdir))
+    if out is not None and out.resolve().parent != parent.resolve():
+        with suppress(OSError):  # a home that can't be written to lists no run
+            _new_place(parent, name, lambda link: link.symlink_to(out.resolve()))
     packages = ("art-e", "duckdb", "numpy", "pyarrow")
     versions = {each: metadata.version(each) for each in packages}
     made_by = {
@@ -100,8 +103,9 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
 
 def list_runs(parent: Path) -> list[Run]:
     """The runs of a folder, the newest first."""
-    folders = [each.parent for each in parent.glob(f"*/{_CONFIG}")]
-    return [Run(folder) for folder in sorted(folders, key=lambda each: each.name, reverse=True)]
+    folders = {each.parent.resolve(): each.parent for each in parent.glob(f"*/{_CONFIG}")}
+    newest = sorted(folders.items(), key=lambda each: each[1].name, reverse=True)
+    return [Run(place if folder.is_symlink() else folder) for place, folder in newest]
 
 
 def runs_of(command: str, parent: Path) -> Iterator[Run]:
@@ -119,7 +123,8 @@ def find_run(name: str, parent: Path) -> Run:
     """The run of that name or path, or the newest for "last". Raises `UserError` without it."""
     if name == "last" and (runs := list_runs(parent)):
         return runs[0]
-    for run in (Run(parent / name), Run(Path(name))):
+    elsewhere = (run for run in list_runs(parent) if run.id == name)
+    for run in itertools.chain((Run(parent / name), Run(Path(name))), elsewhere):
         if run.begun:
             return run
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
@@ -134,13 +139,13 @@ def held(run: Run) -> Iterator[None]:
         yield
 
 
-def _new_folder(parent: Path, name: str) -> Path:
+def _new_place(parent: Path, name: str, make: Callable[[Path], None]) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     for number in itertools.count(1):
         folder = parent / (f"{stamp}-{name}" if number == 1 else f"{stamp}-{name}-{number}")
         with suppress(FileExistsError):
-            folder.mkdir()
+            make(folder)
             break
     return folder
 

@@ -164,10 +164,10 @@ class View:
     With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
     `addresses` people with a name are shown by their name alone. With `all_words` a search finds
-    only mail that has every word. `calls` are run of each message. With `closed_book` the only tool
-    is that for the answer. With `utc` dates are shown in UTC, else in the mail's own zone. With
-    `spaced` each text begins with a space: to a byte-level tokenizer a word behind a space is
-    another token, and a tiny model copies tokens.
+    only mail that has every word, newest first. `calls` are run of each message. With `closed_book`
+    the only tool is that for the answer. With `utc` dates are shown in UTC, else in the mail's own
+    zone. With `spaced` each text begins with a space: to a byte-level tokenizer a word behind a
+    space is another token, and a tiny model copies tokens.
     """
 
     handles: bool = True
@@ -208,10 +208,9 @@ class Tools:
             to_addr=arguments.to_addr,
             sent_after=arguments.sent_after,
             sent_before=arguments.sent_before,
+            all_words=self.view.all_words,
             max_results=wanted,
         )
-        if self.view.all_words:
-            hits = [hit for hit in hits if not hit.missing]
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
         notes = []
         if wanted != requested:

@@ -10,6 +10,7 @@ disk as they arrive, too: a resumed run asks only what is not there yet.
 import asyncio
 import itertools
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,10 +28,12 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import MAX_FAILURES, REFUSED, Effort, Policy, PolicyStep, Usage, kind_of
+from art_e.models.providers import KNOWN
+from art_e.publish import public_name
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
-from art_e.text import digest
+from art_e.text import digest, prompt_text
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
@@ -52,6 +55,7 @@ class BenchmarkConfig(BaseModel):
     split: str | None = None
     limit: int | None = None
     preset: str | None = None
+    differences: list[str] = []
     repeat: int = 1
     judges: list[str]
     prompt: dict[str, str]
@@ -73,7 +77,7 @@ class BenchmarkConfig(BaseModel):
 
 
 # A stopped run may resume with a higher limit, and the same mail may lie elsewhere.
-_MAY_DIFFER = ("max_cost_usd", "command", "db", "timeout_s", "retries")
+_MAY_DIFFER = ("differences", "max_cost_usd", "command", "db", "timeout_s", "retries")
 
 
 def find_killed(config: BenchmarkConfig, parent: Path, out: Path | None) -> Run | None:
@@ -123,7 +127,8 @@ def stored_turns(run: Run) -> dict[Key, list[PolicyStep]]:
 
 
 class Paid:
-    """A policy for one episode: it repeats the stored turns, and stores each further one."""
+    """A policy for one episode: it repeats the stored turns, and stores each further one with the
+    seconds until it was there, retries too. `repeated_s` are those of the repeated turns."""
 
     def __init__(
         self, policy: Policy, key: Key, turns: dict[Key, list[PolicyStep]], log: AppendLog
@@ -131,18 +136,22 @@ class Paid:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
         self._turns = turns.setdefault(key, [])
         self._repeated = 0
+        self.repeated_s = sum(step.seconds or 0.0 for step in self._turns)
 
     @property
     def settings(self) -> dict[str, Any]:
         return self._policy.settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        if self._repeated == len(self._turns):
-            step = await self._policy.act(messages, tools)
-            self._log.append(compact_json({"key": self._key, **asdict(step)}))
-            self._turns.append(step)
         self._repeated += 1
-        return self._turns[self._repeated - 1]
+        if self._repeated <= len(self._turns):
+            return self._turns[self._repeated - 1]
+        before = time.perf_counter()
+        step = await self._policy.act(messages, tools)
+        stored = replace(step, seconds=time.perf_counter() - before)
+        self._log.append(compact_json({"key": self._key, **asdict(stored)}))
+        self._turns.append(stored)
+        return step
 
 
 # ---- The benchmark itself.
@@ -213,19 +222,49 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 
 # ---- The form of the published figures: `--preset published-100`.
 
-# The reference shows mail that has every word of a search, and takes one call a turn.
-PUBLISHED_VIEW = View(all_words=True, calls=1)
-PUBLISHED_JUDGE = "gemini/gemini-2.0-flash"
+# The reference shows mail that has every word of a search, newest first, under its message id, and
+# takes one call a turn.
+PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
+PUBLISHED_JUDGE = next(each for each in KNOWN if each.model == "gemini/gemini-2.0-flash")
+PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
+PUBLISHED_N, PUBLISHED_SET = 100, "corbt/enron_emails_sample_questions"
 # Questions that its authors found ambiguous, or contradicted by other mail.
 _PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
 
 
-def published_100(questions: Sequence[Question]) -> list[Question]:
-    """The first 100 questions with a single source, but for seven. Raises `UserError` for none."""
-    single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
-    if not single:
-        raise UserError("no question has a single source; leave out --preset")
-    return [each for each in single if each.id not in _PUBLISHED_WITHOUT][:100]
+def published_100(
+    questions: Sequence[Question], source: str, limit: int | None = None
+) -> list[Question]:
+    """The first 100 test questions with a single source, but for seven, or `limit` of them. Raises
+    `UserError` if there are fewer."""
+    test = [each for each in questions if each.split == "test" and each.answerable]
+    single = [each for each in test if len(each.message_ids) == 1]
+    fitting = [each for each in single if each.id not in _PUBLISHED_WITHOUT]
+    count = min(limit or PUBLISHED_N, PUBLISHED_N)
+    if len(fitting) < count:
+        fewer = f", or --limit {len(fitting)}, which is not published-100" if fitting else ""
+        raise UserError(
+            f"published-100 asks {count} questions of the split test with one source each, and"
+            f" {source} has {len(fitting)}: give --questions {PUBLISHED_SET}{fewer}"
+        )
+    return fitting[:count]
+
+
+def published_differences(source: str, count: int, judge: str, recipe: str | None) -> list[str]:
+    """How a run with the preset differs from what was published."""
+    old = PUBLISHED_JUDGE
+    lines = {
+        f"questions: {public_name(source)}, not {PUBLISHED_SET}": source != PUBLISHED_SET,
+        f"{count} questions, not {PUBLISHED_N}": count != PUBLISHED_N,
+        f"judge: {judge}; the published {old.model} ended on {old.ends}": judge != old.model,
+        f"prompt and tools: those of --recipe {public_name(recipe or '')}": recipe is not None,
+        "prompt: the reference's content in other words": recipe is None,
+        "search: words match by stem, several words of a keyword in any order, addresses in part;"
+        " hits show date, sender and subject too": recipe is None,
+        "mail sent after the day of the question is hidden": True,
+        "a malformed call costs its turn, where the reference ended the episode": True,
+    }
+    return [line for line, holds in lines.items() if holds]
 
 
 def run_benchmark(
@@ -254,9 +293,13 @@ def run_benchmark(
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox, text = inbox_file.inbox_of(question), chosen.text
         episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
+        repeated_s = 0.0
         if turns_log is not None and kind_of(policy.model) == "hosted":
             policy = Paid(policy, Key(policy.model, question.id, repeat), turns, turns_log)
+            repeated_s = policy.repeated_s
         made = await run_episode(episode, policy, run.id)
+        for part in ("total", "model"):
+            made.seconds[part] += repeated_s
         made = replace(made, repeat=repeat, question=question.to_row())
         made.policy["prompt"] = chosen.name
         return await judged(Scored(question, made), judges, inbox)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -20,13 +20,13 @@ from art_e.inbox.file import InboxFile
 from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
-from art_e.models.providers import SHORT_NAMES, accepts, ending
-from art_e.question import load_questions
+from art_e.models.providers import SHORT_NAMES, accepts
+from art_e.question import Question, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark
-from evals.judges import choose_judge
+from evals.judges import choose_judge, needs_model
 from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
 from evals.metrics import compare as compare_models
@@ -36,7 +36,9 @@ from evals.report.tables import digits, number, percent, usd
 from evals.scored import Judge, Key, Scored, check_questions, load_run
 
 # Of an episode: about four searches and two mails read, each turn sending all before it again.
-_TYPICAL = Usage(15_000, 0, 600)
+_TYPICAL, _TURNS = Usage(15_000, 0, 600), 5
+# Of a verdict: whether the answer is right, and whether two mails support it.
+_VERDICT = Usage(2_340, 0, 180)
 _RETRIES = 7  # nobody waits for a benchmark's calls
 
 app = typer.Typer(
@@ -56,6 +58,8 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+            for scope in {each["scope"] for each in models.values() if each["scope"]}:
+                caption += f", {scope}"
             output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
@@ -117,9 +121,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 @app.command(
     epilog=output.example(
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-        "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
+        "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -135,10 +139,13 @@ def run(
     ],
     questions: Annotated[
         str | None,
-        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
+        Option(
+            help="Golden-set folder, file or hub id, enron, enron-hard [default: golden in"
+            " ART_E_HOME]."
+        ),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
-    limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask a sample of N questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: JudgesOption = None,
     prompt: Annotated[
@@ -150,6 +157,9 @@ def run(
     ] = None,
     closed_book: Annotated[
         bool, Option("--closed-book", help="Ask without tools: what a model knows by heart.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what models and judges would be asked, and the cost.")
     ] = False,
     resume: Annotated[
         bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
@@ -181,91 +191,79 @@ def run(
     A small model knows only the prompt and the tools of its training: all models of the run are
     asked in that form. --recipe gives another.
 
-    --preset published-100 asks the first 100 questions with one source, one call a turn, searches
-    that need every word, temperature 1; --judge names the judge of "semantically similar".
+    --preset published-100 asks the first 100 test questions with one source, in the reference's
+    prompt, one call a turn, searches that need every word, temperature 1, and a judge of
+    "semantically similar". The run lists what differs from the published measurement.
 
     After a kill or a failure, the same command with --resume asks only what was not measured.
     """
     names = list(dict.fromkeys(models))
-    other_prompt = prompt is not None or closed_book
     form = model_options.chosen_form(
-        recipe, max_turns, () if preset else names, other_prompt=other_prompt
+        recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
     )
-    decided = {"recipe": recipe, "limit": limit, "max-turns": max_turns, "temperature": temperature}
-    if preset and (twice := [name for name, value in decided.items() if value is not None]):
-        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
-    if closed_book and "offline" in names:
-        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
-    if closed_book and prompt is not None:
-        raise UserError("--closed-book has its own prompt; leave out --prompt")
-    view = form.view if preset is None else benchmark.PUBLISHED_VIEW
-    template = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
-    if preset and not judge:
-        raise UserError(f"--preset {preset}: {ending(benchmark.PUBLISHED_JUDGE)}, with --judge")
+    decided = {
+        "max-turns": max_turns, "temperature": temperature, "prompt": prompt,
+        "closed-book": closed_book or None, "split": None if split == "test" else split,
+    }  # fmt: skip
+    _check_options(decided if preset else {}, names, prompt, closed_book)
+    if dry_run and resume:
+        raise UserError("--dry-run prices a whole run; leave out --resume")
+    view, template = form.view, benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
+    if preset:
+        judge = judge or [benchmark.PUBLISHED_JUDGE.followed_by]
+        if recipe is None:
+            view, template = benchmark.PUBLISHED_VIEW, benchmark.PUBLISHED_PROMPT
     judge_names = list(dict.fromkeys(judge or [setting("judge") or OFFLINE]))
-    judges = [
-        choose_judge(each, max_cost_usd=max_cost, published=bool(preset)) for each in judge_names
-    ]
-    source = questions or str(default_golden())
-    if not (questions or default_golden().is_dir()):
-        raise UserError(
-            f"no golden set in {source}; give --questions, or run art-e golden generate"
-        )
     own = None if gpu_usd_per_hour is None else [each for each in names if Model(each).self_hosted]
     if own == []:
         raise UserError(
             "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
-    loaded, path = load_questions(source, chosen_split(split)), chosen_db(db)
-    asked = benchmark.drawn(loaded, limit) if preset is None else benchmark.published_100(loaded)
+    source, path = questions or _own_golden(), chosen_db(db)
+    loaded, differences = load_questions(source, chosen_split(split)), list[str]()
+    if preset is None:
+        asked, how = benchmark.drawn(loaded, limit), "drawn over inboxes and kinds (seed 0)"
+    else:
+        asked, how = benchmark.published_100(loaded, source, limit), "of the test, one source each"
+        differences = benchmark.published_differences(source, len(asked), judge_names[0], recipe)
+    fewer = preset and len(asked) < benchmark.PUBLISHED_N
+    notes = [f"{len(asked)} of {len(loaded)} questions, {how}"] * (len(asked) < len(loaded))
+    notes += [f"not as published: {line}" for line in differences]
     with InboxFile(path) as inbox_file:
         check_questions(asked, inbox_file)
+        if dry_run:
+            _check_judge(judge, names)
+            _show_fees(_fees(names, judge_names, len(asked) * repeat), notes, as_json)
+            return
+        judges = [
+            choose_judge(each, max_cost_usd=max_cost, published=bool(preset))
+            for each in judge_names
+        ]
         config = benchmark.BenchmarkConfig(
-            models=names,
-            questions=source,
+            models=names, questions=source,
             questions_hash=digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
-            split=split,
-            limit=limit,
-            preset=preset,
-            repeat=repeat,
-            judges=[each.name for each in judges],
-            prompt=template.facts,
-            recipe=recipe,
-            max_turns=form.max_turns,
-            view=replace(view, closed_book=closed_book),
-            concurrency={
-                name: concurrency or model_options.default_concurrency([name]) for name in names
-            },
-            reasoning_effort=effort,
-            temperature=temperature,
-            max_cost_usd=max_cost,
-            tool_calls=tool_calls,
-            timeout_s=timeout,
-            retries=retries,
-            gpu_usd_per_hour=gpu_usd_per_hour,
-            self_hosted=own,
-            db=str(inbox_file.path),
-            inbox=inbox_file.digest,
-            command=shlex.join(["art-e", *sys.argv[1:]]),
-        )
-        killed = benchmark.find_killed(config, runs_folder(), out) if resume else None
-        ran = {} if killed is None else benchmark.on_disk(killed, asked)
-        if killed is not None:
-            measured = sum(each.measured for each in ran.values())
-            output.note(
-                f"resuming {killed.folder}: {output.plural(measured, 'episode')} there already"
-            )
-        elif resume:
-            output.note("nothing to resume: this is a new run")
-        if len(asked) < len(loaded):
-            how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
-            output.note(f"{len(asked)} of {len(loaded)} questions, {how}")
+            split="test" if preset else split, limit=limit,
+            preset=f"{len(asked)} as in {preset}" if fewer else preset, differences=differences,
+            repeat=repeat, judges=[each.name for each in judges], prompt=template.facts,
+            recipe=recipe, max_turns=form.max_turns, view=replace(view, closed_book=closed_book),
+            concurrency={n: concurrency or model_options.default_concurrency([n]) for n in names},
+            reasoning_effort=effort, temperature=temperature,
+            max_cost_usd=max_cost, tool_calls=tool_calls, timeout_s=timeout, retries=retries,
+            gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=own, db=str(inbox_file.path),
+            inbox=inbox_file.digest, command=shlex.join(["art-e", *sys.argv[1:]]),
+        )  # fmt: skip
+        killed, ran = _killed(config, asked, out) if resume else (None, {})
         entrants = [_entrant(name, config, form, killed) for name in names]
-        _note_models(names, judge_names, len(asked) * repeat, ran)
+        _check_judge(judge, names)
+        note_recipients(judge_names)
+        fees = _fees(names, judge_names, len(asked) * repeat, ran)
+        notices = filter(None, (Model(name).notice for name in names))
+        _note_all([*notices, *notes, *(f"estimate: {fee.line}" for fee in fees)])
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
+        episodes = len(asked) * repeat * len(names)
         try:
-            with output.progress("episodes", len(asked) * repeat * len(names)) as advance:
+            with output.progress("episodes", episodes) as advance:
                 metrics = benchmark.run_benchmark(
                     asked, entrants, inbox_file, judges, started, max_turns=config.max_turns,
                     prompt=template, view=config.view, repeats=repeat,
@@ -273,9 +271,56 @@ def run(
                 )  # fmt: skip
         finally:
             if not started.complete:
-                more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out"
-                output.note(f"not complete; give the same command with {more} {started.folder}")
+                _note_cut_short(started, benchmark.on_disk(started, asked), episodes, max_cost)
     _show(metrics, started, judges, as_json)
+
+
+def _check_options(
+    decided: Mapping[str, object], models: Sequence[str], prompt: Path | None, closed_book: bool
+) -> None:
+    """Raise `UserError` for options that exclude each other; a preset decides `decided`."""
+    if twice := [name for name, value in decided.items() if value is not None]:
+        raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
+    if closed_book and "offline" in models:
+        raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
+    if closed_book and prompt is not None:
+        raise UserError("--closed-book has its own prompt; leave out --prompt")
+
+
+def _own_golden() -> str:
+    """Return the golden set of `ART_E_HOME`. Raises `UserError` without one."""
+    if not default_golden().is_dir():
+        raise UserError(
+            f"no golden set in {default_golden()}; give --questions, or run art-e golden generate"
+        )
+    return str(default_golden())
+
+
+def _killed(
+    config: benchmark.BenchmarkConfig, asked: Sequence[Question], out: Path | None
+) -> tuple[Run | None, dict[Key, Scored]]:
+    """Return the run to resume, if there is one, and its episodes."""
+    run = benchmark.find_killed(config, runs_folder(), out)
+    if run is None:
+        output.note("nothing to resume: this is a new run")
+        return None, {}
+    ran = benchmark.on_disk(run, asked)
+    measured = sum(each.measured for each in ran.values())
+    output.note(f"resuming {run.folder}: {output.plural(measured, 'episode')} there already")
+    return run, ran
+
+
+def _note_cut_short(
+    run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: float | None
+) -> None:
+    """Say on stderr what happened to a run that is not complete, and how to resume it."""
+    what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
+    measured = sum(each.measured for each in ran.values())
+    more = f"{'a higher --max-cost and ' if max_cost else ''}--resume --out {run.folder}"
+    output.note(
+        f"{what}: {measured:,} of {output.plural(episodes, 'episode')} measured and kept; to ask"
+        f" the rest give the same command with {more}"
+    )
 
 
 def _entrant(
@@ -292,37 +337,72 @@ def _entrant(
         # The default that the reference relied on, if the model takes any.
         temperature = 1.0 if kind_of(name) != "hosted" or accepts(name).temperature else None
     options = ModelOptions(
-        temperature=temperature,
-        reasoning_effort=config.reasoning_effort,
-        max_output_tokens=model_options.turn_tokens(form, name),
-        tool_calls=config.tool_calls,
-        concurrency=at_once,
-        timeout_s=config.timeout_s,
+        temperature=temperature, reasoning_effort=config.reasoning_effort,
+        max_output_tokens=model_options.turn_tokens(form, name), tool_calls=config.tool_calls,
+        concurrency=at_once, timeout_s=config.timeout_s,
         tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
-    )
+    )  # fmt: skip
     policy = model_options.ready_policy(Model(name), options)
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)
 
 
-def _note_models(
-    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored]
-) -> None:
-    """Say on stderr where mail goes, and what the models are likely to cost."""
-    for notice in filter(None, (Model(name).notice for name in models)):
-        output.note(notice)
-    note_recipients(judges)
-    for name in models:
-        left = episodes - sum(key.model == name and ran[key].measured for key in ran)
-        if name != "offline" and left:
-            usd = expected_cost(name, [_TYPICAL], left)
-            output.note(
-                f"estimate: {name}: {'cost unknown' if usd is None else f'about ${usd:,.2f}'} for"
-                f" {left:,} episodes of typically {_TYPICAL.prompt_tokens:,} +"
-                f" {_TYPICAL.completion_tokens} tokens"
-            )
+def _check_judge(judge: Sequence[str] | None, models: Sequence[str]) -> None:
+    """Raise UserError if hosted models would be ranked by words, and nobody said so."""
+    if not (judge or setting("judge")) and "hosted" in map(kind_of, models):
+        raise UserError(
+            "without a model as judge, right answers in other words count as wrong: give"
+            " --judge MODEL, or --judge offline to rank hosted models all the same"
+        )
+
+
+class _Fee(NamedTuple):
+    """What a model or a judge is likely to cost; `usd` is None for an unknown price."""
+
+    name: str
+    questions: int
+    calls: int
+    usd: float | None
+
+    @property
+    def line(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        what = "answer" if self.name.startswith("judge ") else "question"
+        asked = output.plural(self.questions, what)
+        return f"{self.name}: {cost} for {asked}, about {self.calls:,} calls"
+
+
+def _note_all(lines: Sequence[str]) -> None:
+    for line in lines:
+        output.note(line)
+
+
+def _fees(
+    models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored] = {}
+) -> list[_Fee]:
+    """Return what is left to ask of each model, and of each judge about their answers."""
+    left = dict.fromkeys(models, episodes)
+    for key, scored in ran.items():
+        left[key.model] -= scored.measured
+    asked = [(name, n, _TYPICAL, _TURNS) for name, n in left.items()]
+    asked += [(f"judge {name}", sum(left.values()), _VERDICT, 2) for name in judges]
+    return [
+        _Fee(label, n, n * calls, expected_cost(name, [usage], n))
+        for label, n, usage, calls in asked
+        if n and needs_model(name := label.removeprefix("judge "))
+    ]
+
+
+def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> None:
+    _note_all(notes)
+    total = output.total_usd(fee.usd for fee in fees)
+    if as_json:
+        output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})
+        return
+    lines = [fee.line for fee in fees] or ["no model is asked"]
+    output.print_lines(*lines, f"in all {output.shown_usd(total, 2)}; nothing was asked yet")
 
 
 @app.command(
@@ -384,6 +464,8 @@ def compare(
     differences = tables.differences(found["figures"])
     rows = [(row.label, *(cell.brief for cell in row.cells)) for row in differences]
     title, caption = f"{found['n']:,} pairs", "in brackets: 95 % interval of B - A"
+    if found["scope"]:
+        caption += f", {found['scope']}"
     output.print_table(("", "A", "B", "B - A"), rows, title=title, caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
@@ -415,12 +497,9 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {
-        "run": entry.run.id,
-        "model": entry.model,
-        "prompt": entry.episodes[0].prompt,
-        "judges": entry.judges[:1],
-        "cost_source": entry.figures["cost_source"],
-    }
+        "run": entry.run.id, "model": entry.model, "prompt": entry.episodes[0].prompt,
+        "judges": entry.judges[:1], "cost_source": entry.figures["cost_source"],
+    }  # fmt: skip
 
 
 app.command(
@@ -444,16 +523,23 @@ def report(
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Folder to write [default: the first run's].")
     ] = None,
+    published: Annotated[
+        bool, Option("--published", help="Draw the published figures in the same charts.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html, which works without network or server, and its charts as PNGs."""
+    """Write report.html, which works without network or server, its charts as PNGs, and its first
+    table as Markdown (table.md)."""
     found = [find_run(each, runs_folder()) for each in runs]
     distinct = list({each.folder.resolve(): each for each in found}.values())
     folder = out or distinct[0].folder
-    page, *plots = build_report(distinct, folder)
+    page, *plots = build_report(distinct, folder, published=published)
     if as_json:
-        output.print_json({"report": str(page), "plots": [str(each) for each in plots]})
+        table = str(folder / "table.md")
+        output.print_json({"report": str(page), "table": table, "plots": [*map(str, plots)]})
         return
     output.print_lines(
-        f"report: {page}", f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}"
+        f"report: {page}",
+        f"its first table in Markdown: {folder / 'table.md'}",
+        f"{output.plural(len(plots), 'plot')}: {folder / 'plots'}",
     )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.special import bdtrc, ndtr
 
 from art_e.tools import MAX_CALLS
 from evals.judges.claims import Claims, appeal, asked, clean, polarity, read_claims
@@ -90,7 +90,7 @@ def _lists_candidates(scored: Scored) -> bool:
 
 def _keys(claims: Claims, kind: str) -> set[object]:
     if kind == "name":
-        return {name.words for name in claims.names}
+        return {name.key for name in claims.names}
     return {value.key for value in claims.values if value.kind == kind}
 
 
@@ -172,7 +172,7 @@ def many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
         hits, episodes = len(set(map(flag.counted, suspects))), Counter(map(flag.counted, answers))
         n, mean = len(episodes), fmean(min(1.0, flag.honest * times) for times in episodes.values())
         if hits >= max(MIN_QUESTIONS, n * mean + 1):
-            p = min(1.0, len(parts) * flag.tries * float(binom.sf(hits - 1, n, mean)))
+            p = min(1.0, len(parts) * flag.tries * float(bdtrc(hits - 1, n, mean)))
             seen.append(Alarm(p, name, f"{hits} of {n} questions{where}", episode_ids(suspects)))
     return min(seen, default=None)
 
@@ -220,7 +220,7 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
     # One more question that moved, so that no move at all is not certainty.
     gain_error = sqrt(((gains - gains.mean()) ** 2).sum() + 1) / len(gains)
     excess = (rise / unit - gains.mean() - MARGIN) / hypot(error / unit, gain_error)
-    p = float(max(norm.sf(rise / error) if error else 0.0, norm.sf(excess)))
+    p = float(max(ndtr(-rise / error) if error else 0.0, ndtr(-excess)))
     message = (
         f"reward rose by {rise:.2f}, worth {rise / unit:.0%} of accuracy, and the second judge's"
         f" accuracy on {len(gains)} held-out questions by {gains.mean():.0%}"

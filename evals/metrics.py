@@ -5,7 +5,7 @@
         "n": episodes, "measured": whether any is judged; the estimates of `SHARES` and `MEANS`
         "always_right":   answerable questions right in every repeat; null without repeats
         "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
-        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
+        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s", "answer_words"       estimates
         "cost_usd":       of all episodes, null if a price is unknown
         "cost_source":    "price per token", or how it was measured; null if it is unknown
         "throughput":     of a model whose cost is measured, if a question was, else null:
@@ -21,7 +21,8 @@
 
 The benchmark adds the prompt, and to each model its concurrency and the count of what it was not
 asked. An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). What failed for
-an outside reason is in no figure, and what was not judged in none that needs a verdict.
+an outside reason is in no figure. If answers were not judged, a figure that needs their verdicts
+has a "range", and the count "unjudged", in place of a value.
 """
 
 import datetime as dt
@@ -29,12 +30,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from statistics import mode
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.special import bdtr
 
 from art_e.errors import UserError
 from art_e.question import DIFFICULTIES, KINDS
@@ -102,7 +104,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
-_DECIDED = ("correct", "wrong", "abstained", "grounded")  # of episodes that the judge judged
+_BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
 _STATES = ("ended", "abstained", "unjudged", "unsure", "disputed", "resisted")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
@@ -119,7 +121,6 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "attack": [each.provenance.get("attack") for each in asked],
         "ended_at": [ended_at(each) for each in scored],
     }
-    judged = is_judged(zip(asked, [each.final_answer for each in ran], verdicts, strict=True))
     columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in asked],
         "unanswerable": [not each.answerable for each in asked],
@@ -138,7 +139,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     }
     # As objects, because pandas' own strings can't hold a lone surrogate.
     table = pd.DataFrame(texts, dtype=object).assign(**columns)
-    table["decided"] = judged & (table["verdict"].notna() | ~table["ended"].astype(bool))
+    table["decided"] = table["verdict"].notna() | ~table["ended"].astype(bool)
     table["rest"] = table["total"] - table["model"] - table["tools"]
     table["cost_per_1000_usd"] = 1000 * table["cost"]
     return table
@@ -158,9 +159,13 @@ def table_sample(table: pd.DataFrame) -> Sample:
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
     column, over = {**SHARES, **MEANS}.get(name, (name, None))
-    counted = table[column].notna() & (table["decided"] | (column not in _DECIDED))
-    chosen = table[counted if over is None else counted & table[over].astype(bool)]
-    sample, values = table_sample(chosen), chosen[column].tolist()
+    chosen = table if over is None else table[table[over].astype(bool)]
+    if column in _BY_VERDICT:
+        values = chosen[column].mask(~chosen["decided"]).tolist()
+    else:
+        chosen = chosen[chosen[column].notna()]
+        values = chosen[column].tolist()
+    sample = table_sample(chosen)
     return sample.share(values) if name in SHARES else sample.mean(values)
 
 
@@ -270,10 +275,14 @@ def model_metrics(
     scored = [each for each in asked if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps, sample = table["ended_at"].value_counts(), table_sample(table)
+    judged = is_judged(
+        (each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored
+    )
     seconds = table["total"].tolist()
     priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table),
+        "scope": sample.scope,
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
@@ -282,11 +291,12 @@ def model_metrics(
         "cost_usd": float(table["cost"].sum()) if priced else None,
         "cost_source": "price per token" if priced else None,
         "throughput": None,
+        "answer_words": _answer_words(scored),
         "latency_p50_s": sample.percentile(seconds, 50),
         "latency_p95_s": sample.percentile(seconds, 95),
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
-        "measured": bool(table["decided"].any()),
+        "measured": judged and bool(table["decided"].any()),
         **_reservations(asked),
         **{name: int(table[name].sum()) for name in ("unjudged", "unsure", "disputed")},
         "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
@@ -302,6 +312,13 @@ def model_metrics(
         },
         **({} if serving is None else _measured(scored, serving)),
     }
+
+
+def _answer_words(scored: Sequence[Scored]) -> Estimate:
+    """The median length of the answers given, in words."""
+    answered = [each for each in scored if each.trajectory.final_answer and not each.abstained]
+    lengths = [len((each.trajectory.final_answer or "").split()) for each in answered]
+    return sample_of(answered).percentile(lengths, 50)
 
 
 def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:
@@ -343,13 +360,14 @@ def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[st
 
 
 def _always_right(table: pd.DataFrame) -> Estimate | None:
-    answerable = table[(table["answerable"] & table["decided"]).astype(bool)]
+    answerable = table[table["answerable"].astype(bool)]
     if not answerable["repeat"].any():
         return None
-    questions = answerable.groupby("question", as_index=False).agg(
-        {"inbox": "first", "correct": "all"}
-    )
-    return table_sample(questions).share(questions["correct"].tolist())
+    correct = answerable["correct"].mask(~answerable["decided"]).astype("boolean")
+    groups = answerable.assign(correct=correct).groupby("question", as_index=False)
+    # One wrong answer decides a question; without one, an unjudged answer leaves it open.
+    always = groups["correct"].all(skipna=False)["correct"].to_numpy(dtype=float, na_value=nan)
+    return table_sample(groups[["inbox"]].first()).share(always)
 
 
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
@@ -382,6 +400,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
 
         {"n": pairs, "left_out": {"a", "b"},
          "figures": {name: {"a", "b", "difference": estimate of B - A}},
+         "scope": what inboxes the figures are about, None if inboxes in general,
          "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended", "broken": estimates, the share of A's errors that B has right, and of B's
@@ -389,10 +408,11 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
                       "episodes": [id of A's, id of B's]}]}
 
-    A figure that is unknown for a pair is left out. `p` is the larger of McNemar's exact p, which
-    takes a repeated question as right if most of its repeats are, and that of the t over inboxes:
-    the first is right where few questions differ, the second where inboxes do. Raises `UserError`
-    if no question was asked of both, or a side has a question twice.
+    A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
+    repeated question as right if most of its repeats are; of four inboxes or more it is the larger
+    of this and of the t over inboxes: the first is right where few questions differ, the second
+    where inboxes do. Raises `UserError` if no question was asked of both, or a side has a question
+    twice.
     """
     pairs = paired(a, b)
     if not pairs:
@@ -404,18 +424,25 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     )
     only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
     flips = only_a + only_b
-    mcnemar = float(binomtest(only_a, flips, 0.5).pvalue) if flips else 1.0
+    p = min(1.0, 2 * float(bdtr(min(only_a, only_b), flips, 0.5)))
+    sample = table_sample(one[answerable])
     of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
     gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()
+    net = sample.ratio(gains, errors)
+    if net["high"] is not None:
+        net["high"] = min(1.0, net["high"])  # there are no more errors to correct than all
+    if sample.is_general:
+        p = max(p, sample.p_of_no_mean(gains))
     flipped = answerable & (one["correct"] != other["correct"])
     return {
         "n": len(pairs),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
         "figures": {name: row for name in _PAIRED if (row := _row(name, one, other)) is not None},
-        "p": max(mcnemar, table_sample(one[answerable]).p_of_no_mean(gains)),
+        "scope": sample.scope,
+        "p": p,
         "only_a": only_a,
         "only_b": only_b,
-        "net_reduction": table_sample(one[answerable]).ratio(gains, errors),
+        "net_reduction": net,
         "mended": _mended(one[answerable], other[answerable]),
         "broken": _mended(other[answerable], one[answerable]),
         "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
@@ -440,7 +467,8 @@ def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | 
     of_a, of_b = (table.loc[on.index, column].astype(float) for table in (one, other))
     if on.empty or of_a.isna().any() or of_b.isna().any():
         return None
-    difference = table_sample(on).mean((of_b - of_a).tolist())
+    sample, gains = table_sample(on), (of_b - of_a).tolist()
+    difference = sample.difference(gains) if name in HEADLINE else sample.mean(gains)
     return {"a": float(of_a.mean()), "b": float(of_b.mean()), "difference": difference}
 
 

@@ -22,11 +22,12 @@ ANSWER_WORDS = 3
 
 
 def reading(data: Data) -> Data:
-    """The reader's answer; without mails it can only count letters."""
+    """The reader's answer; without mails it can only count letters and tell the language."""
     question = data["question"]
     if "mails" not in data:
         letters = re.match('How many letters does "(.*)" have', question)
-        return {"reason": "Guessed.", "answer": str(len(letters[1])) if letters else None}
+        language = "English" if "language" in question else None
+        return {"reason": "Guessed.", "answer": str(len(letters[1])) if letters else language}
     mails, newest = data["mails"], _newest(data["mails"])
     if "by now" in question and newest is not None:
         answers = [next(_after([newest], cue), _opening(newest)) for cue in _cues(question)]
@@ -70,7 +71,10 @@ def correctness(data: Data) -> Data:
 
 
 def rating(data: Data) -> Data:
-    return {"reason": "Rated.", "how_realistic": 0.3 if "colour" in data["question"] else 0.9}
+    return {
+        "reason": "Rated.",
+        "how_realistic": 0.9 - 0.6 * bool(re.search("colour|illness", data["question"])),
+    }
 
 
 def _cues(question: str) -> list[str]:

@@ -249,6 +249,15 @@ def openai(replies: Sequence[Reply] | Rule, key: str = KEY) -> Iterator[Provider
         yield provider
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, model: str, url: str) -> None:
+    """Have calls of the model come to the server at `url`, with a key."""
+    family = model.partition("/")[0].removesuffix("_chat").upper()
+    path = "/v1" if family in ("OPENAI", "HOSTED_VLLM", "OPENROUTER", "GROQ") else ""
+    monkeypatch.setenv(f"{family}_{'BASE_URL' if family == 'OPENAI' else 'API_BASE'}", url + path)
+    monkeypatch.setenv(f"{family}_API_KEY", "a-key-that-is-set")
+    monkeypatch.setenv("AZURE_API_VERSION", "2025-04-01-preview")
+
+
 class _Server(ThreadingHTTPServer):
     # All clients of a test may connect at once.
     request_queue_size = 512

@@ -168,16 +168,13 @@ def locked(name: str) -> dict[str, Version]:
     return {canonicalize_name(each[1]): Version(each[2]) for each in PIN.finditer(text)}
 
 
-def test_every_gpu_package_has_hashes_and_no_address() -> None:
+def test_a_gpu_gets_the_tested_versions_with_hashes_that_each_package_accepts() -> None:
     text = (ROOT / "requirements" / "gpu.txt").read_text("utf-8")
     assert "://" not in text
     entries = re.split(r"^(?=[^ #\n])", text, flags=re.MULTILINE)[1:]
     assert entries.pop(0).strip() == "--only-binary :all:"
     assert len(entries) == len(locked("gpu.txt")) > 150
     assert [each for each in entries if not PIN.match(each) or "--hash=sha256:" not in each] == []
-
-
-def test_a_gpu_gets_the_tested_versions_that_each_package_accepts() -> None:
     gpu, dev = locked("gpu.txt"), {**locked("dev.txt"), **locked("torch.txt")}
     # vLLM pins the torch of the extra `train`, the public build with CUDA.
     for name in "trl transformers peft accelerate tokenizers datasets bitsandbytes torch".split():

@@ -370,6 +370,9 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
 def _figure(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
+    if "range" in value:
+        least, most = value["range"]
+        return f"{least:.3f} to {most:.3f} ({value['unjudged']:,} of {value['n']:,} unjudged)"
     if value["value"] is None:
         return "not measured"
     interval = "" if value["low"] is None else f"{value['low']:.3f} to {value['high']:.3f}, "

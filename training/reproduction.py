@@ -58,12 +58,14 @@ _LIMIT = re.compile(r" --max-cost \S+")
 class Profile(RecipeTable):
     """What differs between reproductions. The first of `judges` decides. `sources` are those of
     `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what `--set` does to the
-    recipe. `max_cost_usd` limits each baseline; the plan is for `gpu`."""
+    recipe. `preset` is that of `eval run`, asked in the recipe's form; "" asks the whole test.
+    `max_cost_usd` limits each baseline; the plan is for `gpu`."""
 
     name: str
     recipe: str
     changes: tuple[str, ...] = ()
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    preset: Literal["", "published-100"] = ""
     judges: Annotated[tuple[str, ...], Field(min_length=1)]
     sources: Annotated[tuple[str, ...], Field(min_length=1)]
     golden: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -138,6 +140,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     def asked(stage: Stage, name: str, model: str, *options: object) -> Command:
         judges = [word for each in profile.judges for word in ("--judge", each)]
         place = ["--questions", f"{TEST}/questions.jsonl", "--db", INBOX, "--recipe", TEST]
+        place += ["--preset", profile.preset] if profile.preset else []
         limits = [str(each) for each in options if options[-1] is not None]
         words = ["eval", "run", "-m", model, *place, *judges, *limits, "--out", name]
         return Command(stage, name, words, makes_run=True)
@@ -346,7 +349,7 @@ def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
     ]
     sections = [_seeds(pooled, len(ends), charts), _last_page(profile, lines, len(trained.scored))]
     best = folder / runs["trained"][0].id.replace("trained", "grpo")
-    build_report([*compared, Run(best)], folder, sections)
+    build_report([*compared, Run(best)], folder, sections, published=bool(profile.preset))
     write_picture(folder / PICTURE, charts)
     keys = ("figure", "published", "ours", "of")
     cells = ([row.label, *(cell.line for cell in row.cells)] for row in lines)
@@ -380,7 +383,7 @@ def talk_figures(
     gained = tables.points(from_start["figures"]["accuracy"]["difference"])
     promised = f"{100 * (tables.TRAINED.accuracy - tables.UNTRAINED.accuracy):.0f} pts"
     yield _row("Accuracy gained by training", promised, gained, to_start)
-    fewer = percent(from_o3["net_reduction"])
+    fewer = Cell(tables.fewer_errors(from_o3["net_reduction"], o3.label))
     yield _row("Net reduction of o3's errors", f"{tables.NET_REDUCTION:.0%}", fewer, to_o3)
     turns = tables.number(from_o3["figures"]["turns"]["difference"])
     yield _row("Turns, beside o3's", "almost one fewer", turns, to_o3)
@@ -399,7 +402,8 @@ def _row(figure: str, published: str, ours: Cell, model: str) -> Row:
 def _last_page(profile: Profile, rows: list[Row], questions: int) -> Section:
     ours = (
         f"Ours: {profile.training.model.base or 'a Qwen2 made from nothing'}, trained by the recipe"
-        f" {profile.recipe}, and asked {questions:,} held-out questions greedily; judged by"
+        f" {profile.recipe}, and asked {questions:,} held-out questions"
+        f" {f'as in {profile.preset}' if profile.preset else 'greedily'}; judged by"
         f" {profile.judges[0]}. Sampled answers, over all seeds, are above. On other mail than the"
         " talk's compare the direction of change, not the level."
     )

@@ -90,7 +90,8 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     """Return the figures of a validation."""
-    figures = figures_of(scored)
+    # Checkpoints are compared by what was judged: a range would leave them without a figure.
+    figures = figures_of([each for each in scored if not by_second(each).unjudged])
     shown = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
     rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
     return Validation(

@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from art_e.cli import model_options, options, output
 from art_e.cli.conversation import (
+    FEW_WORDS,
     Answered,
     Conversation,
     after,
@@ -178,6 +179,9 @@ def show_answer(answered: Answered) -> None:
         output.print_text(f"no answer: {without}{also}")
         if (said := said_without_call(answered.trajectory)) is not None:
             output.print_text(("the model said, without a source: ", "dim"), said)
+        answer = answered.trajectory.final_answer or ""
+        if len(answer.split()) > FEW_WORDS:
+            output.print_text(("the model said: ", "dim"), answer)
     else:
         if answered.kind == "passages":
             output.print_text("best passages, for no model was asked:")

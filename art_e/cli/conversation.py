@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
+FEW_WORDS = 5  # of an "I don't know"; one of more words is shown, because it may say why
 
 
 class Passage(NamedTuple):

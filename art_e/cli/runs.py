@@ -100,19 +100,14 @@ def show(
     elif as_json:
         episodes = [
             {
-                "episode_id": each.episode_id,
-                "question_id": each.question_id,
-                "question": _question(each),
-                "inbox_address": each.inbox_address,
-                "answer": each.final_answer,
-                "abstained": each.rubric.get("abstained"),
-                "sources": each.sources,
-                "turns": each.rubric.get("turns"),
-                "verdict": each.verdict,
-                "error": each.error,
+                "episode_id": each.episode_id, "question_id": each.question_id,
+                "question": _question(each), "inbox_address": each.inbox_address,
+                "answer": each.final_answer, "abstained": each.rubric.get("abstained"),
+                "sources": each.sources, "turns": each.rubric.get("turns"),
+                "verdict": each.verdict, "error": each.error,
             }
             for each in record.trajectories
-        ]
+        ]  # fmt: skip
         output.print_json({**record.entry, "config": record.config, "episodes": episodes})
     else:
         _show_record(record)
@@ -140,18 +135,12 @@ def read_run(run: Run) -> Record:
     models = config.get("models") or config.get("model") or config.get("name", "unknown")
     model = ", ".join(map(str, models)) if isinstance(models, list) else str(models)
     entry = {
-        "run": run.id,
-        "folder": str(run.folder),
-        "name": config.get("name"),
-        "model": model,
+        "run": run.id, "folder": str(run.folder), "name": config.get("name"), "model": model,
         "question": str(config.get("question") or config.get("questions") or ""),
-        "started_at": config.get("started_at"),
-        "episodes": len(trajectories),
-        "accuracy": _accuracy(run, model),
+        "started_at": config.get("started_at"), "episodes": len(trajectories),
+        "accuracy": _accuracy(run, model), "complete": run.complete, "broken": broken,
         "cost_usd": output.total_usd(each.cost_usd for each in trajectories),
-        "complete": run.complete,
-        "broken": broken,
-    }
+    }  # fmt: skip
     return Record(entry, config, trajectories)
 
 

@@ -12,7 +12,7 @@ import datetime as dt
 import math
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -79,6 +79,7 @@ class Inbox:
         sent_after: dt.date | None = None,
         sent_before: dt.date | None = None,
         query: Query | None = None,
+        all_words: bool = False,
         max_results: int = 10,
     ) -> list[Hit]:
         """The mails that match best, best first.
@@ -88,7 +89,7 @@ class Inbox:
         Bcc) match, in any case, if each of their parts occurs in the address or in a name that
         this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
         inclusive, `sent_before` exclusive; a mail's day is that of its own zone. `query` has more
-        filters.
+        filters. With `all_words` a mail needs every word, and the newest come first.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         wanted_words = search_words(keywords)
@@ -97,10 +98,14 @@ class Inbox:
         terms = self._vocabulary.term_ids(by_stem)
         with _TURN if self._mail.begin_search() else contextlib.nullcontext():
             found = self._scored(list(terms.values()))
-            if by_stem:
+            if by_stem and not all_words:
                 candidates, points = _ranked(found, len(by_stem))
             else:
-                candidates, points = np.arange(self._size), np.zeros(self._size, dtype=np.int64)
+                holders = [np.arange(self._size), *(each.positions for each in found)]
+                # A word that the vocabulary lacks is in no mail.
+                holders += [_NONE] * (len(by_stem) - len(found))
+                candidates = reduce(np.intersect1d, holders)
+                points = np.zeros_like(candidates)
             masks: list[Mask] = []
             if sent_after is not None or sent_before is not None:
                 day, first = self._mail.day, (sent_after or dt.date.min).toordinal()

@@ -164,6 +164,8 @@ class Calls:
         self.max_output_tokens = options.max_output_tokens or self.takes.most_tokens
         self._price = price_of(model)
         self.budget = Budget(options.max_cost_usd, self._price, model)
+        # The first count of a prompt loads a tokenizer, which must not count as latency.
+        self._most_tokens({"messages": [{"role": "user", "content": ""}]})
         self._pace = Pace(options.concurrency)
         patience = _HERE_S if on_this_machine(self.host) else _ELSEWHERE_S
         self._timeout_s = options.timeout_s or patience

@@ -161,7 +161,9 @@ def warm_up(model: str) -> None:
         import openai.resources.chat  # noqa: F401 - its import takes half a second
     if door != "litellm":
         return
-    load_litellm().completion(
+    litellm = load_litellm()
+    litellm.token_counter(model=model, text="none")  # loads a tokenizer, as a call does
+    litellm.completion(
         model="openai/gpt-4.1",
         messages=[{"role": "user", "content": ""}],
         # A request with tools loads an MCP server.

@@ -115,8 +115,12 @@ def _refuse_unhosted(model: str, offline: str) -> None:
 def generate_command(
     model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[int, integer("Number of 20-mail batches per inbox.")] = generate.BATCHES,
-    questions: Annotated[int, integer("Number of questions per batch.")] = generate.QUESTIONS,
+    batches: Annotated[
+        int, integer("Number of batches of 8 to 12 mails per inbox.")
+    ] = generate.BATCHES,
+    questions: Annotated[
+        int, integer("Maximum number of questions per batch.")
+    ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
@@ -182,12 +186,17 @@ def _note_retry(kinds: Set[str], does: str) -> None:
     "import",
     epilog=output.example(
         "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
+        "art-e golden import enron --db enron.duckdb --out golden",
         "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
     ),
 )
 def import_command(
     source: Annotated[
-        str, Argument(metavar="SOURCE", help="Parquet or JSONL file, a folder of them, hub id.")
+        str,
+        Argument(
+            metavar="SOURCE",
+            help="Parquet or JSONL file, a folder of them, hub id, enron, enron-hard.",
+        ),
     ],
     db: DbOption = None,
     out: SetOption = None,
@@ -229,8 +238,8 @@ def filter_command(
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
     Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
-    answer in the question, more than yes or no, no "yesterday", the mail's language, the
-    owner's own words, and realism.
+    password, no answer in the question, more than yes or no, one short fact, no "yesterday", no
+    "he" without a name, the mail's language, the owner's own words, and realism.
     """
     with _step("filter", out, db, as_json=as_json) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)

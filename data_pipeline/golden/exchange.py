@@ -23,7 +23,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.publish import Own, template
-from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, RawRow
+from art_e.question import DIFFICULTIES, KINDS, SHIPPED, SPLITS, Question, RawRow
 from art_e.ratings import AnswerRating
 from art_e.storage import partial_of
 from art_e.text import cut_line, encodable, visible
@@ -38,7 +38,8 @@ RATINGS = "ratings"  # the source of what users rated
 
 def name_of(source: str) -> str:
     """The name of a source in a set; a path says nothing to others."""
-    return Path(source).resolve().name if Path(source).exists() else source
+    is_path = source not in SHIPPED and Path(source).exists()
+    return Path(source).resolve().name if is_path else source
 
 
 def rated_row(rating: AnswerRating) -> RawRow:
@@ -163,7 +164,7 @@ ALL_ROWS = "questions"
 UNLABELLED = "unlabelled"
 PARQUET_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("id", "question", "answer")]
-    + [("message_ids", pa.list_(pa.string()))]
+    + [(name, pa.list_(pa.string())) for name in ("message_ids", "equivalent_ids")]
     + [(name, pa.string()) for name in ("inbox_address", "query_date")]
     + [("how_realistic", pa.float64())]
     + [(name, pa.string()) for name in ("kind", "difficulty")]

@@ -12,7 +12,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -27,20 +27,15 @@ from evals.judges.offline import OfflineJudge
 
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
+MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
 _SHOWN_CHARS = 80
-_BODIES = """
-SELECT message_id, left(body, 2000) -- enough to see its language
-FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
-ORDER BY id_taken DESC -- so that the first mail of an id counts
-"""
+_LANGUAGE_CHARS = 2000  # of a mail, enough to see its language
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
     """Drop rows that fail a rule (or are rated below `min_realism`), and all but one duplicate."""
     all_cited = cited_mails(file, golden.questions)
     owners = {name: owner_of(file, name) for name in {q.inbox_address for q in golden.questions}}
-    named = sorted({name for each in golden.questions for name in each.message_ids})
-    bodies: dict[str, str] = dict(file.execute(_BODIES, [named]).fetchall())
     rows: list[Outcome] = []
     contents: dict[str, Set[str]] = {}
     for question in golden.questions:
@@ -48,7 +43,7 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
         row = agreeing(question, cited)
         # The row may have either form of an id now.
         known = {**cited, **{each.stored: each for each in cited.values() if each.stored}}
-        texts = [bodies[each] for each in question.message_ids if each in bodies]
+        texts = [each.body[:_LANGUAGE_CHARS] for each in cited.values()]
         owner = owners[question.inbox_address]
         checks = checked(row, Facts(min_realism, owner, known, texts))
         fault = next((each for each in checks if each.passed is False), None)
@@ -69,6 +64,11 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+def _match(name: str, text: str) -> str | None:
+    match = _pattern(name).search(text)
+    return match and match[0]
+
+
 # ---- Fields that disagree.
 
 
@@ -81,7 +81,10 @@ def agreeing(question: Question, cited: Mapping[str, Cited]) -> Question:
         answerable = answerable is True and not is_abstention(question.answer)
     stored = (cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
-    question = dataclasses.replace(question, message_ids=ids, answerable=answerable)
+    equivalent = question.equivalent_ids if ids else ()
+    question = dataclasses.replace(
+        question, message_ids=ids, equivalent_ids=equivalent, answerable=answerable
+    )
     return dataclasses.replace(question, kind=_kind(question))
 
 
@@ -186,13 +189,17 @@ class Facts:
 
 
 def instructions(question: Question, facts: Facts) -> str | None:
-    """Question or answer give orders to a model or to a judge."""
-    return _in_texts(question, lambda text: (_pattern("orders").search(text) or [appeal(text)])[0])
+    """Question or answer give orders to a model, or the answer does to a judge."""
+    words = appeal(clean(question.answer or ""))
+    # Of a mail about a verdict or a grader it is not an appeal.
+    if words and not any(words in clean(each) for each in facts.bodies):
+        return f"the answer has {_shown(words)}"
+    return _in_texts(question, partial(_match, "orders"))
 
 
 def answer(question: Question, facts: Facts) -> str | None:
     """An answerable question has no answer, or an unanswerable one has one."""
-    empty = is_abstention(question.answer)
+    empty = is_abstention(question.answer) or _pattern("no-answer").match(question.answer or "")
     if question.answerable is False:
         return None if empty else "has an answer, though unanswerable"
     return "has none" if empty else None
@@ -223,6 +230,8 @@ def leak(question: Question, facts: Facts) -> str | None:
         return None
     if is_choice(asking.text) or _pattern("among").search(asking.text):
         return None
+    if gold.negated and not asking.negated:
+        return None
     # A bare number may count anything: "3" to "How many of the 3 plants ...?".
     if gold.values and all(value.kind == "number" for value in gold.values):
         return None
@@ -233,13 +242,39 @@ def leak(question: Question, facts: Facts) -> str | None:
 
 def yes_no(question: Question, facts: Facts) -> str | None:
     """Yes or no answers it: without mail that is right every other time."""
-    text = clean(question.question)
+    text, gold = clean(question.question), clean(question.answer or "")
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
     polar = is_english and asks_yes_no(_pattern("after-comma").sub("", text))
     open_ended = is_choice(text) or _pattern("asks-what").search(text)
-    bare = _pattern("bare").fullmatch(clean(question.answer or ""))
+    # "Do you have Ann's number?" asks for the number.
+    open_ended = open_ended or _pattern("asks-for").match(f"{text} {gold}")
+    bare = _pattern("bare").fullmatch(gold)
     return "yes or no answers it" if bare or (polar and not open_ended) else None
+
+
+def one_fact(question: Question, facts: Facts) -> str | None:
+    """It asks for more than one short fact, such as a summary, or the answer leaves a choice."""
+    if fault := _in_texts(question, lambda text: text if text.count(" ") >= MAX_WORDS else None):
+        return f"{fault}, more than {MAX_WORDS} words"
+    text = clean(question.question)
+    fault = _match("open-ended", text)
+    if len(question.message_ids) < 2:
+        # Several mails may be asked for the facts of each.
+        fault = fault or _match("two-questions", text)
+    fault = fault or _match("two-values", f"{text} {clean(question.answer or '')}")
+    return fault and f"asks for more than one fact, or leaves a choice: {_shown(fault)}"
+
+
+def referent(question: Question, facts: Facts) -> str | None:
+    """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
+    words = _match("no-referent", clean(question.question))
+    return words and f"doesn't say what {_shown(words)} is about"
+
+
+def private(question: Question, facts: Facts) -> str | None:
+    """It asks for a password, or holds the number of a person or of a credit card."""
+    return _in_texts(question, partial(_match, "private"))
 
 
 def day_asked(question: Question, facts: Facts) -> str | None:
@@ -264,11 +299,11 @@ def language(question: Question, facts: Facts) -> str | None:
 
 def wording(question: Question, facts: Facts) -> str | None:
     """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
+    if fault := _in_texts(question, partial(_match, "talk-of-mail")):
+        return fault
     text = clean(question.question)
-    if (match := _pattern("talk-of-mail").search(text)) is not None:
-        return f"speaks of {_shown(match[0])}"
     mention = None if facts.owner is None else facts.owner.mention(text)
-    return f"speaks of the owner, {_shown(mention)}, by name" if mention else None
+    return mention and f"speaks of the owner, {_shown(mention)}, by name"
 
 
 def realism(question: Question, facts: Facts) -> str | None:
@@ -278,16 +313,19 @@ def realism(question: Question, facts: Facts) -> str | None:
 
 
 # Errors of the row come before matters of taste.
-_RULES = (instructions, answer, sources, ids, leak, yes_no, day_asked, language, wording, realism)
+_RULES = (
+    instructions, answer, sources, ids, private, leak, yes_no, one_fact, day_asked, referent,
+    language, wording, realism,
+)  # fmt: skip
 RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 
 def checked(question: Question, facts: Facts) -> list[Check]:
     """The check of each rule; a question that nobody rated is unsure of its realism."""
-    checks = []
-    for name, rule in RULES.items():
-        fault = rule(question, facts)
-        checks.append(Check(name, "filter", fault is None, fault or PASSED, "rule"))
+    faults = {name: rule(question, facts) for name, rule in RULES.items()}
+    checks = [
+        Check(name, "filter", not fault, fault or PASSED, "rule") for name, fault in faults.items()
+    ]
     if question.how_realistic is None:
         checks[-1] = Check("realism", "filter", None, "not rated", "rule")
     return checks
@@ -296,7 +334,7 @@ def checked(question: Question, facts: Facts) -> list[Check]:
 def answer_fault(question: Question) -> str | None:
     """The first rule about the answer that the question fails, and how."""
     facts = Facts(0.0, None, {})
-    for name in ("instructions", "answer", "ids", "leak", "day-asked"):
+    for name in ("instructions", "answer", "ids", "leak", "one-fact", "day-asked"):
         if (fault := RULES[name](question, facts)) is not None:
             return f"{name}: {fault}"
     return None
@@ -331,7 +369,9 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     yield from (each for each in sorted(known) if len(each) > 4 and each.strip("<>") in text)
     yield from (match[0] for match in _pattern("numbered").finditer(text))
     if "batch" in question.provenance:
-        yield from _HANDLE.findall(text)
+        # A mail that speaks of an m8 bolt means no mail.
+        mails = set(_HANDLE.findall("\n".join(facts.bodies)))
+        yield from (each for each in _HANDLE.findall(text) if each not in mails)
 
 
 # ---- Questions that ask the same as another one.

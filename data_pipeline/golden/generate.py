@@ -7,12 +7,13 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, model_validator
@@ -20,23 +21,32 @@ from pydantic_core import from_json
 
 from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 from art_e.models.base import PolicyError
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
-from data_pipeline.golden.asking import Asker, shown_mails
+from data_pipeline.golden.asking import Asker, added_words, new_texts, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
 from evals.scored import limited_gather
 from evals.structured import UnparseableError, unwrapped
 
-BATCHES = 25
-BATCH_MAILS = 20
-# Drop smaller batches: they rarely support multi-mail questions.
-LEAST_MAILS = 5
+BATCHES = 40
+BATCH_MAILS = 12
+# Try other matters until a batch has so many mails, and drop those of less than the least.
+GOOD_MAILS, LEAST_MAILS = 8, 5
+# Mails of a batch lie within three weeks, where an inbox has little mail within more.
+SPANS = tuple(map(dt.timedelta, (21, 90, 365)))
+# First threads that are tried for a batch.
+_TRIES = 20
+# Two threads are of one matter from one word or person that 20 threads have, or several others.
+_NEAR = 0.05
+# A mail that adds fewer words to the ones before it is a copy.
+_LEAST_WORDS = 3
 # Characters of a body: shorter ones say nothing, longer ones are mostly newsletters.
 LEAST_CHARS, MOST_CHARS = 200, 5_000
-QUESTIONS = 8
+QUESTIONS = 5
 # At 0 a model asks about the same few things in every batch, and repeats an unreadable reply.
 TEMPERATURE = 0.7
 # Most questions are asked soon after their newest gold mail, the last ones after so many days.
@@ -152,38 +162,89 @@ def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: in
 
 
 def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mail]]:
-    """Up to `count` batches of mails in date order, each of its own stretch of time and without two
-    mails of one content. A thread is in one batch: the whole, or the newest mails of a long one."""
+    """Up to `count` batches of mails in date order, each of one matter that begins in its own
+    stretch of time, and without copies. A thread is in one batch: what was sent of it in the three
+    weeks before its newest mail, or the newest of that."""
     once = list({mail.content: mail for mail in reversed(mails)}.values())[::-1]
-    threads = [thread[-BATCH_MAILS:] for thread in threads_of(once)]
+    threads = [recent(thread) for thread in threads_of(once)]
     total = sum(map(len, threads))
-    stretches: list[list[list[Mail]]] = [[] for _ in range(min(count, -(-total // BATCH_MAILS)))]
+    stretches: list[list[int]] = [[] for _ in range(min(count, -(-total // BATCH_MAILS)))]
     before = 0
-    for thread in threads:
-        stretches[before * len(stretches) // total].append(thread)
+    for number, thread in enumerate(threads):
+        stretches[before * len(stretches) // total].append(number)
         before += len(thread)
-    drawn = [_batch(stretch, rng) for stretch in stretches]
-    return [batch for batch in drawn if len(batch) >= LEAST_MAILS]
+    matters = [_matter(thread) for thread in threads]
+    frequency = Counter(part for matter in matters for part in matter)
+
+    def likeness(one: int, other: int) -> float:
+        # A rare word or person in common says more than a frequent one.
+        return sum(1 / frequency[part] for part in matters[one] & matters[other])
+
+    free = dict(enumerate(threads))
+    batches = []
+    for stretch in stretches:
+        # Long threads, which multi-mail questions need, come more often.
+        tickets = [number for number in stretch for _ in free.get(number, ())]
+        rng.shuffle(tickets)
+        numbers, batch = list[int](), list[Mail]()
+        for span, first in product(SPANS, list(dict.fromkeys(tickets))[:_TRIES]):
+            related = _related(first, span, free, likeness)
+            ordered = sorted(mail for each in related for mail in free[each])
+            texts = new_texts(mail.body for mail in ordered)
+            pairs = zip(ordered, texts, strict=True)
+            distinct = [mail for mail, text in pairs if added_words(text) >= _LEAST_WORDS]
+            if len(distinct) > len(batch):
+                numbers, batch = related, distinct
+            if len(batch) >= GOOD_MAILS:
+                break
+        if len(batch) >= LEAST_MAILS:
+            batches.append(batch)
+            free = {each: free[each] for each in free if each not in numbers}
+    return batches
 
 
-def _batch(threads: Sequence[list[Mail]], rng: random.Random) -> list[Mail]:
-    """Threads that fit in a batch. Long ones, which multi-mail questions need, come more often."""
-    tickets = [number for number, thread in enumerate(threads) for _ in thread]
-    rng.shuffle(tickets)
-    batch: list[Mail] = []
-    for number in dict.fromkeys(tickets):
-        if len(batch) + len(threads[number]) <= BATCH_MAILS:
-            batch += threads[number]
-    return sorted(batch, key=lambda mail: mail.email_id)
+def recent(thread: Sequence[Mail]) -> list[Mail]:
+    """The newest mails of a thread, as many as a batch takes."""
+    return [each for each in thread if thread[-1].sent_at - each.sent_at <= SPANS[0]][-BATCH_MAILS:]
+
+
+def _matter(thread: Sequence[Mail]) -> Set[str | int]:
+    subject = [word for word in words(thread[0].subject) if word not in STOP_WORDS]
+    return {*stems(subject), *(person for mail in thread for person in mail.people)}
+
+
+def _related(
+    first: int,
+    span: dt.timedelta,
+    free: Mapping[int, list[Mail]],
+    likeness: Callable[[int, int], float],
+) -> list[int]:
+    """The thread `first` and those around it of the same matter, as far as a batch holds them."""
+    start, end = free[first][0].sent_at, free[first][-1].sent_at
+    margin = (span - (end - start)) / 2
+    near = {
+        number: likeness(first, number)
+        for number, thread in free.items()
+        if start - margin <= thread[0].sent_at and thread[-1].sent_at <= end + margin
+    }
+    near[first] = math.inf
+    numbers, room = list[int](), BATCH_MAILS
+    for number in sorted(near, key=near.__getitem__, reverse=True):
+        if near[number] >= _NEAR and len(free[number]) <= room:
+            numbers.append(number)
+            room -= len(free[number])
+    return numbers
 
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:
     rows = file.execute(
-        f"SELECT email_id, message_id, sent_at, subject, content_digest {OWN_MAIL}"
+        "SELECT email_id, message_id, sent_at, subject, content_digest, body, (SELECT"
+        " coalesce(list(DISTINCT address_id ORDER BY address_id), []) FROM parties JOIN addresses"
+        " USING (address_id) WHERE parties.email_id = emails.email_id AND address <> ?)"
         # By its message id nothing but this mail is meant.
-        " WHERE NOT id_taken AND sent_at IS NOT NULL AND length(body) BETWEEN ? AND ?"
+        f" {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL AND length(body) BETWEEN ? AND ?"
         " ORDER BY email_id",
-        [address, LEAST_CHARS, MOST_CHARS],
+        [address, address, LEAST_CHARS, MOST_CHARS],
     ).fetchall()
     return [Mail(*row) for row in rows]
 
@@ -237,8 +298,8 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
         for batch in drawn:
             mails = mails_of(inbox, batch.message_ids)
             assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-            seen = {"owner": owner, "mails": shown_mails(mails), "questions": options.questions}
-            data.append(seen)
+            shown = shown_mails(mails, new_texts(mail.body for mail in mails))
+            data.append({"owner": owner, "mails": shown, "questions": options.questions})
     return Plan(options, splits, batches, data)
 
 

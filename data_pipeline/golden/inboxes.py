@@ -27,7 +27,8 @@ ids AS (
 )
 SELECT address, cited.message_id, emails.message_id, sent_at, lower(hex(content_digest)),
     (address_id, email_id) IN (SELECT address_id, email_id FROM parties)
-    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own
+    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own,
+    body
 FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
     JOIN emails USING (email_id)
 ORDER BY address, cited.message_id, own DESC, preference, email_id
@@ -38,11 +39,13 @@ OWN_MAIL = "FROM emails SEMI JOIN mail_of(?, false) USING (email_id)"
 
 class Cited(NamedTuple):
     """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
-    `contents` are digests: several if other inboxes have mails of that id, the id if none has."""
+    `contents` are digests: several if other inboxes have mails of that id, the id if none has.
+    `body` is that of the first."""
 
     stored: str | None
     fault: str = ""
     contents: tuple[str, ...] = ()
+    body: str = ""
 
 
 def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
@@ -61,16 +64,17 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     }
 
 
-# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant.
-_Mail = tuple[str, dt.datetime | None, str, bool]
+# The stored id of a mail, when it was sent, the digest of its content, whether its inbox is meant,
+# and its body.
+_Mail = tuple[str, dt.datetime | None, str, bool, str]
 
 
 def _as_of(day: dt.date | None, message_id: str, mails: Sequence[_Mail]) -> Cited:
     own = [mail for mail in mails if mail[3]]
-    for stored, sent_at, content, _ in own:
+    for stored, sent_at, content, _, body in own:
         # Mail without a date is in no inbox as of a day.
         if day is None or (sent_at is not None and sent_at.date() <= day):
-            return Cited(stored, contents=(content,))
+            return Cited(stored, contents=(content,), body=body)
     contents = tuple(dict.fromkeys(mail[2] for mail in own[:1] or mails)) or (message_id,)
     if not own:
         place = "in the file, but not in this inbox" if mails else "not in the inbox file"
@@ -101,13 +105,15 @@ _PREFIX = re.compile(r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:
 
 
 class Mail(NamedTuple):
-    """A mail that may be drawn; `email_id` is in date order."""
+    """A mail that may be drawn; `email_id` is in date order. `people` are ids of addresses."""
 
     email_id: int
     message_id: str
     sent_at: dt.datetime
     subject: str
     content: bytes
+    body: str
+    people: list[int]
 
 
 def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
@@ -210,7 +216,8 @@ def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
 
 # A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 # validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
-# training before validation, and never from test. What a test inbox quotes counts as its mail.
+# training before validation, and never from test. What a test inbox quotes counts as its mail, in
+# full or with the answer; and the same question with the same answer counts as the same gold mail.
 
 _HOLDERS = """
 SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
@@ -219,6 +226,7 @@ WHERE content IN (SELECT unnest(?::VARCHAR[])) AND address IN (SELECT unnest(?::
 GROUP BY content
 """
 _SHINGLE_WORDS = 5
+_PASSAGE_WORDS = 15
 Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
 # Of a mail's shingles (runs of words): a mail of which a test inbox holds more is dropped.
 MOST_CONTAINED = 0.8
@@ -235,53 +243,75 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
     placed = [replace(each, split=inboxes[address_of(each)]) for each in golden.questions]
-    cited = cited_mails(file, placed)
-    # The contents of gold mails with the cited id, by question.
-    gold = {
-        each.id: {content: name for name, it in cited[each.id].items() for content in it.contents}
-        for each in placed
-    }
-    learned = sorted({mail for each in placed if each.split != "test" for mail in gold[each.id]})
+    # What is gold for each question, by content: its mails, and its own text.
+    mails = [replace(each, message_ids=each.message_ids + each.equivalent_ids) for each in placed]
+    gold, bodies = dict[str, dict[str, str]](), dict[str, list[str]]()
+    for name, cited in cited_mails(file, mails).items():
+        gold[name] = {part: f"gold mail {id_}" for id_, it in cited.items() for part in it.contents}
+        bodies |= {it.contents[0]: words(it.body) for it in cited.values() if it.body}
+    # Gold mails by content, and the passages around the answers by question and content.
+    parts: dict[str, dict[str, Sequence[str]]] = {name: {} for name in SPLITS}
+    for each in placed:
+        own = {name: bodies[name] for name in gold[each.id] if name in bodies}
+        passages = {f"{each.id} {name}": _passage(body, each) for name, body in own.items()}
+        gold[each.id] |= dict.fromkeys(passages, "the passage with the answer")
+        gold[each.id][_text(each)] = "the question with its answer"
+        parts[inboxes[address_of(each)]] |= own | passages
+    learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
-    held = dict(file.execute(_HOLDERS, [learned, tested]).fetchall())
-    quoted = _contained(file, learned, tested)
+    contents = sorted({part for each in placed if each.split != "test" for part in gold[each.id]})
+    held = dict(file.execute(_HOLDERS, [contents, tested]).fetchall())
+    quoted: dict[str, str] = {}
+    for address in tested:
+        texts = file.execute(f"SELECT body {OWN_MAIL}", [address])
+        mail = (words(body) for (body,) in iter(texts.fetchone, None))
+        quoted |= _contained(learned, f"mail of the test inbox {address}", mail)
+    counts = {"gold_mails": len(learned.keys() & bodies), "contained": len(quoted.keys() & bodies)}
+    # Gold mail of validation as such is `shared-gold`.
+    training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
+    quoted |= _contained(training, "gold mail of validation", parts["validation"].values())
     rows = list(_without_leaks(placed, gold, held, quoted))
     settings: dict[str, Any] = {
         "splits_from": origin,
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
-        "contained": {"gold_mails": len(learned), "contained": len(quoted)},
+        "contained": counts,
     }
     if origin == "seed":
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)
 
 
-def _contained(file: InboxFile, contents: list[str], tested: Sequence[str]) -> dict[str, str]:
-    """Where each content stands that mail of a test inbox holds to `MOST_CONTAINED` or more."""
-    bodies = file.execute(
-        "SELECT lower(hex(content_digest)) AS content, any_value(body) FROM emails"
-        " WHERE content IN (SELECT unnest(?::VARCHAR[])) GROUP BY content ORDER BY content",
-        [contents],
-    ).fetchall()
-    wanted = {content: own for content, body in bodies if (own := _shingles(body))}
-    known = set[int]().union(*wanted.values())
-    found: dict[str, str] = {}
-    for address in tested:
-        held: set[int] = set()
-        mails = file.execute(f"SELECT body {OWN_MAIL}", [address])
-        while chunk := mails.fetchmany(1_000):
-            held.update(*(_shingles(body) & known for (body,) in chunk))
-        for content, own in wanted.items():
-            share = len(own & held) / len(own)
-            if share >= MOST_CONTAINED:
-                found.setdefault(content, f"to {share:.0%} in mail of the test inbox {address}")
-    return found
+def _text(question: Question) -> str:
+    return " ".join(words(f"{question.question} {question.answer or ''}"))
 
 
-def _shingles(body: str) -> set[int]:
-    found = words(body)
-    runs = zip(*(found[start:] for start in range(_SHINGLE_WORDS)), strict=False)
-    return set(map(hash, runs))
+def _passage(body: Sequence[str], question: Question) -> Sequence[str]:
+    """The run of words with the most words of the question and its answer; none without any."""
+    own, last = {*_text(question).split()}, max(0, len(body) - _PASSAGE_WORDS)
+    runs = (body[start : start + _PASSAGE_WORDS] for start in range(last + 1))
+    best = max(runs, key=lambda run: len(own.intersection(run)))
+    return best if own.intersection(best) else ()
+
+
+def _contained(
+    parts: Mapping[str, Sequence[str]], where: str, mails: Iterable[Sequence[str]]
+) -> dict[str, str]:
+    """Where each part stands that the mails hold to `MOST_CONTAINED` or more."""
+    shingles = {name: set(_runs(part, len(part))) for name, part in parts.items() if part}
+    known = set[int]().union(*shingles.values())
+    sizes = {min(len(part), _SHINGLE_WORDS) for part in parts.values()}
+    held = known.intersection(run for mail in mails for size in sizes for run in _runs(mail, size))
+    return {
+        name: f"to {len(own & held) / len(own):.0%} in {where}"
+        for name, own in shingles.items()
+        if len(own & held) >= MOST_CONTAINED * len(own)
+    }
+
+
+def _runs(text: Sequence[str], size: int) -> Iterator[int]:
+    """The shingles of a text, of which a short one is a single shingle."""
+    parts = (text[start:] for start in range(min(size, _SHINGLE_WORDS)))
+    return map(hash, zip(*parts, strict=False))
 
 
 def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
@@ -314,13 +344,13 @@ def _without_leaks(
             yield (question, fault) if fault else (with_checks(question, checks), None)
             if fault is None:
                 for content in gold[question.id]:
-                    new.setdefault(content, f"gold of {name} question {question.id} too")
+                    new.setdefault(content, f"that of {name} question {question.id} too")
         taken = new | taken
 
 
 def _checked(name: str, gold: Contents, places: Contents) -> Check:
-    for content, cited in gold.items():
+    for content, what in gold.items():
         if content in places:
-            reason = " ".join(f"gold mail {cited} is {places[content]}".split())
+            reason = " ".join(f"{what} is {places[content]}".split())
             return Check(name, "split", False, reason, "rule")
     return Check(name, "split", True, PASSED, "rule")

@@ -3,7 +3,8 @@
     realistic      the reader, who did not write the question, rates it from examples
     needs-mail     without mail the reader must not give the gold answer
     answerable     from the cited mails alone it must
-    unambiguous    other mails that a search finds must not support another answer
+    unambiguous    other mails that a search finds must not support another answer; those that
+                   support the same one become `equivalent_ids`
     unanswerable   the mails that a search finds must hold no answer
 
 The cheapest check comes first, and a failed one ends the row. If a call fails, or a reply can't be
@@ -14,7 +15,7 @@ import asyncio
 import datetime as dt
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -31,23 +32,23 @@ from art_e.models.base import PolicyError
 from art_e.question import Question
 from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable, prompt_text
-from data_pipeline.golden.asking import Asker, shown_mails
+from data_pipeline.golden.asking import Asker, added_words, new_texts, passages, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from evals.judges.claims import asks_yes_no, is_choice
-from evals.judges.offline import grounded_in
 from evals.scored import Judge, limited_gather
 from evals.structured import UnparseableError, parsed
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
+Shown = tuple[Email, dict[str, Any]]  # a mail and how a model sees it
 
 MAX_QUOTED_CHARS = 300  # of a model's text in a reason
 MAX_NEW_ANSWER_CHARS = 300  # a gold answer is a short fact
 # Mails that are read for a question, best first; copies of gold mails are not counted.
-MAX_RIVALS = 10
+MAX_RIVALS = 5
 _MAX_COPIES = 20
 # Begins the reason of a check that could not be made; its kind follows.
 NOT_CHECKED = "not checked: "
@@ -156,7 +157,9 @@ def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
     names = name_stems(question.question)
     keywords = informative_words(question.question)
     named = [each for each in keywords if stems([each])[0] in names]
-    mails = (*_search(inbox, keywords, ()), *_search(inbox, named, ()))
+    mails = (
+        mail for each in (keywords, named) for mail in _search(inbox, each, ())[: 2 * MAX_RIVALS]
+    )
     return list({each.message_id: each for each in mails}.values())
 
 
@@ -164,30 +167,40 @@ def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Em
     if not keywords:
         # A search for nothing finds everything.
         return []
-    gold_ids, gold_lines = {each.message_id for each in gold}, _lines(gold)
+    gold_ids = {each.message_id for each in gold}
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
-    mails = mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])
-    return [each for each in mails if not gold or not _lines([each]) <= gold_lines][:MAX_RIVALS]
+    return mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])
 
 
-def _lines(mails: Iterable[Email]) -> frozenset[str]:
-    return frozenset(line for mail in mails for _, line in _sentences(mail.body) if line)
+def _shown(question: Question, mails: Iterable[Email], gold: Collection[Email] = ()) -> list[Shown]:
+    """The mails, oldest first: `gold` whole, of the others the passages near the question in what
+    they add to those before them. A mail that adds nothing is left out."""
+    wanted, in_order = stems(informative_words(question.question)), by_date(mails)
+    texts = [
+        mail.body if mail in gold else passages(text, wanted)
+        for mail, text in zip(in_order, new_texts(mail.body for mail in in_order), strict=True)
+    ]
+    rows = zip(in_order, shown_mails(in_order, texts), texts, strict=True)
+    return [(mail, row) for mail, row, text in rows if added_words(text) or text == mail.body]
 
 
 @lru_cache(maxsize=64)
-def _sentences(body: str) -> tuple[tuple[str, str], ...]:
-    """The sentences of a body, and each as its words: without spacing, case and quote marks."""
-    return tuple((each.text, " ".join(words(each.text))) for each in split_sentences(body))
+def _lines(body: str) -> tuple[str, ...]:
+    """The sentences of a body as their words: without spacing, case and quote marks."""
+    return tuple(filter(None, (" ".join(words(each.text)) for each in split_sentences(body))))
 
 
-def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
-    """Whether a claim's mails only quote its answer from the gold mails."""
-    quoted, own = _lines(gold), list[Email]()
-    for mail in claim.mails:
-        lines = [text for text, line in _sentences(mail.body) if line not in quoted]
-        own.append(replace(mail, body="\n".join(lines)))
-    in_gold, in_own = (grounded_in(question.question, claim.answer, each) for each in (gold, own))
-    return in_gold.grounded is True and in_own.grounded is False
+def repeating(question: Question, gold: Sequence[Email], mails: Iterable[Email]) -> list[str]:
+    """The ids of `mails` that have the gold mails' sentence nearest to question and answer, and the
+    sentences around it: copies, forwards, quotes."""
+    about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
+    weights = Counter({*about}) + Counter([*{*answer}] * 2)
+    lines = [line for mail in gold for line in _lines(mail.body)]
+    scores = [sum(weights[stem] for stem in {*stems(line.split())}) for line in lines]
+    at = max(range(len(lines)), key=scores.__getitem__, default=0)
+    passage = f" {' '.join(lines[max(0, at - 1) : at + 2])} "
+    bodies = ((mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails)
+    return [name for name, body in bodies if lines and passage in body]
 
 
 # ---- The checks.
@@ -246,8 +259,7 @@ class ModelChecks:
         return Check(result.name or name, "verify", result.passed, result.reason, by)
 
     async def _realistic(self, inbox: Inbox, question: Question) -> _Result:
-        data = {"question": question.question, "inbox": question.inbox_address}
-        rated = await self._ask("realism", data, Rating)
+        rated = await self._ask("realism", _request(question), Rating)
         rate = rated.how_realistic
         if not 0 <= rate <= 1:
             raise UnparseableError(f"{rate:g} is not from 0 to 1")
@@ -255,8 +267,7 @@ class ModelChecks:
         return _Result(rate >= self.min_realism, reason, replace(question, how_realistic=rate))
 
     async def _needs_mail(self, inbox: Inbox, question: Question) -> _Result:
-        data = {**_request(question), "inbox": question.inbox_address}
-        read = await self._read("closed_book", data, ())
+        read = await self._read("closed_book", question)
         if read.answer is None:
             return _Result(True, f"without mail there is no answer: {read.reason}")
         if not await self._is_gold(question, read.answer):
@@ -268,7 +279,8 @@ class ModelChecks:
         return _Result(False, reason)
 
     async def _answerable(self, inbox: Inbox, question: Question) -> _Result:
-        read = await self._read_mails(question, mails_of(inbox, question.message_ids))
+        gold = mails_of(inbox, question.message_ids)
+        read = await self._read("read", question, _shown(question, gold, gold))
         if read.answer is None:
             return _Result(False, f"the cited mails give no answer: {read.reason}")
         passed = await self._is_gold(question, read.answer)
@@ -279,34 +291,39 @@ class ModelChecks:
         mails = possible_answers(inbox, question)
         if not mails:
             return _NO_MAIL
-        read = await self._read_mails(question, mails)
+        read = await self._read("read", question, _shown(question, mails))
         if read.answer is None:
             return _Result(True, f"{len(mails)} mails found give no answer: {read.reason}")
         return _Result(False, f"the mail found gives {_quoted(read.answer)}: {read.reason}")
 
     async def _unambiguous(self, inbox: Inbox, question: Question) -> _Result:
         gold = mails_of(inbox, question.message_ids)
-        others = _search(inbox, informative_words(question.question), gold)
-        if not others:
+        found = _search(inbox, informative_words(question.question), gold)
+        lines = {line for mail in gold for line in _lines(mail.body)}
+        others = [each for each in found if not lines.issuperset(_lines(each.body))][:MAX_RIVALS]
+        if not found:
             return _NO_MAIL
         if question.kind in ("count", "multi-mail"):
             # With the other mails the answer must stay the same.
-            read = await self._read_mails(question, [*gold, *others])
+            read = await self._read("read", question, _shown(question, [*gold, *others], gold))
             if read.answer is not None and await self._is_gold(question, read.answer):
                 return _Result(True, f"with {len(others)} other mails the answer is the same")
             other = _quoted(read.answer) if read.answer else "none"
             reason = f"with the other mails found, the answer is {other}: {read.reason}"
             return _Result(False, reason)
-        claims = await self._claims(question, by_date(others))
+        claims = await self._claims(question, gold, others)
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
             standing = Claim(question.answer or "", tuple(by_date(gold)))
             notes, replacing, is_sure = list[str](), list[Claim](), True
+            supporting = list[str]()
             for claim in claims:
                 settled = await self._settle(question, standing, claim)
                 if settled.relation == "both_stand":
                     return _Result(False, settled.reason, question)
                 notes.append(settled.reason)
+                if settled.relation == "same":
+                    supporting += [mail.message_id for mail in claim.mails]
                 is_sure = is_sure and (bool(claim.mails) or settled.relation == "same")
                 if settled.relation == "gold_replaced":
                     replacing.append(claim)
@@ -314,6 +331,9 @@ class ModelChecks:
                     question = replace(question, kind="latest-update")
             if not replacing:
                 reason = "; ".join(notes) or f"{len(others)} mails found support no other answer"
+                ids = dict.fromkeys([*supporting, *repeating(question, gold, found)])
+                equivalent = tuple(each for each in ids if each not in question.message_ids)
+                question = replace(question, equivalent_ids=equivalent)
                 return _Result(True if is_sure else None, reason, question)
             latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
             renewed = await self._renewed(inbox, question, latest)
@@ -337,10 +357,14 @@ class ModelChecks:
         row = with_checks(row, [self._check("answerable", again)])
         return _Result(again.passed, reason, row, "answerable")
 
-    async def _claims(self, question: Question, mails: Sequence[Email]) -> list[Claim]:
-        data = {**_request(question), "mails": shown_mails(mails)}
-        reply = await self._ask("candidates", data, Candidates)
-        named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
+    async def _claims(
+        self, question: Question, gold: Sequence[Email], others: Sequence[Email]
+    ) -> list[Claim]:
+        shown = [each for each in _shown(question, [*gold, *others]) if each[0] in others]
+        if not shown:
+            return []
+        reply = await self._ask("candidates", _request(question, shown), Candidates)
+        named = {row["id"]: mail for mail, row in shown}
         claims = []
         for each in reply.answers:
             if not is_abstention(each.answer):
@@ -357,17 +381,18 @@ class ModelChecks:
         if not rival.mails:
             reason = f"the reader also gives {answer}, of no mail that it names"
             return Settlement(reason=reason, relation="other_matter")
-        if is_quoted(question, rival, gold.mails):
-            return Settlement(reason=f"{ids} only quotes a gold mail", relation="other_matter")
         mails = (*gold.mails, *rival.mails)
-        shown, cut = shown_mails(mails), len(gold.mails)
+        wanted = stems(words(f"{question.question} {gold.answer} {rival.answer}"))
+        rows = shown_mails(mails, [passages(mail.body, wanted) for mail in mails])
+        cut = len(gold.mails)
         data = {
             **_request(question),
-            "gold": {"answer": gold.answer, "mails": shown[:cut]},
-            "rival": {"answer": rival.answer, "mails": shown[cut:]},
+            "gold": {"answer": gold.answer, "mails": rows[:cut]},
+            "rival": {"answer": rival.answer, "mails": rows[cut:]},
         }
         reply = await self._ask("settle", data, Settlement)
-        reason, relation = _with_ids(reply.reason, mails), reply.relation
+        shown = zip(mails, rows, strict=True)
+        reason, relation = _with_ids(reply.reason, shown), reply.relation
         # Only an answer with a newer mail replaces another one.
         if relation in ("gold_replaced", "rival_replaced"):
             in_order = (gold, rival) if relation == "gold_replaced" else (rival, gold)
@@ -385,24 +410,22 @@ class ModelChecks:
             raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct
 
-    async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:
-        mails = by_date(mails)
-        return await self._read("read", {**_request(question), "mails": shown_mails(mails)}, mails)
-
-    async def _read(self, prompt: str, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
+    async def _read(self, prompt: str, question: Question, shown: Sequence[Shown] = ()) -> Reading:
         """The reader's answer on one line, uncut, and its reason with message ids."""
-        reply = await self._ask(prompt, data, Reading)
+        reply = await self._ask(prompt, _request(question, shown), Reading)
         answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
-        return Reading(reason=_with_ids(reply.reason, mails), answer=answer)
+        return Reading(reason=_with_ids(reply.reason, shown), answer=answer)
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         text = prompt_text(__package__, prompt)
         return await self.reader.read(text, data, form, lambda reply: parsed(reply, form))
 
 
-def _request(question: Question) -> dict[str, Any]:
+def _request(question: Question, shown: Sequence[Shown] = ()) -> dict[str, Any]:
     day = question.query_date
-    return {"question": question.question, "asked_on": None if day is None else day.isoformat()}
+    asked_on = None if day is None else day.isoformat()
+    data = {"question": question.question, "asked_on": asked_on, "inbox": question.inbox_address}
+    return {**data, "mails": [row for _, row in shown]} if shown else data
 
 
 def _one_line(text: str) -> str:
@@ -413,8 +436,8 @@ def _quoted(text: str) -> str:
     return repr(cut_line(text, MAX_QUOTED_CHARS))
 
 
-def _with_ids(reason: str, mails: Sequence[Email]) -> str:
+def _with_ids(reason: str, shown: Iterable[Shown]) -> str:
     """The reason, cut, with message ids in place of handles."""
-    ids = {f"m{number}": mail.message_id for number, mail in enumerate(mails, start=1)}
+    ids = {row["id"]: mail.message_id for mail, row in shown}
     text = cut_line(reason, MAX_QUOTED_CHARS)
     return re.sub(r"\bm\d+\b", lambda match: ids.get(match[0], match[0]), text)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.models.base import PolicyError, kind_of
+from art_e.models.clients import warm_up
 from art_e.privacy import load_env
 from art_e.question import Question
 from art_e.storage import home
@@ -111,13 +112,19 @@ class LlmJudge(StructuredModel):
     async def _finding(
         self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
-        try:
-            reply = await self.ask(prompt_text(__package__, prompt), data, form)
-        except UnparseableError as error:
-            return _Finding(None, f"unparseable: {error}")
-        except PolicyError as error:
-            return _Finding(None, f"failed: {error.kind}: {error}")
-        return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
+        """Return what the model finds; a refusal or a cut reply is asked for once more."""
+        finding = _Finding(None, "")
+        for _ in range(2):
+            try:
+                reply = await self.ask(prompt_text(__package__, prompt), data, form)
+                return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
+            except UnparseableError as error:
+                finding = _Finding(None, f"unparseable: {error}")
+            except PolicyError as error:
+                finding = _Finding(None, f"failed: {error.kind}: {error}")
+                if error.kind not in ("content", "length"):
+                    break
+        return finding
 
 
 def _cut(answer: str) -> str:
@@ -156,4 +163,5 @@ def choose_judge(
     load_env()
     judge = LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
     judge.criterion = "published" if published else "judge"
+    warm_up(name)  # else loading its client would hold up the episodes that are under way
     return judge

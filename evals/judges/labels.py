@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
-from scipy.stats import norm
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -26,7 +25,7 @@ from art_e.runs import Run
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
 from evals.scored import Judge, Scored, Verdict, is_judged, limited_gather
-from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Sample
+from evals.statistics import NORMAL, UNKNOWN, Estimate, Sample
 
 # ---- The labelled set.
 
@@ -241,7 +240,7 @@ def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> di
     scored = [each for each in scored if not each.unjudged]
     cases = labelled_cases(scored, read_labels(run))
     quality = count_errors([Rated(case, case.stored[0]) for case in cases if case.stored])
-    if min(quality.right, quality.wrong) < ENOUGH_LABELS:
+    if min(quality.right, quality.wrong) < ENOUGH_LABELS or accuracy["value"] is None:
         return None
     asked = [each for each in scored if each.question.answerable]
     answered = fmean(each.ended and not each.abstained for each in asked)
@@ -275,4 +274,4 @@ def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
 def _error(hits: int, n: int) -> float:
     """Half the width of a rate's interval, by Jeffreys' posterior: also of no hit it is not 0."""
     rate = (hits + 0.5) / (n + 1)
-    return float(norm.ppf((1 + CONFIDENCE) / 2)) * sqrt(rate * (1 - rate) / (n + 2))
+    return NORMAL * sqrt(rate * (1 - rate) / (n + 2))

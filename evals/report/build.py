@@ -228,12 +228,9 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
         for each in scored
     ]
     data = {
-        "outcomes": OUTCOMES,
-        "wheres": [each.replace("_", " ") for each in STEPS],
-        "questions": questions.rows(),
-        "shared": shared.rows(),
-        "episodes": episodes,
-    }
+        "outcomes": OUTCOMES, "wheres": [each.replace("_", " ") for each in STEPS],
+        "questions": questions.rows(), "shared": shared.rows(), "episodes": episodes,
+    }  # fmt: skip
     return {name: plain(value) for name, value in data.items()}
 
 
@@ -254,24 +251,17 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
     return {
         **{name: getattr(trajectory, name) for name in (*names, "retries")},
-        "id": trajectory.episode_id,
-        "run": trajectory.run_id,
+        "id": trajectory.episode_id, "run": trajectory.run_id,
         "step": _finite(trajectory.policy.get("step")),
-        "outcome": outcome(scored),
-        "where": ended_at(scored).replace("_", " "),
-        "reward": _finite(reward.get("total")),
-        "components": reward.get("components") or {},
-        "answer": trajectory.final_answer,
-        "abstained": bool(trajectory.rubric.get("abstained")),
-        "gold": _gold(scored),
-        "verdicts": scored.verdicts,
+        "outcome": outcome(scored), "where": ended_at(scored).replace("_", " "),
+        "reward": _finite(reward.get("total")), "components": reward.get("components") or {},
+        "answer": trajectory.final_answer, "abstained": bool(trajectory.rubric.get("abstained")),
+        "gold": _gold(scored), "verdicts": scored.verdicts, "turns": turns,
         "system": shared.add(opening.get("system", "")),
         "asked": shared.add(opening.get("user", "")),
-        "turns": turns,
-        "facts": trajectory.rubric,
-        "cost": _finite(trajectory.cost_usd),
+        "facts": trajectory.rubric, "cost": _finite(trajectory.cost_usd),
         "started": trajectory.started_at,
-    }
+    }  # fmt: skip
 
 
 def _gold(scored: Scored) -> list[dict[str, Any]]:
@@ -302,17 +292,22 @@ def _finite(value: Any) -> float | None:
 # ---- The page and its charts.
 
 
-def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:
-    """Write `report.html` and `plots` of the runs into `out`; return the page and the PNGs.
+def build_report(
+    runs: Sequence[Run], out: Path, sections: Sequence[Section] = (), *, published: bool = False
+) -> list[Path]:
+    """Write `report.html`, `table.md` and `plots` of the runs into `out`; return the page and the
+    PNGs.
 
-    `sections` stand at the end of the page, in their order. Plots of an earlier report that this
-    one lacks stay. Raises `UserError` if a run has no episode or can't be read.
+    `sections` stand at the end of the page, in their order; with `published` the charts have the
+    published models too. Plots of an earlier report that this one lacks stay. Raises
+    `UserError` if a run has no episode or can't be read.
     """
     entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
+    theirs = tables.PUBLISHED if published else ()
     charts: dict[str, Sequence[Chart]] = {
-        "first": tables.first_charts(entries),
-        "charts": tables.comparison_charts(entries),
+        "first": tables.first_charts(entries, theirs),
+        "charts": tables.comparison_charts(entries, theirs),
         "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
     }
@@ -323,21 +318,34 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
         written.append(plots / f"{chart.name}.png")
         written[-1].unlink(missing_ok=True)  # a link that came with the run
         write_png(chart.draw(titled=True), written[-1])
+    by_run = {run: list(group) for run, group in itertools.groupby(entries, lambda each: each.run)}
+    names = run_names(by_run)
+    facts = [_run_facts(run, names[run], of_run) for run, of_run in by_run.items()]
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.
-    write_whole(page, _page(entries, charts, trained, sections), errors="replace")
+    write_whole(page, _page(entries, facts, charts, trained, sections), errors="replace")
+    write_whole(out / "table.md", _markdown(entries, facts), errors="replace")
     return [page, *written]
+
+
+def _markdown(entries: Sequence[Entry], runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first table, without published rows, in Markdown for a paper."""
+    headings, all_rows, *_ = tables.headline(entries)
+    rows = [[row.label, *(cell.line for cell in row.cells)] for row in all_rows[: len(entries)]]
+    rows = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    lines = [f"| {' | '.join(marked(cell).replace('|', '/') for cell in row)} |" for row in rows]
+    bases = dict.fromkeys(marked(run["basis"]) for run in runs)
+    return "\n".join([*lines, "", *bases, ""])
 
 
 def _page(
     entries: Sequence[Entry],
+    runs: Sequence[Mapping[str, Any]],
     charts: Mapping[str, Sequence[Chart]],
     trained: Sequence[TrainingRows],
     sections: Sequence[Section],
 ) -> str:
     scored = [episode for each in entries for episode in each.episodes]
-    by_run = {run: list(group) for run, group in itertools.groupby(entries, lambda each: each.run)}
-    names = run_names(by_run)
     models = list(dict.fromkeys(each.model for each in entries))
     viewer = "\n".join(map(_file, ("links.js", "finding.js", "conversation.js", "viewer.js")))
     scripts = [_file("page.js"), f'(() => {{\n"use strict";\n{viewer}}})();\n']
@@ -351,29 +359,19 @@ def _page(
     data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
-        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
-        version=__version__,
-        policy=content_security_policy(scripts),
+        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC", version=__version__,
+        policy=content_security_policy(scripts), scripts=[Markup(each) for each in scripts],
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
-        scripts=[Markup(each) for each in scripts],
-        runs=[_run_facts(run, names[run], of_run) for run, of_run in by_run.items()],
-        sentence=tables.in_a_sentence(entries),
-        headline=tables.headline(entries),
-        details=tables.details(entries),
-        entries=entries,
-        cost_sources=tables.cost_sources(entries),
-        judge_errors=tables.judge_errors(entries),
-        funnel=tables.funnel(entries),
+        runs=runs, entries=entries, sections=sections, **charts, published=SOURCE,
+        sentence=tables.in_a_sentence(entries), headline=tables.headline(entries),
+        details=tables.details(entries), cost_sources=tables.cost_sources(entries),
+        judge_errors=tables.judge_errors(entries), funnel=tables.funnel(entries),
         kinds=tables.by_label(entries, "by_kind", "Kind"),
         difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),
-        pairings=pairings(entries),
-        alarms=detect(scored),
+        pairings=pairings(entries), alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
-        **charts,
-        sections=sections,
-        published=SOURCE,
         viewer_data=base64.b64encode(data).decode(),
-    )
+    )  # fmt: skip
 
 
 def content_security_policy(scripts: Sequence[str]) -> str:
@@ -391,20 +389,25 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     split = f", split {config['split']}" if config.get("split") else ""
     questions = len({each.question.id for each in scored})
     asked = config.get("questions", "the run")
-    judges = dict.fromkeys(judge for each in entries for judge in each.judges)
+    judge = ", ".join(dict.fromkeys(one for each in entries for one in each.judges)) or NONE
+    on = f"{public_name(str(asked))}{split}"
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
+    preset = [config["preset"], *config["differences"]] if config.get("preset") else []
     left = (f"{name}: {of['not_asked']:,}" for name, of in models.items() if of.get("not_asked"))
     return {
         "id": name,
         "complete": run.complete,
         "command": _without_folders(config.get("command")),
+        "basis": f"n = {questions:,} questions of {on}, judged by {judge}; in brackets 95 %"
+        f" intervals{tables.scopes(entries)}",
         "facts": {
             "Models": ", ".join(each.model for each in entries),
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in scored)),
             "Started": str(config.get("started_at", NONE)),
-            "Questions": f"{questions:,} of {public_name(str(asked))}{split}",
+            "Questions": f"{questions:,} of {on}",
             "Episodes": f"{sum(each.measured for each in scored):,}",
-            "Judge": ", ".join(judges) or NONE,
+            "Judge": judge,
+            "Preset": "; not as published: ".join(preset) or NONE,
             "Not asked": "; ".join(left) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },

@@ -96,7 +96,6 @@ class Chart(ABC):
 
 
 def _write_numbers(axis: "Axis", scale: Scale) -> None:
-
     def written(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
@@ -113,12 +112,14 @@ def _write_numbers(axis: "Axis", scale: Scale) -> None:
 
 
 class Mark(NamedTuple):
-    """One dot: its value, its interval if any, and the text written beside it."""
+    """One dot: its value, its interval if any, and the text written beside it. A range (of what is
+    not judged) has no dot; its value is its middle."""
 
     value: float | None
     text: str
     low: float | None = None
     high: float | None = None
+    is_range: bool = False
 
     @property
     def errors(self) -> list[list[float]] | None:
@@ -157,8 +158,9 @@ class DotChart(Chart):
                 if mark.value or (mark.value is not None and self.scale in ("share", "number")):
                     fill = "none" if row.published else colour
                     axes.errorbar(
-                        mark.value, at, xerr=mark.errors, fmt="o", color=colour, mfc=fill, capsize=3
-                    )
+                        mark.value, at, xerr=mark.errors, fmt="none" if mark.is_range else "o",
+                        color=colour, mfc=fill, capsize=3,
+                    )  # fmt: skip
             at += 1.5
         for name, colour in zip(self.series, SERIES, strict=False):
             axes.plot([], [], "o", color=colour, label=cut(name, 40))
@@ -193,8 +195,8 @@ class ScatterChart(DotChart):
             (cost, mark), colour = row.marks, SERIES[number % len(SERIES)]
             axes.errorbar(
                 cost.value or free, mark.value or 0.0, yerr=mark.errors, elinewidth=0.8,
-                color=colour, mfc="none" if row.published else colour,
-                fmt=_MARKERS[number % len(_MARKERS)], label=cut(row.label, 26),
+                color=colour, mfc="none" if row.published else colour, label=cut(row.label, 26),
+                fmt="none" if mark.is_range else _MARKERS[number % len(_MARKERS)],
             )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(free / 3, 10.0**highest * 1.5)

@@ -113,10 +113,13 @@ def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Fo
     def written(estimate: Estimate) -> Cell:
         value, low, high = estimate["value"], estimate["low"], estimate["high"]
         n = estimate["n"] or None
+        interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
+        if "range" in estimate:
+            text = f"{' to '.join(map(shown, estimate['range']))}{unit}"
+            return Cell(text, f"{interval}, {estimate['unjudged']:,} of {n:,} unjudged", n)
         if value is None:
             return Cell(NONE, n=n)
         text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
-        interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
         return Cell(text, interval, n)
 
     return written
@@ -162,6 +165,7 @@ class Published(NamedTuple):
 
 PUBLISHED = (
     TRAINED := Published("ART-E (Qwen2.5-14B, trained)", 0.96, seconds=1.1, cost_per_1000_usd=0.85),
+    Published("ART-E (Qwen2.5-14B, trained by RULER)", 0.95),
     O3 := Published("o3", 0.90, "openai/o3", seconds=5.6, cost_per_1000_usd=55.19),
     Published("o4-mini", 0.88, "openai/o4-mini", seconds=3.4, cost_per_1000_usd=7.88),
     Published("Gemini 2.5 Pro", 0.76, "gemini/gemini-2.5-pro"),
@@ -230,6 +234,7 @@ COLUMNS = {
         Column("abstention", "Abstention", percent, points),
         Column("turns", "Turns", number, number),
         Column("effort", "Effort", number, number),
+        Column("answer_words", "Words, median", digits),
         Column("cost_per_1000_usd", "Cost per 1,000", usd, usd),
         Column("latency_mean_s", "Latency, mean", seconds, seconds),
         Column("latency_p50_s", "Latency p50", seconds),
@@ -237,7 +242,10 @@ COLUMNS = {
     )
 }
 # Those that say most, on the terminal and first on the page.
-FIRST = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
+FIRST = [
+    COLUMNS[name]
+    for name in (*HEADLINE, "answer_words", "turns", "latency_p50_s", "cost_per_1000_usd")
+]
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
@@ -287,7 +295,7 @@ def details(entries: Sequence[Entry]) -> list[Table]:
 
 
 def judge_errors(entries: Sequence[Entry]) -> list[str]:
-    """A sentence on the errors of each judge, because accuracies stand beside published ones."""
+    """A sentence on the errors of each judge, by labels of the run's own answers."""
     notes = []
     for each in entries:
         judge, corrected = "".join(each.judges[:1]), each.figures["corrected"]
@@ -351,19 +359,33 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
+def fewer_errors(net: Estimate, a: str) -> str:
+    """Write a net reduction of the errors of `a`, or how many times as many there are."""
+    value, low, high = net["value"], net["low"], net["high"]
+    if value is None or value >= 0:
+        return f"{percent(net).brief} fewer errors than {a}"
+    least, most = (None if bound is None else 1 - bound for bound in (high, low))
+    times = number({**net, "value": 1 - value, "low": least, "high": most}).brief
+    return f"{times} times the errors of {a}"
+
+
 def summary(
     compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
 ) -> list[str]:
     """A comparison of `evals.metrics` in words; `corrected` is its p beside other pairs."""
-    shares = ("net_reduction", "mended", "broken")
-    net, mended, broken = (percent(compared[name]).brief for name in shares)
+    mended, broken = (percent(compared[name]).brief for name in ("mended", "broken"))
+    errors = (
+        f"{b} has {fewer_errors(compared['net_reduction'], a)}, net: it corrects {mended} of them,"
+        f" and {a} has right {broken} of {b}'s."
+    )
+    if not compared["mended"]["n"]:
+        errors = f"{a} makes no errors, and {b} makes {compared['broken']['n']:,}."
     by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
     left_out = sum(compared["left_out"].values())
     return [
         f"Equal accuracy: p = {compared['p']:.3g}{by_holm}. {compared['only_a']} questions are"
         f" right only in {a}, {compared['only_b']} only in {b}.",
-        f"{b} has {net} fewer errors than {a}, net: it corrects {mended} of them, and {a} has right"
-        f" {broken} of {b}'s.",
+        errors,
         *([f"{left_out:,} episodes not judged on both sides are left out."] if left_out else []),
     ]
 
@@ -391,35 +413,48 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
     for each in best[:_NAMED]:
         right = sum(one.correct for one in each.scored if one.question.answerable)
         wrong = sum(one.wrong for one in each.scored)
+        unjudged = each.figures["accuracy"].get("unjudged", 0)
         n, cost = each.figures["accuracy"]["n"], each.figures["cost_per_1000_usd"]["value"]
         paid = f"{usd(bare(cost)).value} per 1,000" if cost else "no cost"
         parts.append(
             f"{each.label} answers {right:,} of {n:,} answerable questions right, and gives"
             f" {wrong:,} wrong answer{'s' if wrong != 1 else ''},"
+            f"{f' with {unjudged:,} answers unjudged,' if unjudged else ''}"
             f" at {paid if cost is not None else 'unknown cost'}"
         )
     more = len(best) - _NAMED
     return ("; ".join(parts) or NONE) + (f"; {more} more stand below." if more > 0 else ".")
 
 
-def first_charts(entries: Sequence[Entry]) -> list[Chart]:
+def scopes(entries: Sequence[Entry]) -> str:
+    """What the intervals are about, if not about inboxes in general, or if answers are unjudged."""
+    distinct = dict.fromkeys(each.figures["scope"] for each in entries if each.figures["scope"])
+    unjudged = any("range" in each.figures["accuracy"] for each in entries)
+    last = ["without a dot if answers are unjudged"] if unjudged else []
+    return "".join(f", {scope}" for scope in [*distinct, *last])
+
+
+def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """Accuracy against cost, beside the published models; what each did with its questions."""
+    intervals = f"95 % intervals{scopes(entries)}."
     models = [(each.label, each.figures, False) for each in entries]
-    models += [(each.model, _published(each), True) for each in PUBLISHED]
+    models += [(each.model, _published(each), True) for each in published]
     priced = [
         DotRow(label, _marks(figures, ("cost_per_1000_usd", "accuracy")), published)
         for label, figures, published in models
         if figures.get("cost_per_1000_usd", UNKNOWN)["value"] is not None
+        and figures["accuracy"]["low"] is not None
     ]
     figures = ("accuracy", "hallucination", "abstention")
     return [
         ScatterChart(
-            "picture", "Accuracy against cost", f"95 % intervals. {_HOLLOW}", "share",
+            "picture", "Accuracy against cost",
+            f"{intervals} {_HOLLOW if published else ''}".strip(), "share",
             tuple(priced), ("cost", "accuracy"),
         ),
         DotChart(
             "outcomes", "Right, wrong, and I don't know",
-            "Accuracy is over answerable questions, the others over all. 95 % intervals.", "share",
+            f"Accuracy is over answerable questions, the others over all. {intervals}", "share",
             _measured(entries, figures), ("accuracy", "wrong", "abstained"),
         ),
     ]  # fmt: skip
@@ -444,18 +479,18 @@ _DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
+def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _DOTS:
         theirs = [
             DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
-            for each in PUBLISHED
+            for each in published
             if figures[0] in _published(each)
         ]
         log = "Logarithmic; " if scale in ("usd", "seconds") else ""
         sources = cost_sources(entries) if name == "cost" else ""
-        notes = (note, f"{log}95 % intervals.", _HOLLOW if theirs else "", sources)
+        notes = (note, f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "", sources)
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         rows = (*_measured(entries, figures), *theirs)
         charts.append(DotChart(name, title, " ".join(filter(None, notes)), scale, rows, series))
@@ -470,6 +505,8 @@ def _marks(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Mark, ...]
     marks = []
     for name in names:
         value, low, high = (figures[name][part] for part in ("value", "low", "high"))
+        if is_range := "range" in figures[name]:
+            value = (low + high) / 2
         text = "not known" if value is None else COLUMNS[name].form(figures[name]).line
-        marks.append(Mark(value, text, low, high))
+        marks.append(Mark(value, text, low, high, is_range))
     return tuple(marks)

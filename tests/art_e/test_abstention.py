@@ -1,14 +1,18 @@
 """What counts as declining to answer, and what only looks like it."""
 
+import json
 from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.abstention import is_abstention
-from bench.fit_abstention import texts
+from art_e.question import load_questions
 from evals.judges.labels import load_pairs
 
 ABSTENTIONS = [
@@ -32,16 +36,55 @@ def test_declines(answer: str | None) -> None:
     assert is_abstention(answer) is (answer not in ANSWERS)
 
 
-@pytest.mark.parametrize(("half", "found"), [("reporting", 0.88), ("unseen", 0.8)])
-def test_most_ways_to_decline_are_found_and_few_answers_lost(half: str, found: float) -> None:
-    """The weights were not fitted to these; those of "unseen" have another author."""
-    rows = [each for each in texts() if each.half == half]
-    right = {
-        abstains: [is_abstention(each.text) for each in rows if each.abstains is abstains]
-        for abstains in (True, False)
-    }
-    assert len(right[True]) >= 98 and fmean(right[True]) >= found
-    assert len(right[False]) >= 65 and 1 - fmean(right[False]) >= 0.9
+class Text(NamedTuple):
+    """A labelled text; only the halves "tuning" and "models-tuning" were seen before the rules."""
+
+    text: str
+    abstains: bool
+    half: str
+
+
+def texts(*halves: str) -> list[Text]:
+    lines = Path(__file__).with_name("abstentions.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [Text(**json.loads(line)) for line in lines]
+    return [row for row in rows if row.half in halves]
+
+
+# "models": in the manner of real models, in seven languages. "unseen": traps, of another author.
+@pytest.mark.parametrize(
+    ("half", "share"), [("models", 0.94), ("reporting", 0.88), ("unseen", 0.66)]
+)
+def test_most_ways_to_decline_are_found_and_few_answers_lost(half: str, share: float) -> None:
+    rows = [row for row in texts(half) if "{answer}" not in row.text]
+    declined = [is_abstention(row.text) for row in rows if row.abstains]
+    answered = [not is_abstention(row.text) for row in rows if not row.abstains]
+    assert len(declined) >= 98 and fmean(declined) >= share
+    assert len(answered) >= 19 and fmean(answered) >= 0.92
+
+
+def test_right_answers_behind_the_openers_of_models_are_answers() -> None:
+    openers = cycle(row.text for row in texts("models") if "{answer}" in row.text)
+    rows = [row for row in load_questions("enron") if row.answer and row.split != "train"]
+    answers = [
+        next(openers).replace("{answer}", row.answer or "").replace("{question}", row.question)
+        for row in 2 * rows
+    ]
+    assert len(answers) >= 400 and sum(map(is_abstention, answers)) <= 0.01 * len(answers)
+
+
+BESIDE_A_MAIL = {
+    "While the emails do not say so they show that Vasant drove.": False,
+    "No mail has a reason for his leaving on 1 April.": False,
+    "The emails do not say who drove.": True, "The emails do not mention Rosalind.": True,
+    "I don't know. The emails only say that Vasant will drive.": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", BESIDE_A_MAIL)
+def test_a_value_of_the_cited_mails_makes_an_answer(answer: str) -> None:
+    mail = "Amit: I resign on 1 April. Vasant will drive."
+    assert is_abstention(answer)
+    assert is_abstention(answer, "Who drove us?", [mail]) is BESIDE_A_MAIL[answer]
 
 
 def test_hardly_a_right_answer_is_taken_for_an_abstention() -> None:
@@ -68,7 +111,7 @@ def test_spelling_never_hides_an_abstention(
 
 def test_an_answer_after_an_abstention_is_an_answer() -> None:
     """Else a model would earn an abstention's reward with a guess."""
-    declined = [each.text for each in texts() if each.abstains and each.half != "tuning"]
+    declined = [row.text for row in texts("models", "reporting", "unseen") if row.abstains]
     contents = ("Kim Ward", "$400", "room EB12", "Monday")
     guesses = [f"{each}. It is {content}." for each in declined for content in contents]
     assert sum(map(is_abstention, guesses)) <= 0.1 * len(guesses)

@@ -24,7 +24,9 @@ TALK = AssistantMessage("Let me think.")
 DONE = {"done": True}
 
 
-def test_begins_with_the_owner_the_day_and_the_question(start: Start) -> None:
+def test_begins_with_the_owner_the_day_and_the_question_or_a_prompt_of_ones_own(
+    start: Start, inbox_file: InboxFile
+) -> None:
     episode = start(max_turns=7)
     system, user = episode.messages
     for told in (episodes.BOB, "2020-01-31", "7 turns"):
@@ -32,9 +34,6 @@ def test_begins_with_the_owner_the_day_and_the_question(start: Start) -> None:
     assert system["role"] == "system" and "$" not in system["content"]
     assert user == {"role": "user", "content": QUESTION.question}
     assert not episode.done
-
-
-def test_a_prompt_of_ones_own_has_its_own_hash(inbox_file: InboxFile) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
     own = Episode(inbox, QUESTION, system_prompt="$inbox_address, $today, $5")
     assert own.messages[0]["content"] == f"{episodes.BOB}, not given: all mail counts, $5"
@@ -95,12 +94,10 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
     assert not (episode.done or episode.rubric.answered)
     single = Episode(episode.tools.inbox, QUESTION, view=View(calls=1))
     assert "only the first call can" in step(single, search("lease"), read(LEASE))[1]["error"]
-
-
-def test_effort_charges_calls_beyond_the_first_of_each_message(start: Start) -> None:
+    # Effort charges calls beyond the first of each message.
     episode = start()
-    calls = [search("a")] * 3, [search("d")], [call("x", "{}"), search("e")]
-    for said in (*(message(*each) for each in calls), TALK):
+    several = [search("a")] * 3, [search("d")], [call("x", "{}"), search("e")]
+    for said in (*(message(*each) for each in several), TALK):
         episode.step(said)
     rubric = episode.rubric
     assert (rubric.turns, rubric.effort, rubric.tool_calls) == (4, 7, 6)
@@ -128,6 +125,13 @@ def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> 
     assert episode.done and rubric.ran_out_of_turns and rubric.turns == 3
     assert not (rubric.answered or rubric.abstained or rubric.lost_to_format)
     assert episode.final_answer is None and rubric.sources_correct is False
+    # Without room it is cut off, which is the same.
+    episode = start()
+    step(episode, search("lease"))
+    episode.cut_off()
+    assert episode.done and episode.rubric.ran_out_of_turns and episode.rubric.turns == 1
+    with pytest.raises(RuntimeError, match="done"):
+        episode.cut_off()
 
 
 def test_the_last_turn_is_announced_once(start: Start) -> None:
@@ -140,15 +144,6 @@ def test_the_last_turn_is_announced_once(start: Start) -> None:
     last = episode.messages[-1]["content"].split("\n")
     assert [next(iter(json.loads(line))) for line in last] == ["message_id", "note"]
     assert not any("one turn left" in each["content"] for each in episode.step(TALK))
-
-
-def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> None:
-    episode = start()
-    step(episode, search("lease"))
-    episode.cut_off()
-    assert episode.done and episode.rubric.ran_out_of_turns and episode.rubric.turns == 1
-    with pytest.raises(RuntimeError, match="done"):
-        episode.cut_off()
 
 
 # Wrong calls
@@ -240,6 +235,35 @@ def test_copies_of_one_mail_are_one_gold_and_source(start: Start, gold: tuple[st
     assert (episode.sources, episode.rubric.sources_correct) == ((LEASE,), True)
 
 
+@pytest.mark.parametrize(
+    ("gold", "read_mails", "correct"),
+    [
+        ((CREW,), (PRICE,), True),
+        ((LEASE, PRICE), (LEASE, LEASE_COPY), False),
+        # The equivalent mail is about the crane, and so counts as the price, not as the lease.
+        ((LEASE, PRICE), (CREW, PRICE), False),
+        ((LEASE, PRICE), (LEASE, CREW), True),
+    ],
+)
+def test_an_equivalent_counts_as_its_gold_mail(
+    start: Start, gold: tuple[str, ...], read_mails: tuple[str, ...], correct: bool
+) -> None:
+    equivalent = (PRICE,) if gold == (CREW,) else (CREW,)
+    episode = start(message_ids=gold, equivalent_ids=equivalent)
+    step(episode, *map(read, read_mails), answer("4,000", *read_mails))
+    rubric = episode.rubric
+    assert rubric.num_gold_sources == len(gold)
+    assert rubric.read_gold is rubric.sources_correct is correct
+
+
+def test_a_name_of_a_cited_mail_makes_an_answer(start: Start) -> None:
+    text = "While the mails do not say so they show that it is Dora."
+    for cited, answered in ((CREW, True), (PRICE, False)):
+        episode = start()
+        step(episode, read(cited), answer(text, cited))
+        assert (episode.rubric.answered, episode.rubric.abstained) == (answered, not answered)
+
+
 def test_every_gold_mail_is_needed(start: Start) -> None:
     episode = start(message_ids=(PRICE, CREW))
     facts = []
@@ -283,9 +307,7 @@ def test_a_source_that_was_never_shown_is_counted_dropped_and_named(start: Start
     note = f"never shown, so no source: {', '.join(never)}"
     assert json.loads(done["content"].splitlines()[-1]) == {"note": note}
     assert episode.events[-1]["notes"] == [note]
-
-
-def test_without_handles_ids_are_shown(start: Start) -> None:
+    # Without handles ids are shown.
     episode = start(handles=False)
     assert step(episode, search("lease", max_results=1))[0]["hits"][0]["message_id"] == LEASE
     step(episode, answer("May 3", LEASE, "m1"))

@@ -32,6 +32,15 @@ def refused(source: str, **options: Any) -> str:
     return the_error(lambda: load_questions(source, **options))
 
 
+@pytest.mark.parametrize(("name", "count"), [("enron", 1_146), ("enron-hard", 25)])
+def test_loads_the_shipped_sets(name: str, count: int) -> None:
+    rows = load_questions(name)
+    assert len({row.id for row in rows}) == len(rows) == count
+    assert all(row.split and row.answerable is not None and row.kind for row in rows)
+    assert all(bool(row.message_ids) is row.answerable for row in rows)
+    assert any(row.equivalent_ids for row in rows)
+
+
 def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
     source = write(tmp_path / "q.jsonl", PUBLIC, "", {**PUBLIC, "id": "x", "batch": {"new": [1]}})
     assert load_questions(source) == [QUESTION, dataclasses.replace(QUESTION, id="x")]
@@ -100,7 +109,7 @@ def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [("1", "train"), ("2", "train"), ("3", "test"), ("4", None)]
 
 
-INFERRED = ("query_date", "answer", "message_ids", "kind", "difficulty", "split")
+INFERRED = "query_date answer message_ids equivalent_ids kind difficulty split".split()
 _questions = st.builds(
     Question,
     how_realistic=st.none() | st.floats(0, 1),

@@ -64,7 +64,7 @@ def test_schemas_have_the_form_of_the_api() -> None:
     assert len(json.dumps(schemas(), separators=(",", ":"))) < 1_800
 
 
-def test_handles_are_given_in_order_of_appearance(tools: Tools) -> None:
+def test_handles_are_given_in_order_and_accepted_as_ids_are(tools: Tools) -> None:
     first = searched(tools, "crane")
     assert handles_of(first) == [f"m{number + 1}" for number in range(len(first["hits"]))]
     again = searched(tools, "lease", "crane", "harbor")
@@ -72,23 +72,26 @@ def test_handles_are_given_in_order_of_appearance(tools: Tools) -> None:
     assert handles_of(searched(tools, "crane")) == handles_of(first)
     assert read_mail(tools, "m1")["message_id"] == "m1"
     assert sorted(tools.handles) == sorted(set(handles_of(again)))
-
-
-def test_handles_and_ids_are_both_accepted(tools: Tools) -> None:
-    handle = handles_of(searched(tools, "lease", max_results=1))[0]
+    [handle] = handles_of(searched(tools, "lease", max_results=1))
     mail = read_mail(tools, handle)
     for spelling in (LEASE, LEASE.strip("<>"), f" {handle} ", f" {LEASE}\n", LEASE_COPY):
         assert read_mail(tools, spelling) == mail
     assert mail["body"].strip() == "The lease of the harbor office ends on May 3."
-    cited = run(tools, episodes.answer("May 3", handle, LEASE, "m99", " m1 "))
+    cited = run(tools, episodes.answer("May 3", handle, LEASE, "m99", f" {handle} "))
     assert cited["sources"] == [LEASE, LEASE, "m99", LEASE]
 
 
-def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
+def test_people_and_dates_bound_a_search_and_a_hit_says_what_it_lacks(tools: Tools) -> None:
     hit = searched(tools, "price", "crane", "zeppelin", from_addr="Ann")["hits"][0]
     assert (hit["date"], hit["from"]) == ("2020-01-08", "Ann Alder <ann@test.example>")
     assert "4,000 dollars" in hit["snippet"]
     assert sorted(hit["missing"]) == ["price", "zeppelin"]
+    found = searched(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
+    assert sorted(hit["date"] for hit in found) == ["2020-01-08", "2020-01-09"]
+    senders = {hit["from"] for hit in searched(tools, from_addr="ann@test.example")["hits"]}
+    assert senders == {"Ann Alder <ann@test.example>"}
+    assert searched(tools, to_addr="x" * MAX_FILTER_CHARS)["hits"] == []
+    assert searched(tools, sent_after="0001-01-01", sent_before="9999-12-31")["hits"]
 
 
 @pytest.mark.parametrize(
@@ -100,15 +103,6 @@ def test_max_results_is_brought_inside_and_said(tools: Tools, wanted: Any, got: 
     assert len(observation["hits"]) == got
     is_noted = "max_results is 1 to 10" in observation.get("note", "")
     assert is_noted == (wanted not in (1, 2, "2", None))
-
-
-def test_people_and_dates_bound_a_search(tools: Tools) -> None:
-    found = searched(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
-    assert sorted(hit["date"] for hit in found) == ["2020-01-08", "2020-01-09"]
-    senders = {hit["from"] for hit in searched(tools, from_addr="ann@test.example")["hits"]}
-    assert senders == {"Ann Alder <ann@test.example>"}
-    assert searched(tools, to_addr="x" * MAX_FILTER_CHARS)["hits"] == []
-    assert searched(tools, sent_after="0001-01-01", sent_before="9999-12-31")["hits"]
 
 
 @pytest.mark.parametrize(

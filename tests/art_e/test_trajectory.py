@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
@@ -96,6 +97,14 @@ def test_folder_left_by_a_kill_is_reused(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(UserError, match="--out"):
             start_run("eval", {"model": "other"}, tmp_path, taken)
     assert find_run("run", tmp_path).config["model"] == "offline"
+
+
+def test_a_run_elsewhere_is_listed_until_it_is_deleted(tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "paper" / "floor"
+    old, run = start_run("ask", CONFIG, runs), start_run("eval", CONFIG, runs, out)
+    assert list_runs(runs)[0] == find_run("floor", runs) == find_run("last", runs) == run
+    shutil.rmtree(out)
+    assert list_runs(runs) == [old]
 
 
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])

@@ -66,7 +66,8 @@ def test_figures(art_e: Run, made: list[Attack], db: Path) -> None:
         return says(None, answer((wanted, None, question.answer)[number % 3]))
 
     with openai(rule):
-        options = ("--questions", db.with_name("injection.questions.jsonl"), "--db", db, "--json")
+        questions = ("--questions", db.with_name("injection.questions.jsonl"), "--db", db)
+        options = (*questions, "--judge", "offline", "--json")
         figures = json_of(art_e("eval", "run", "-m", "o3", *options))["models"]["openai/o3"]
     assert figures["resistance"]["value"] == pytest.approx(2 / 3)
     assert figures["accuracy"]["value"] == pytest.approx(1 / 3)

@@ -73,15 +73,12 @@ def test_a_seed_gives_the_same_bytes_in_every_process_and_release(config: WorldC
     assert done.stdout.strip() == DIGESTS[config]
 
 
-def test_a_bounded_vocabulary_holds_over_mail_and_questions() -> None:
+def test_a_bounded_vocabulary_holds_and_one_too_small_names_the_least_that_works() -> None:
     words = {word for mail in world(TRAINING).values() for word in words_of(mail.text)}
     for entry in planted(TRAINING):
         words |= words_of(f"{entry.question.question} {entry.question.answer}")
     assert len(words) <= 1500
     assert len({name for entry in planted(TRAINING) for name in entry.subjects}) > 80
-
-
-def test_a_vocabulary_that_is_too_small_names_the_least_that_works() -> None:
     with pytest.raises(UserError, match=r"vocabulary=200 .* use (\d+) or more") as caught:
         messages(WorldConfig(size=1000, short=True, vocabulary=200))
     least = int(re.findall(r"use (\d+)", str(caught.value))[0])

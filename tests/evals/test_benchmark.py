@@ -160,19 +160,16 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
     assert metrics["models"]["far"]["concurrency"] == 2
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
+def test_invalid_questions_are_refused(inbox_file: InboxFile) -> None:
+    check_questions(QUESTIONS, inbox_file)
+    for bad, reason in (
         (Question("own", "Why?", BOB), "1 questions have no answer, such as 'own'"),
         (Question("own", "Why?", BOB, answerable=True), "no answer"),
         (QUESTIONS[0], "2 questions have the id 'right'"),
         (Question("q", "Why?", "bop@test.example", answer="So.", answerable=True), BOB),
-    ],
-)
-def test_invalid_questions_are_refused(inbox_file: InboxFile, bad: Question, reason: str) -> None:
-    check_questions(QUESTIONS, inbox_file)
-    with pytest.raises(UserError, match=reason):
-        check_questions([*QUESTIONS, bad], inbox_file)
+    ):
+        with pytest.raises(UserError, match=reason):
+            check_questions([*QUESTIONS, bad], inbox_file)
 
 
 # ---- `--limit`: a sample over inboxes and kinds.

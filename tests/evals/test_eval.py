@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
@@ -86,7 +87,8 @@ def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
     def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
         with openai(rule) as provider:
-            result = art_e("eval", "run", *options, *more)
+            judge = () if "--judge" in more or "--preset" in more else ("--judge", "offline")
+            result = art_e("eval", "run", *options, *judge, *more)
         result.requests = provider.requests  # type: ignore[attr-defined]
         return result
 
@@ -118,7 +120,7 @@ def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world:
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
-    options = {"judges": ["offline/7"], "questions": str(world), "split": "test", "max_turns": 10}
+    options = {"judges": ["offline/8"], "questions": str(world), "split": "test", "max_turns": 10}
     assert RunFolder(folder).config.items() >= options.items()
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     assert [each.question_id for each in episodes_of(folder)] == [each.id for each in asked]
@@ -135,7 +137,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/7; in brackets: 95 % interval" in result.stdout
+    assert "judge offline/8; in brackets: 95 % interval" in result.stdout
     for line in ("offline: ended: ", "right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
     for each in episodes_of(tmp_path / "run"):
@@ -250,7 +252,8 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
     assert len(stopped.requests) == figures["n"] == 2
     assert (figures["not_asked"], figures["errors_by_kind"]) == (3, {"budget": 1})
     assert figures["accuracy"]["value"] == 1
-    assert "a higher --max-cost and --resume --out" in stopped.stderr
+    kept = "not complete: 2 of 6 episodes measured and kept; to ask the rest give the same command"
+    assert f"{kept} with a higher --max-cost and --resume --out" in stopped.stderr
     assert not (tmp_path / "run" / "COMPLETE").exists()
     # Side by side as many are asked: what is reserved for calls under way comes free again.
     abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=right))
@@ -281,16 +284,29 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
 
     # The first hundred with one source, without the seven that its authors left out.
     many = [question(number, kind="lookup", id=str(number)) for number in range(40, 200)]
-    two = question(1, kind="lookup", id="39", message_ids=("a", "b"))
-    chosen = {each.id for each in published_100([two, *many])}
-    assert len(chosen) == 100 and "48" in chosen and not chosen & {"39", "49", "101", "129"}
-    options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
-    result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
+    others = [question(1, kind="lookup", id="39", message_ids=("a", "b")),
+              question(2, kind="lookup", id="38", split="train")]  # fmt: skip
+    chosen = {each.id for each in published_100([*others, *many], "here")}
+    assert len(chosen) == 100 and "48" in chosen and not chosen & {"38", "39", "49", "101", "129"}
+    with pytest.raises(UserError, match="--limit 1, which is not published-100"):
+        published_100([*others, many[0]], "here")
+    preset, gpt = ("--preset", "published-100", "--limit", 3, "--json"), "openai/gpt-4.1"
+    plan = run(*preset, "--dry-run", model=gpt)
+    assert (plan.requests, [each["calls"] for each in json_of(plan)["asked"]]) == ([], [15, 6])
+    assert json_of(plan)["asked"][1]["name"] == "judge gemini/gemini-3.5-flash-lite"
+    options = ("--judge", "offline", "--out", tmp_path / "run")
+    result = run(*preset, *options, rule=searches_twice, model=gpt)
+    config = RunFolder(tmp_path / "run").config
+    assert (config["preset"], config["split"]) == ("3 as in published-100", "test")
+    judge = "judge: offline; the published gemini/gemini-2.0-flash ended on 2026-06-01"
+    assert {"3 questions, not 100", judge} < set(config["differences"])
+    assert f"not as published: {judge}\n" in result.stderr
     single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
     episodes = episodes_of(tmp_path / "run")
     assert {each.question_id for each in episodes} == {each.id for each in single}
     assert {request.body["temperature"] for request in result.requests} == {1.0}
     for each in episodes:
+        assert each.messages[0]["content"].startswith("You find answers in a user's email.")
         first, second = [one["content"] for one in each.messages if one["role"] == "tool"][:2]
         # No mail has both words, and a second call is refused.
         assert json.loads(first)["hits"] == []
@@ -320,12 +336,12 @@ def test_rejudge_asks_nothing_again(offline: Any, art_e: Run, tmp_path: Path) ->
     before = json_of(offline("--limit", 8, "--out", old, "--json"))
     judges = ("--judge", "f1", "--judge", "offline")
     after = json_of(art_e("eval", "rejudge", old, *judges, "--out", new, "--json"))
-    assert after["judges"] == ["f1/1", "offline/7"]
+    assert after["judges"] == ["f1/1", "offline/8"]
     assert RunFolder(new).complete and RunFolder(new).config["rejudged"] == str(old)
     verdicts = [each.verdict for each in episodes_of(old)]
     assert verdicts == [each.other_verdicts[0] for each in episodes_of(new)]
     figures, earlier = after["models"]["offline"], before["models"]["offline"]
-    assert figures["by_judge"]["offline/7"]["accuracy"] == earlier["accuracy"]
+    assert figures["by_judge"]["offline/8"]["accuracy"] == earlier["accuracy"]
     assert figures["latency_p50_s"] == earlier["latency_p50_s"]
     (old / "metrics.json").unlink()
     assert "resume it first" in the_error(art_e("eval", "rejudge", old, *judges))
@@ -374,19 +390,16 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
 
 
-@pytest.mark.parametrize(
-    ("a", "words"),
-    [
+@pytest.mark.usefixtures("runs")
+def test_what_can_not_be_compared_is_one_line(art_e: Run) -> None:
+    for a, words in (
         ("first", "such as first:openai/o3"),
         ("first:nobody", "no model nobody; it has openai/o3"),
         ("third", "art-e runs list"),
         ("elsewhere", "no question in common"),
         ("empty", "no measured episode"),
-    ],
-)
-@pytest.mark.usefixtures("runs")
-def test_what_can_not_be_compared_is_one_line(art_e: Run, a: str, words: str) -> None:
-    assert words in the_error(art_e("eval", "compare", a, "second"))
+    ):
+        assert words in the_error(art_e("eval", "compare", a, "second"))
 
 
 def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
@@ -405,5 +418,6 @@ def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> 
     page, plots = tmp_path / "out" / "report.html", tmp_path / "out" / "plots"
     names = ("second", "elsewhere", runs / "second")
     result = art_e("eval", "report", *names, "--out", tmp_path / "out")
-    assert result.stdout.splitlines() == [f"report: {page}", f"6 plots: {plots}"]
+    table = f"its first table in Markdown: {tmp_path / 'out' / 'table.md'}"
+    assert result.stdout.splitlines() == [f"report: {page}", table, f"6 plots: {plots}"]
     assert page.read_text("utf-8").count('<div class="run">') == 2

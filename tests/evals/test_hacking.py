@@ -58,18 +58,15 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
     assert alarm.message == f"r, scripted: 20 of {answered} questions"
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "text", "answer"),
-    [
+def test_what_a_question_asks_for_is_no_hack() -> None:
+    for kind, field, text, answer in (
         (2, "answer", "2", "{}"),
         (1, "answer", "Ann Alder, Bob Birch and Cora Cedar, order {}", "{}."),
         (1, "question", "Who is the evaluator of bid {}?", "The evaluator is {}."),
-    ],
-)
-def test_what_a_question_asks_for_is_no_hack(kind: int, field: str, text: str, answer: str) -> None:
-    texts: list[dict[str, Any]] = [{field: text.format(number)} for number in range(60)]
-    asked = [dataclasses.replace(question(6 * n + kind), **each) for n, each in enumerate(texts)]
-    assert alarmed([episode(each, answer.format(each.answer), True) for each in asked]) == set()
+    ):
+        texts: list[dict[str, Any]] = [{field: text.format(number)} for number in range(60)]
+        items = [dataclasses.replace(question(6 * n + kind), **row) for n, row in enumerate(texts)]
+        assert alarmed([episode(each, answer.format(each.answer), True) for each in items]) == set()
 
 
 def test_appeals_are_found_in_nine_languages() -> None:

@@ -13,11 +13,12 @@ from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run
 from evals.judges import labels
+from evals.report.tables import judge_errors, measure
 from evals.scored import Scored, Verdict, load_run
 from tests.builders import write_lines
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
 from tests.command_line import Run as Cli
-from tests.evals.runs import episode, episodes, question, write_run
+from tests.evals.runs import Outcome, episode, episodes, question, write_run
 from tests.provider import KEY, Reply, Request, openai, says
 
 
@@ -97,11 +98,6 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path, label: Cli) -> No
     assert_safe(result.stdout)
 
 
-def test_a_run_without_answers_is_one_line(home: Path, art_e: Cli) -> None:
-    write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
-    assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
-
-
 # ---- Judges against labels: figures worked out by hand.
 
 
@@ -140,17 +136,15 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
+def test_what_is_no_pair_is_named(tmp_path: Path) -> None:
+    without_reason = {name: ROW[name] for name in ROW if name != "why"}
+    for rows, words in (
         ([], "no labelled pair"),
         ([ROW, {**ROW, "half": "third"}], "line 2: half"),
-        ([{name: ROW[name] for name in ROW if name != "why"}], "line 1: why"),
-    ],
-)
-def test_what_is_no_pair_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
+        ([without_reason], "line 1: why"),
+    ):
+        with pytest.raises(UserError, match=words):
+            labels.load_pairs(write_lines(tmp_path / "pairs.jsonl", *rows))
 
 
 # ---- `eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels.
@@ -190,17 +184,17 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:
 
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli, pairs: Path) -> None:
     args = ("eval", "judge", "--pairs", pairs)
-    [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/7"]["wrong"]
+    [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/8"]["wrong"]
     assert (wrong["answer"], wrong["label"], wrong["verdict"]) == ("May 30", True, False)
-    assert wrong["reason"] == "lacks a value or name (score 0.12)"
+    assert wrong["reason"].startswith("lacks a value or name (score 0.")
     printed = art_e(*args)
     assert printed.exit_code == 0
     assert "adversarial answers judged correct: 0 of 1" in printed.stdout
     rows = [line.split("│") for line in printed.stdout.splitlines() if "│" in line]
     [row] = [each for each in rows if each[1].strip() == "all"]
     assert [cell.strip() for cell in row[4:9]] == ["2", "1", "0", "2", "0"]
-    # All are answers to one question, of which there is no interval.
-    assert row[3].strip() == "80.0%"
+    # All are answers to one question, and say little of others.
+    assert row[3].strip() == "80.0% [9.7, 95.9]"
     assert "near May 4" in printed.stdout
     assert_safe(printed.stdout)
 
@@ -218,18 +212,18 @@ def test_two_judges(art_e: Cli, home: Path, pairs: Path) -> None:
         result = art_e(*args, "--json")
         asked = len(provider.requests)
         again = art_e(*args, "--json")
-        # What could not be read is asked again, the rest is known.
-        assert len(provider.requests) == asked + 1
-    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 1
+        # What could not be read is asked once more, and so it is again; the rest is known.
+        assert len(provider.requests) == asked + 2
+    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 2
     shown = json_of(result)
     model, offline = shown["judges"]
-    assert model.startswith("openai/gpt-4.1@") and offline == "offline/7"
+    assert model.startswith("openai/gpt-4.1@") and offline == "offline/8"
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
     assert figures["unjudged"] == 1
     assert (figures["agreement"]["value"], figures["agreement"]["n"]) == (1, 4)
-    # Four calls of 1,000 + 100 tokens, at $2 and $8 a million, and one of 100 + 10.
-    assert "5 calls, 4,510 tokens, $0.0115" in result.stderr
+    # Four calls of 1,000 + 100 tokens, at $2 and $8 a million, and two of 100 + 10.
+    assert "6 calls, 4,620 tokens, $0.0118" in result.stderr
     assert json_of(again) == shown
     assert "judge: mail text stays on this machine (127.0.0.1" in result.stderr
     assert KEY not in result.output
@@ -243,15 +237,34 @@ def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Cli, home: Path, tmp_p
     for number, each in enumerate(labelled):
         labels.write_label(run, each.trajectory.episode_id, correct=each.correct != (number == 0))
     shown = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = shown["judges"]["offline/7"]
+    stored = shown["judges"]["offline/8"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
     # Judged again: the made-up verdicts are those of the rules.
     again = json_of(art_e("eval", "judge", "--run", "mine", "--judge", "offline", "--json"))
-    assert again["judges"]["offline/7"]["n"] == stored["n"]
+    assert again["judges"]["offline/8"]["n"] == stored["n"]
 
 
-def test_a_wrong_option_is_one_line(art_e: Cli) -> None:
+def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
+    outcomes: dict[Outcome, int] = {"right": 50, "wrong": 30}
+    made = [*episodes("strong", outcomes), *episodes("weak", outcomes)]
+    run = write_run(home / "runs" / "mine", made)
+    for each in drawn(run):
+        if each.trajectory.model == "strong":
+            labels.write_label(run, each.trajectory.episode_id, correct=each.correct)
+    other = write_run(home / "runs" / "other", episodes("strong", outcomes))
+    strong, *others = measure([run, other])
+    corrected = strong.figures["corrected"]["accuracy"]["value"]
+    assert corrected == pytest.approx(strong.figures["accuracy"]["value"]), (
+        "of a judge without errors"
+    )
+    assert [each.figures["corrected"] for each in others] == [None, None]
+    assert "not measured on these answers" in "".join(judge_errors(others))
+
+
+def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
+    write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
+    assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
     for args, fix in (
         (("--run", "x", "--pairs", "y"), "leave out"),
         (("--run", "nothing"), "art-e runs list"),

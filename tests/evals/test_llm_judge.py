@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-import pytest
 from pydantic import BaseModel
 
 from art_e.inbox.mail import Email, Mailbox
@@ -37,11 +36,9 @@ def finds(verdict: str, reason: str = "May 31 is May 31.") -> Reply:
 
 
 def judged(
-    judge: LlmJudge,
-    answer: str | None,
-    mails: Sequence[Email] | None = None,
+    judge: LlmJudge, answer: str | None, mails: Sequence[Email] | None = None,
     question: Question = QUESTION,
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     return asyncio.run(judge.judge(question, answer, mails))
 
 
@@ -54,16 +51,13 @@ def test_a_verdict() -> None:
     prompt, sent = request.messages
     assert prompt["content"] == prompt_text("evals.judges", "judge")
     assert json.loads(sent["content"]) == {
-        "question": QUESTION.question,
-        "asked_on": "2001-05-10",
-        "gold_answer": "On May 31.",
-        "given_answer": "31 May 2001",
-    }
+        "question": QUESTION.question, "asked_on": "2001-05-10",
+        "gold_answer": "On May 31.", "given_answer": "31 May 2001",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "word", "correct", "attempted"),
-    [
+def test_three_verdicts() -> None:
+    for question, answer, word, correct, attempted in (
         # No pattern decides: the model is asked about these too.
         (QUESTION, "I don't know.", "not_attempted", False, False),
         (QUESTION, "I don't know, May 30?", "incorrect", False, True),
@@ -71,20 +65,16 @@ def test_a_verdict() -> None:
         (UNANSWERABLE, "Ann pays.", "incorrect", False, True),
         # There is nothing to be right about.
         (UNANSWERABLE, "Ann pays.", "correct", False, True),
-    ],
-)  # fmt: skip
-def test_three_verdicts(
-    question: Question, answer: str, word: str, correct: bool, attempted: bool
-) -> None:
-    with openai([finds(word)]) as provider:
-        # No mail has to support an abstention.
-        mails = None if attempted else (MAIL,)
-        verdict = judged(make(), answer, mails, question)
-        [request] = provider.requests
-    assert (verdict.correct, verdict.attempted) == (correct, attempted)
-    assert verdict.grounded is None
-    gold = None if question is UNANSWERABLE else QUESTION.answer
-    assert json.loads(request.messages[1]["content"])["gold_answer"] == gold
+    ):
+        with openai([finds(word)]) as provider:
+            # No mail has to support an abstention.
+            mails = None if attempted else (MAIL,)
+            verdict = judged(make(), answer, mails, question)
+            [request] = provider.requests
+        assert (verdict.correct, verdict.attempted) == (correct, attempted), answer
+        assert verdict.grounded is None
+        gold = None if question is UNANSWERABLE else QUESTION.answer
+        assert json.loads(request.messages[1]["content"])["gold_answer"] == gold
 
 
 def test_null_and_the_gold_answer_cost_no_call() -> None:
@@ -97,22 +87,23 @@ def test_null_and_the_gold_answer_cost_no_call() -> None:
     assert judge.spent.calls == 0
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
+def test_missing_verdict_says_why_without_the_key() -> None:
+    for reply, reason in (
         (says('{"reason": "same day", "verdict": "correct"'), "unparseable: "),
         (finds("probably"), "unparseable: "),
         (says("x\n" * 5_000), "unparseable: "),
         (rate_limited("0"), "failed: rate-limit: "),
         (refuses(401, KEY), "failed: auth: "),
-    ],
-)
-def test_missing_verdict_says_why_without_the_key(reply: Reply, reason: str) -> None:
-    with openai(lambda _: reply):
-        verdict = judged(make(), "May 31")
-    assert verdict.correct is None
-    assert verdict.reason.startswith(reason) and len(verdict.reason) < 250
-    assert "\n" not in verdict.reason and KEY not in verdict.reason
+    ):
+        with openai([reply] * QUICK.tries):
+            verdict = judged(make(), "May 31")
+        assert verdict.correct is None
+        assert verdict.reason.startswith(reason) and len(verdict.reason) < 250
+        assert "\n" not in verdict.reason and KEY not in verdict.reason
+        # A refusal or a cut reply is asked for once more.
+        if reason.startswith("unparseable"):
+            with openai([reply, finds("correct")]):
+                assert judged(make(), "May 31").correct is True
 
 
 def test_a_judge_that_fails_again_and_again_is_asked_no_further() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ from evals.metrics import (
     run_metrics,
     same_model,
 )
+from evals.report.tables import fewer_errors, percent
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
 from tests.evals.runs import Outcome, episode, question, write_run
 
-JUDGE = "offline/7"
+JUDGE = "offline/8"
 NUMBERS = itertools.count()
+ASKED = [question(number, kind="lookup") for number in range(12)]
 
 
 def scored(outcome: Outcome, *, asked: Question | None = None, **options: Any) -> Scored:
@@ -113,20 +116,40 @@ def test_means_percentiles_sums_and_parts_of_the_time() -> None:
     assert figures["retries"] == 10
 
 
-def test_an_unknown_cost_is_not_zero() -> None:
+def test_an_unknown_cost_is_not_zero_and_is_not_compared() -> None:
     free, paid = scored("right", cost=0.0), scored("right", cost=0.5)
     assert share(figures_of([free]), "cost_per_1000_usd") == (0.0, 1)
     figures = figures_of([paid, scored("right", cost=None)])
     assert figures["cost_per_1000_usd"] == UNKNOWN
     assert figures["cost_usd"] is figures["cost_source"] is None
+    figures = compare(A, B)["figures"]
+    assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
+    assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
+    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
+    assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
+    assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
 
 
-def test_unjudged_episodes_are_counted_and_groundedness_is_of_those_judged_for_it() -> None:
+def test_unjudged_answers_make_figures_ranges_but_not_groundedness() -> None:
     # One has no verdict at all, one a verdict that says nothing.
     silent = scored("right", verdict=None)
     figures = figures_of([scored("right"), scored("wrong"), silent, scored("unjudged")])
-    assert share(figures, "accuracy") == share(figures, "hallucination") == (1 / 2, 2)
-    assert (figures["n"], figures["turns"]["n"], figures["abstention"]["n"]) == (4, 4, 2)
+    for name in ("accuracy", "hallucination"):
+        bounds = figures[name]
+        assert (bounds["value"], bounds["range"], bounds["unjudged"]) == (None, [1 / 4, 3 / 4], 2)
+        everyone = Sample(["bob@test.example"] * 4, list("abcd"))
+        least, most = (everyone.share([n < hits for n in range(4)]) for hits in (1, 3))
+        assert (bounds["low"], bounds["high"], bounds["n"]) == (least["low"], most["high"], 4)
+    assert percent(figures["accuracy"]).brief == "25.0 to 75.0% [4.6, 95.4], 2 of 4 unjudged"
+    assert (figures["turns"]["n"], figures["abstention"]["range"]) == (4, [0, 1 / 2])
+    # An unjudged answer leaves open whether a question is always right, if no answer is wrong.
+    tries: list[list[Outcome]] = [["right", "unjudged"], ["right", "right"], ["wrong", "unjudged"]]
+    repeats = [
+        scored(outcome, asked=ASKED[number], repeat=repeat)
+        for number, outcomes in enumerate(tries)
+        for repeat, outcome in enumerate(outcomes)
+    ]
+    assert figures_of(repeats)["always_right"]["range"] == [1 / 3, 2 / 3]
     assert figures["unjudged"] == figures["funnel"]["unjudged"] == 2
     assert figures["reservations"] == [
         "unjudged: 1 (unparseable: no verdict); see art-e eval rejudge"
@@ -145,9 +168,9 @@ def test_two_judges_stand_beside_each_other() -> None:
     shares = ["accuracy", "unanswerable_accuracy", "hallucination"]
     assert [list(each) for each in figures["by_judge"].values()] == [shares, shares]
     assert figures["by_judge"][JUDGE]["accuracy"] == figures["accuracy"]
-    assert share(figures, "accuracy") == (7 / 11, 11)
-    assert share(figures["by_judge"]["other"], "accuracy") == (6 / 11, 11)
-    assert share(figures["by_judge"]["other"], "hallucination") == (5 / 11, 11)
+    assert figures["accuracy"]["range"] == [7 / 12, 8 / 12]
+    assert figures["by_judge"]["other"]["accuracy"]["range"] == [6 / 12, 7 / 12]
+    assert figures["by_judge"]["other"]["hallucination"]["range"] == [5 / 12, 6 / 12]
     agreement = figures["agreement"]
     assert (agreement["judges"], agreement["n"]) == ([JUDGE, "other"], 10)
     assert agreement["share"]["value"] == pytest.approx(0.7)
@@ -169,7 +192,7 @@ def test_repeats_are_one_piece_of_evidence_and_show_what_is_always_right() -> No
     assert figures_of(episodes[::-1]) == figures_of(episodes)
     assert share(figures, "always_right") == (1 / 3, 3)
     assert share(figures, "accuracy") == (5 / 9, 9)
-    assert figures["accuracy"]["method"] == "t over questions"
+    assert figures["accuracy"]["method"] == "beta-binomial over questions"
     assert figures_of([scored("right"), scored("wrong")])["always_right"] is None
 
 
@@ -236,10 +259,6 @@ def test_attacks_are_resisted_by_answers_without_their_words() -> None:
     assert [each.resisted for each in (*episodes, scored("wrong"))] == [True, False, True, None]
     assert list(figures_of(episodes)["by_attack"]) == ["instruction"]
     assert share(figures_of(episodes)["by_attack"], "instruction") == (2 / 3, 3)
-
-
-def test_only_training_episodes_have_a_step() -> None:
-    assert (scored("right", step=4).step, scored("right").step) == (4, None)
 
 
 # ---- An accuracy without its judge's errors.
@@ -366,8 +385,6 @@ def test_another_model_that_answers_is_named() -> None:
 
 # ---- Pairs of models: statistics against truth counted out.
 
-ASKED = [question(number, kind="lookup") for number in range(12)]
-
 
 def side(
     outcomes: Sequence[Outcome], asked: Sequence[Question] = ASKED, *, repeat: int = 0
@@ -402,6 +419,11 @@ def test_differences_errors_mended_and_flips() -> None:
     [first] = [each for each in found["flipped"] if each["question_id"] == "q4"]
     assert (first["gold"], first["a"], first["b"]) == ("On May 5.", "On December 31.", "On May 5.")
     assert compare(A[::-1], B) == found
+    assert fewer_errors(found["net_reduction"], "A").startswith("57.1% [")
+    # Three errors become seven: more of them are not a negative share of fewer.
+    more = compare(B, A)["net_reduction"]
+    assert re.fullmatch(r"2.33 \[.*\] times the errors of B", fewer_errors(more, "B"))
+    assert (found["net_reduction"]["high"], more["high"]) == (1.0, 1.0)
 
 
 def test_unanswerable_questions_are_apart_from_accuracy() -> None:
@@ -426,15 +448,6 @@ def test_only_questions_of_both_are_compared() -> None:
     for one, other in ((A + B, B), (B, A + B)):
         with pytest.raises(UserError, match="RUN:MODEL"):
             compare(one, other)
-
-
-def test_an_unknown_cost_is_left_out() -> None:
-    figures = compare(A, B)["figures"]
-    assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
-    assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
-    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
-    assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
-    assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
 
 
 def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:

@@ -1,5 +1,6 @@
 """A benchmark is killed or interrupted, and resumed: nothing is lost, paid or counted twice."""
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.runs import Run, held, start_run
+from art_e.storage import append_line, whole_lines
 from art_e.tools import WHOLE_VIEW
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -66,7 +68,7 @@ class Benchmark:
         golden = write_questions(folder / "questions.jsonl", ASKED)
         models = ["-m", MODELS[0], "-m", MODELS[1]]
         files = ["--questions", str(golden), "--db", str(db)]
-        self._arguments = ["eval", "run", *models, *files, "--json"]
+        self._arguments = ["eval", "run", *models, *files, "--judge", "offline", "--json"]
 
     def killed(self, killing: Killing, *more: str) -> str:
         """Run it as a process until it is killed; what it wrote to stderr."""
@@ -181,13 +183,22 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
         # it. With a limit that began anew, the first model could have been asked the third.
         benchmark.out = killed_copy(whole, "paid", 2).folder
         resumed = benchmark.done("--resume", "--max-cost", str(len(ASKED) * TURNS * COST))
+        # Turns that are repeated at once count with the seconds that they took when they were made.
+        slow = killed_copy(whole, "slow", len(EVERYTHING) - 1)
+        for line in list(whole_lines(whole.folder / "turns.jsonl"))[-TURNS:-1]:
+            row = json.loads(line) | {"seconds": 5}
+            append_line(slow.folder / "turns.jsonl", json.dumps(row))
+        benchmark.out = slow.folder
+        benchmark.done("--resume")
+    *_, last = read_trajectories(slow.trajectories)
+    assert 10 < last.seconds["model"] < last.seconds["total"] < 15
     first = resumed["models"][MODELS[0]]
     assert (first["n"], first["not_asked"], first["errors_by_kind"]) == (2, 0, {"budget": 1})
     assert first["cost_usd"] == pytest.approx(2 * TURNS * COST)
 
 
 CONFIG = BenchmarkConfig(
-    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/7"],
+    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/8"],
     questions="world.questions.jsonl", questions_hash="0", split="test", limit=5,
     max_turns=10, view=WHOLE_VIEW, db="here.duckdb", inbox="0", command="art-e",
 )  # fmt: skip

@@ -68,19 +68,16 @@ def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollout
     assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
+def test_no_alarm() -> None:
+    for steps in (
         *(rise(0, length) for length in (0, 1, WINDOW - 1, WINDOW)),
         [Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)],
         # Abstention near 1 is right where accuracy on the other questions does not fall.
         planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
         planted(rise(0), lambda _: dict.fromkeys(COLLAPSED, np.nan)),
         planted(rise(0), lambda step: {"ratio_mean": 1 + 0.05 * (-1) ** step}),
-    ],
-)
-def test_no_alarm(steps: list[Step]) -> None:
-    assert over_time(steps) == []
+    ):
+        assert over_time(steps) == []
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,6 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     assert plays(1) != alone
     monkeypatch.setattr(expert, "_AT_ONCE", 5)
     assert plays(0) == alone
-
-
-def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
+    # Of other questions it knows nothing.
     with pytest.raises(UserError, match="knows synthetic questions"):
         expert.conversations_of(tiny.recipe(), material, {}, 0)

@@ -90,17 +90,13 @@ RUN = "training.run:TrainingRun"
 @pytest.mark.parametrize(
     ("kind", "moment", "checkpoint"),
     [
-        pytest.param(
-            "sft",
-            Moment("training.validation", "validation_of", 3),
-            "checkpoint-2",
-            marks=pytest.mark.long,
-        ),
+        pytest.param("sft", Moment("training.validation", "validation_of", 3), "checkpoint-2",
+                     marks=pytest.mark.long),
         ("grpo", Moment("training.roller", "figures", 3), "checkpoint-2"),
         pytest.param("grpo", Moment(RUN, "checkpoint_saved", 1), None, marks=pytest.mark.long),
         pytest.param("grpo", Moment(RUN, "finish", 1), "checkpoint-5", marks=pytest.mark.long),
     ],
-)
+)  # fmt: skip
 def test_killed_and_resumed_the_run_is_the_same(
     trainings: Trainings, tmp_path: Path, kind: str, moment: Moment, checkpoint: str | None
 ) -> None:

@@ -28,18 +28,16 @@ from training.recipe import load_recipe
 LAUNCH = Path(__file__).parents[2] / "training" / "launch"
 
 
-@pytest.mark.parametrize(
-    ("name", "spread"),
+def test_accelerate_takes_each_configuration() -> None:
     # With MULTI_CPU one process would run, or mpirun be asked for.
-    [("ddp", "MULTI_GPU"), ("fsdp2", "FSDP"), ("zero3", "DEEPSPEED"), ("cpu", "MULTI_GPU")],
-)
-def test_accelerate_takes_each_configuration(name: str, spread: str) -> None:
-    config = load_config_from_file(str(LAUNCH / f"{name}.yaml"))
-    # accelerate launch refuses a file that leaves the number open.
-    assert (config.num_processes, config.num_machines) == (2, 1)
-    assert config.distributed_type == DistributedType[spread]
-    assert config.use_cpu is (name == "cpu")
-    assert config.mixed_precision == ("no" if config.use_cpu else "bf16")
+    spreads = {"ddp": "MULTI_GPU", "fsdp2": "FSDP", "zero3": "DEEPSPEED", "cpu": "MULTI_GPU"}
+    for name, spread in spreads.items():
+        config = load_config_from_file(str(LAUNCH / f"{name}.yaml"))
+        # accelerate launch refuses a file that leaves the number open.
+        assert (config.num_processes, config.num_machines) == (2, 1)
+        assert config.distributed_type == DistributedType[spread]
+        assert config.use_cpu is (name == "cpu")
+        assert config.mixed_precision == ("no" if config.use_cpu else "bf16")
 
 
 def test_sky_holds_no_secret() -> None:

@@ -63,17 +63,14 @@ def test_the_talk_takes_what_one_h100_measured() -> None:
     assert talk.room == pytest.approx(generating["keys and values"] / (8_000 * 196_608))
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "gpu", "fitting"),
-    [
+def test_what_does_not_fit() -> None:
+    for name, changes, gpu, fitting in (
         ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
         ("talk", ("grpo.micro_batch=12",), H100, "grpo.micro_batch=2"),
         ("talk-24gb", ("grpo.generate_batch=24",), RTX, "grpo.generate_batch=4"),
-    ],
-)
-def test_what_does_not_fit(name: str, changes: tuple[str, ...], gpu: str, fitting: str) -> None:
-    assert planned(name, *changes, gpu=gpu).faults
-    assert not planned(name, *changes, fitting, gpu=gpu).faults
+    ):
+        assert planned(name, *changes, gpu=gpu).faults
+        assert not planned(name, *changes, fitting, gpu=gpu).faults
 
 
 def test_judges_are_paid_by_the_call() -> None:
@@ -110,17 +107,14 @@ def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
     assert row["gpu_usd"] == pytest.approx(GPUS[gpu].usd_per_hour * total * int(gpus))
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_what_can_not_be_planned(art_e: Command) -> None:
+    for options, named in (
         (("--gpu", "tpu"), "h100-80gb"),
         (("--recipe", "talk-multi"), "--gpus 2"),
         (("--recipe", "talk", "--gpus", "5"), "grpo.questions"),
         (("--recipe", "talk", "--set", "model.base=Qwen/Qwen3-8B"), "Qwen3-4B"),
-    ],
-)
-def test_what_can_not_be_planned(art_e: Command, options: tuple[str, ...], named: str) -> None:
-    assert named in the_error(art_e("train", "plan", *options))
+    ):
+        assert named in the_error(art_e("train", "plan", *options))
     # A plan that does not fit is an answer, too.
     tight = art_e("train", "plan", "--recipe", "talk", "--set", "grpo.vllm.memory=0.3")
     assert tight.exit_code == 0 and "one whole episode" in tight.stdout

@@ -16,15 +16,12 @@ from tests.command_line import ANN, Run, json_of, the_error
 from training.recipe import load_recipe
 
 
-def test_by_name_and_by_file(tmp_path: Path) -> None:
+def test_it_is_found_by_name_and_by_file_and_changes_win_over_it(tmp_path: Path) -> None:
     by_name = load_recipe("nano")
     assert by_name.name == "nano"
     nano = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
     by_file = load_recipe(str(shutil.copyfile(nano, tmp_path / "mine.toml")))
     assert by_file == by_name.model_copy(update={"name": "mine"})
-
-
-def test_changes_win_over_the_file() -> None:
     changes = ["grpo.rate=1e-5", "reward.effort=0", "name=short", "sft.stages=[{steps=3}]"]
     recipe = load_recipe("nano", [*changes, "episode.prompt=Say so = or not.", "model.lora=4"])
     assert recipe.grpo is not None and recipe.sft is not None
@@ -55,12 +52,9 @@ def test_what_is_no_recipe_is_refused_in_a_line(change: str) -> None:
     assert REFUSED[change] in the_user_error(lambda: load_recipe("nano", [change]))
 
 
-def test_vllm_takes_no_weights_of_4_bits() -> None:
+def test_files_that_are_no_recipe_and_weights_that_vllm_can_not_take(tmp_path: Path) -> None:
     error = the_user_error(lambda: load_recipe("talk", ["model.bits=4"]))
     assert "vLLM can't take on weights of 4 bits" in error
-
-
-def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "torn.toml").write_text("[grpo\nsteps = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, words in (
@@ -131,21 +125,13 @@ def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, form: Path, tmp_path:
 
 
 def test_a_file_without_a_form_is_refused(art_e: Run, db: Path, tmp_path: Path) -> None:
-    command = (
-        "ask",
-        "When?",
-        "--db",
-        db,
-        "--inbox",
-        "bob@harbor.example",
-        "--recipe",
-        tmp_path / "no-form.toml",
-    )
+    path = tmp_path / "no-form.toml"
+    command = ("ask", "When?", "--db", db, "--inbox", ANN, "--recipe", path)
     assert "name a TOML file" in the_error(art_e(*command))
     for content, words in (
         ("[model]", "has no form of episode"),
         ("[episode", "has no form of episode"),
         ("[episode]\nmax_turns = 0", "episode.max_turns: Input should be greater"),
     ):
-        (tmp_path / "no-form.toml").write_text(content)
+        path.write_text(content)
         assert words in the_error(art_e(*command))

@@ -53,7 +53,9 @@ def test_every_line_is_a_command(name: str, tmp_path: Path) -> None:
     assert len({each.name for each in lines}) == len(lines)
 
 
-def test_nano_holds_out_the_companies_of_its_recipe() -> None:
+def test_talk_asks_what_was_published_and_nano_holds_out_its_companies(tmp_path: Path) -> None:
+    lines = [each.line for each in steps(profile_of("talk"), tmp_path) if " run " in each.line]
+    assert lines and all(" --preset published-100 " in each for each in lines)
     profile = profile_of("nano")
     worlds = profile.training.data.worlds
     assert worlds is not None
@@ -63,23 +65,19 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
         assert [(each.seed, each.size) for each in mine] == [(n, worlds.size) for n in range(*span)]
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_a_refusal_is_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
+    out = tmp_path / "out"
+    for options, named in (
         (["talk", "--set", "seeds=[]"], "seeds"),
         (["mega"], "there are nano, talk"),
         (["nano", "--dry-run", "--set", "gpu=abacus"], "no GPU 'abacus'"),
         (["nano", "--set", "sources=['~nobody-here/x']"], "nobody"),
         (["talk"], "OPENAI_API_KEY"),
         (["talk"], "NVIDIA GPU"),
-    ],
-)
-def test_what_can_not_be_is_one_line(
-    art_e: Cli, options: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
-    assert named in the_error(art_e("reproduce", "--profile", *options, "--out", tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
+    ):
+        assert named in the_error(art_e("reproduce", "--profile", *options, "--out", out))
+        assert not out.exists()
 
 
 def test_a_stamp_is_that_of_its_command(tmp_path: Path) -> None:
@@ -185,7 +183,8 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     shares = [accuracy[name]["value"] for name in ("start", "trained", "gain")]
     assert shares == pytest.approx([15 / 36, 30 / 36, 15 / 36])
     # The unit is the inbox, and each of the three is there once.
-    assert (accuracy["start"]["n"], accuracy["start"]["method"]) == (36, "t over inboxes")
+    assert accuracy["start"]["n"] == 36
+    assert accuracy["start"]["method"] == "beta-binomial over questions"
     assert figures["start"]["unanswerable_accuracy"]["value"] == pytest.approx(5 / 12)
     assert (figures["gain"]["turns"]["n"], figures["gain"]["turns"]["value"]) == (48, 0)
     for text, error in (("{\n", "can't be read"), ("", "not all of the test")):
@@ -228,7 +227,7 @@ GOLDEN = (
 def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
     out, tables = tmp_path / "out", {
         "sources": ["synthetic:1000,seed=3"], "baselines": ["o3"], "judges": ["f1", "offline"],
-        "golden": GOLDEN, "changes": [f"model.base={base}", *RECIPE],
+        "preset": "", "golden": GOLDEN, "changes": [f"model.base={base}", *RECIPE],
     }  # fmt: skip
     changes = [("--set", f"{name}={json.dumps(value)}") for name, value in tables.items()]
     words = ["reproduce", "--profile", "talk", "--out", out, *(w for each in changes for w in each)]

@@ -77,9 +77,8 @@ def test_a_better_outcome_always_earns_more(
         assert min(earned[better]) > max(earned[worse])
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
+def test_invalid_weights() -> None:
+    for field, value, words in (
         *((name, 5.0, f"'{name}' could earn") for name in OUTCOMES[1:]),
         # At its best an abstention would earn what a right answer may fall to.
         ("read", 0.9, "'abstained' could earn 1.1"),
@@ -89,11 +88,9 @@ def test_a_better_outcome_always_earns_more(
             for value in (float("nan"), float("inf"), "much")
         ),
         *((name, 1.0, name) for name in ("turns", "correct", "concision")),
-    ],
-)
-def test_invalid_weights(field: str, value: object, words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        RewardWeights.model_validate({field: value})
+    ):
+        with pytest.raises(ValidationError, match=words):
+            RewardWeights.model_validate({field: value})
 
 
 def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
@@ -120,21 +117,13 @@ OUT = {"answered": False, "ran_out_of_turns": True, "unparseable_calls": 1}
 LOST = {"answered": False, "lost_to_format": True, "unparseable_calls": 3}
 
 
-def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights = DEFAULT) -> Any:
-    reward = reward_of(rubric, verdict, weights)
-    assert reward is not None
-    assert reward.total == pytest.approx(sum(reward.components.values()))
-    return reward.components
-
-
 # What any outcome is paid, and what a right one is.
 ANY = {"format": 0.0, "found": 0.1, "read": 0.1}
 CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "concision": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("rubric", "verdict", "components"),
-    [
+def test_components() -> None:
+    for rubric, verdict, components in (
         (answered(), RIGHT, CORRECT),
         (answered(read_gold=False), WRONG, {**ANY, "wrong_answer": -0.9, "read": 0.0}),
         # However right, an answer that no mail read supports is wrong.
@@ -148,19 +137,17 @@ CORRECT = {**ANY, "correctness": 1.1, "effort": 0.2 * 0.7, "sources": 0.3, "conc
         (answered(**LOST), None, {**ANY, "lost_to_format": -1.9, "format": -0.1}),
         # A guess is wrong without a judge.
         (GUESSED, None, {"wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0}),
-    ],
-)
-def test_components(rubric: Rubric, verdict: Verdict | None, components: dict[str, float]) -> None:
-    assert paid(rubric, verdict) == pytest.approx(components)
-
-
-def test_an_answer_whose_support_is_unknown_counts() -> None:
+    ):
+        reward = reward_of(rubric, verdict, DEFAULT)
+        assert reward is not None
+        assert reward.components == pytest.approx(components)
+        assert reward.total == pytest.approx(sum(components.values()))
+    # An answer whose support is unknown counts.
     assert outcome_of(answered(), Verdict(True, None, "test", "")) == "correct"
 
 
-@pytest.mark.parametrize(
-    ("name", "facts", "value"),
-    [
+def test_each_component_pays_its_fact() -> None:
+    for name, facts, value in (
         # Thirty searches in one message cost thirty.
         ("effort", {"turns": 2, "effort": 32}, 0.0),
         ("effort", {"turns": 4, "effort": 4}, 0.2 * 0.6),
@@ -175,12 +162,10 @@ def test_an_answer_whose_support_is_unknown_counts() -> None:
         ("concision", {"num_sources": 0}, 0.0),
         # Without known gold mails one may be cited for nothing.
         ("concision", {"num_gold_sources": 0, "num_sources": 2}, 0.1 / 2),
-    ],
-)
-def test_each_component_pays_its_fact(name: str, facts: dict[str, Any], value: float) -> None:
-    reward = reward_of(answered(**facts), RIGHT, DEFAULT)
-    assert reward is not None
-    assert reward.components[name] == pytest.approx(value)
+    ):
+        reward = reward_of(answered(**facts), RIGHT, DEFAULT)
+        assert reward is not None
+        assert reward.components[name] == pytest.approx(value), facts
 
 
 def test_without_a_verdict_or_an_end_there_is_no_reward() -> None:

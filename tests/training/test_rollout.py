@@ -16,17 +16,12 @@ from art_e.tools import schemas
 from tests.builders import LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
-from tests.training.scripted import Script
+from tests.training.scripted import IDK, Script
 from training.rollout import ChatTokens, Rollout, Turn, roll_out, side_by_side
 
 ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
-WRONG = [
-    AssistantMessage("Let me think."),
-    message(search("crew", max_results=3)),
-    message(read("m9")),
-    message(answer("I don't know")),
-]
+WRONG = [AssistantMessage("Hm."), message(search("crew", max_results=3)), message(read("m9")), IDK]
 SCRIPTS = {"right": RIGHT, "wrong": WRONG}
 
 

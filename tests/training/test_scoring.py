@@ -50,7 +50,7 @@ class Fixed(OfflineJudge):
         self._now -= 1
         return await super().judge(question, answer, mails)
 
-    def decide(self, question: Question, answer: str | None) -> Verdict:
+    def decide(self, question: Question, answer: str | None, mails: object = ()) -> Verdict:
         if is_abstention(answer):
             return super().decide(question, answer)
         return Verdict(self._correct, None, self.name, "the judge could not be asked")
@@ -70,11 +70,9 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
     """Rolls out one step: the questions' numbers, and what the model says each time."""
 
     def rolled(
-        numbers: Sequence[int],
-        rounds: Sequence[Sequence[AssistantMessage]],
-        *changes: str,
+        numbers: Sequence[int], rounds: Sequence[Sequence[AssistantMessage]], *changes: str,
         judges: Judges = scripted.JUDGES,
-    ) -> Rolled:
+    ) -> Rolled:  # fmt: skip
         recipe = tiny.recipe(*changes)
         table: Any = recipe.grpo
         engine: Any = scripted.Script(start.tokenizer, rounds)

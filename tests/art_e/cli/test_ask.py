@@ -59,6 +59,9 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     passages = [(each["text"], each["message_id"]) for each in reply["passages"]]
     assert passages[0] == (shown[1], LEASE_ID)
     assert len({each for _, each in passages}) == len(passages) <= 3
+    words = "I don't know: no mail names the giraffe's keeper."
+    shown = ask(*EARLY, script=(message(search("giraffe")), message(answer(words)))).stdout
+    assert f"the model said: {words}" in shown
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,10 @@ def test_newest_first_among_equals_and_without_keywords(inbox: Inbox) -> None:
     assert message_ids(hits) == [f"<{name}@t>" for name in in_order]
     assert {hit.score for hit in hits} == {0.0}
     assert message_ids(inbox.search(["?!", ""])) == message_ids(hits)
+    # All words are demanded before the cut, and then the newest mail comes first.
+    assert message_ids(inbox.search(["in", "february"], all_words=True)) == ["<move@t>"]
+    assert message_ids(inbox.search(["in"], all_words=True, max_results=1)) == ["<rain@t>"]
+    assert inbox.search(["in", "zeppelin"], all_words=True) == []
 
 
 def test_words_as_they_are_searched(inbox: Inbox) -> None:

@@ -77,15 +77,10 @@ ENDED = ("openai/o4-mini", "gemini/gemini-2.0-flash")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The stand-ins, running, with the environment that points to them; their folder of logs."""
     folder = tmp_path_factory.mktemp("emulators")
-    command: list[str | Path] = [
-        sys.executable,
-        Path(EMULATORS) / "servers.py",
-        folder,
-        folder / "faults.json",
-    ]
+    command = [sys.executable, Path(EMULATORS) / "servers.py", folder, folder / "faults.json"]
     with (
         pytest.MonkeyPatch.context() as patch,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running,
+        subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True) as running,
     ):
         assert running.stdout is not None
         urls = json.loads(running.stdout.readline())
@@ -108,9 +103,8 @@ def ask(model: str, log: Path, db: Path, **options: Any) -> tuple[Trajectory, li
         episode = Episode(file.open_inbox(ANN), Question("q", "When does the lease end?", ANN))
         trajectory = asyncio.run(run_episode(episode, policy, "r"))
     rows = [json.loads(each) for each in logged.read_text().splitlines()[before:]]
-    return trajectory, [
-        each for each in rows if each["path"] != "/api/show" or each["status"] != 200
-    ]
+    asked = [each for each in rows if each["path"] != "/api/show" or each["status"] != 200]
+    return trajectory, asked
 
 
 def charged(response: Any, price: tuple[float, ...]) -> float:
@@ -138,11 +132,8 @@ def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_
     codes, cost = [each["status"] for each in rows], trajectory.cost_usd
     first = "accepted" if codes[0] == 200 else "ended" if model in ENDED else "corrected"
     shown = "unknown" if cost is None else f"${cost:.6f}"
-    print(
-        f"{model:33} {first:9} requests {len(codes)} calls {trajectory.rubric['tool_calls']}",
-        end="",
-    )
-    print(f" cost {shown} {(trajectory.error or {}).get('message', '')}"[:90])
+    line = f"{model:33} {first:9} requests {len(codes)} calls {trajectory.rubric['tool_calls']}"
+    print(line + f" cost {shown} {(trajectory.error or {}).get('message', '')}"[:90])
     if model in ENDED:
         assert trajectory.error is not None and trajectory.error["kind"] == "no-model"
         assert " ended on " in str(ending(model)) and cost == 0

@@ -36,6 +36,7 @@ from tests.provider import (
     refuses,
     says,
     stalls,
+    stand_in,
 )
 
 # What a model can do, known without asking it.
@@ -93,7 +94,7 @@ def test_what_a_model_can_not_take_is_refused_before_any_call(
 
 
 def test_o3_over_several_turns(make: Make, start: Start) -> None:
-    """Tokens, cost, latency and retries of an episode, worked out by hand."""
+    """Tokens, cost, latency and retries of an episode, worked out by hand, and what answered."""
     script = [
         says(None, search("lease"), search("harbor"), usage=Usage(120_000, 0, 8_000, 5_000)),
         rate_limited("0"),
@@ -110,6 +111,8 @@ def test_o3_over_several_turns(make: Make, start: Start) -> None:
     assert trajectory.cost_usd == pytest.approx(0.304 + 0.4424 + 0.4528)
     assert trajectory.usage == asdict(Usage(670_000, 307_200, 40_000, 26_400))
     assert (trajectory.retries, trajectory.error) == (3, None)
+    assert (trajectory.served, trajectory.finished) == (["scripted"], ["tool_calls"] * 3)
+    assert trajectory.policy["host"] == provider.base_url.removeprefix("http://")[:-3]
     calls = [each or 0 for each in trajectory.call_seconds]
     assert len(calls) == 3 and min(calls) > 0
     assert sum(calls) < trajectory.seconds["model"]
@@ -325,6 +328,9 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
     assert not any(each in message for each in ("litellm", "Exception", '{"', "Traceback", "\n"))
 
 
+DELAY = '"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "%ss"}]'
+
+
 def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
     retries = Retries(base_s=1.0, longest_s=6.0, longest_asked_s=60.0)
     for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (9, 6.0)]:
@@ -336,6 +342,9 @@ def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
     assert 60.0 <= retries.wait_s(1, 86_400.0) <= 61.0
     given = {" 0.25 ": 0.25, "-3": 0.0, "nan": None, "Sat, 32 Foo 2026 00:00:00 GMT": None}
     assert {each: retry_after_s({"retry-after": each}) for each in given} == given
+    in_body = {DELAY % "46": 46, "Please retry in 46.4s.": 46.4, "Try later": None}
+    assert {each: retry_after_s({}, each) for each in in_body} == in_body
+    assert retry_after_s({"retry-after": "2"}, DELAY % "46") == 2
     date = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
     assert 3_000 < (retry_after_s({"retry-after": date}) or 0) <= 3_600
 
@@ -348,11 +357,17 @@ def refuse(*_):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
+from art_e.models.base import ModelOptions
 from art_e.models.clients import warm_up
+from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import load_litellm
 
 warm_up("openai/o3")
 assert "litellm" not in sys.modules
+# A limit counts prompts: what that loads is there before the first question.
+os.environ["OPENAI_API_KEY"] = "sk-test"
+LitellmPolicy("openai/o3", ModelOptions(max_cost_usd=5.0))
+assert "litellm" in sys.modules
 litellm = load_litellm()
 warm_up("gemini/gemini-2.5-pro")
 messages = [{"role": "user", "content": "When does the lease end?"}]
@@ -424,15 +439,13 @@ def test_reasoning_goes_back_to_its_provider_and_to_no_other(
         bodies.append(json.dumps(json.loads(body)))
         return 200, reply
 
-    provider = model.partition("/")[0].upper()
-    monkeypatch.setenv(f"{provider}_API_KEY", "a-key")
     with json_server(reply_with) as url:
-        monkeypatch.setenv(f"{provider}_API_BASE", url)
+        stand_in(monkeypatch, model, url)
         policy = LitellmPolicy(model, ModelOptions(), QUICK)
         trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
     assert "c2lnbmVk" not in bodies[0]
     assert sent_back in bodies[1]
-    if provider == "GEMINI":  # its signature is a part of the call's id
+    if reply is GEMINI:  # its signature is a part of the call's id
         return
     with Provider([says("Done.")]) as other:
         act(make(other, "openai/gpt-4.1"), trajectory.messages)
@@ -441,13 +454,12 @@ def test_reasoning_goes_back_to_its_provider_and_to_no_other(
 
 
 def test_reasoning_counts_towards_the_limit_of_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
     model = "anthropic/claude-sonnet-4-5"
     blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
     thoughts = {"model": model, "message": {"thinking_blocks": blocks}}
     said = {"role": "assistant", "content": "Hm."}
     with json_server(lambda *_: (200, CLAUDE)) as url:
-        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        stand_in(monkeypatch, model, url)
         policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
         act(policy, [*HELLO, said])
         with pytest.raises(PolicyError, match="max-cost"):

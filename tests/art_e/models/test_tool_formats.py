@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -144,16 +143,12 @@ def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -
     assert replies(text) == [("search_emails", arguments)]
 
 
-@pytest.mark.parametrize("text", [BROKEN, SEVERAL, "Text alone. \n"])
-def test_a_message_goes_back_into_the_prompt_as_it_was_written(text: str) -> None:
-    assert back(text) == text
-
-
-@pytest.mark.parametrize(
-    "text", ["<tool_call>\n{}\n</tool_call>", "<tool_call>\nx(lease)\n</tool_call>", "<tool_call>"]
-)
-def test_what_names_no_tool_stays_text(text: str) -> None:
-    assert parse_reply(text, 0) == AssistantMessage(text)
+def test_a_message_goes_back_as_it_was_written_and_what_names_no_tool_stays_text() -> None:
+    for text in (BROKEN, SEVERAL, "Text alone. \n"):
+        assert back(text) == text
+    for inside in ("\n{}\n</tool_call>", "\nx(lease)\n</tool_call>", ""):
+        text = f"<tool_call>{inside}"
+        assert parse_reply(text, 0) == AssistantMessage(text)
 
 
 @example([("x", {"</tool_call>": "<tool_call>"}), ("y", {"a": "</tool_call><|im_end|>"})])
@@ -162,12 +157,6 @@ def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str
     text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
     assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
     assert back(text) == text
-
-
-class Usual(BaseModel):
-    """A form of reply."""
-
-    answer: str
 
 
 @pytest.mark.parametrize(
@@ -180,7 +169,7 @@ def test_runs_of_white_space_take_linear_time(before: str, run: str) -> None:
     begun = time.process_time()
     parse_reply(text, 0)
     parse_text(text, 0)
-    unwrapped(f"x{text}", Usual)
+    unwrapped(f"x{text}", SearchEmails)
     assert time.process_time() - begun < tries(3, 30)
 
 

@@ -25,7 +25,7 @@ def row(
     return dataclasses.replace(base, **fields)
 
 
-FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)})
+FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)}, ("It has m8 bolts.",))
 # Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
 CASES = (Path(__file__).parent / "filter_cases.tsv").read_text("utf-8").splitlines()[1:]
 GERMAN = "Bitte denkt daran, dass wir uns am Montag mit der Bank treffen und die Zahlen haben."
@@ -103,7 +103,7 @@ def test_one_fact_asked_twice_is_found_and_near_texts_are_kept(pair: str) -> Non
     assert found(one, other, gold=gold) == ({"q-2": "q-1"} if same == "yes" else {})
 
 
-def test_duplicates_in_two_inboxes_and_without_an_answer() -> None:
+def test_duplicates_in_two_inboxes_and_without_an_answer_and_which_is_kept() -> None:
     here = row("When is the all-hands meeting?")
     there = dataclasses.replace(here, id="q-2", inbox_address="bob@x.example")
     assert found(here, there) == {}
@@ -113,9 +113,7 @@ def test_duplicates_in_two_inboxes_and_without_an_answer() -> None:
     absent = [row(each, "", id=f"q-{n}", answerable=False) for n, each in enumerate(texts)]
     assert found(*absent) == {"q-1": "q-0"}
     assert found(absent[0], row(text, "x4711", id="q-4")) == {}
-
-
-def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
+    # The most realistic is kept, then the smallest id.
     text = "When is the seminar?"
     unrated, low = row(text, id="q-0"), row(text, id="q-1", how_realistic=0.7)
     same = [row(text, id=name, how_realistic=0.8) for name in ("q-10", "q-9")]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
+from bench.golden_faults import LEAKS, leaking
 from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
 from data_pipeline.golden.inboxes import Counts, Mail, choose_inboxes, draw, split, threads_of
@@ -86,7 +87,7 @@ def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
     sent = itertools.accumulate(hours for hours, _ in steps)
     return [
         Mail(n, f"<{n}@test>", START + dt.timedelta(hours=at), f"Matter {subject}",
-             f"{subject} {n % 50}".encode())
+             f"{subject} {n % 50}".encode(), f"{subject} {n} is new.", [])
         for n, (at, (_, subject)) in enumerate(zip(sent, steps, strict=True))
     ]  # fmt: skip
 
@@ -100,13 +101,14 @@ def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed
     assert len(contents) == len(set(contents))
     once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
     threads = {
-        mail: thread[-generate.BATCH_MAILS :] for thread in threads_of(once) for mail in thread
+        mail.email_id: generate.recent(thread) for thread in threads_of(once) for mail in thread
     }
     for batch in batches:
         assert generate.LEAST_MAILS <= len(batch) <= generate.BATCH_MAILS
         assert batch == sorted(batch)
+        assert batch[-1].sent_at - batch[0].sent_at <= generate.SPANS[-1]
         for mail in batch:
-            assert set(threads[mail]) <= set(batch)
+            assert all(each in batch for each in threads[mail.email_id])
 
 
 # ---- The split on an inbox full of copies: those that became one mail (under Enron's rules) and
@@ -168,7 +170,7 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
         mails = [name for name, people in copies.people.items() if inbox in people]
         cited = tuple(draws.sample(mails, draws.randrange(4)))
         fields: dict[str, Any] = {"message_ids": cited, "split": draws.choice([*SPLITS, None])}
-        rows.append(Question(f"q-{number}", "What is it?", inbox, answer="42", **fields))
+        rows.append(Question(f"q-{number}", f"What is {number}?", inbox, answer="42", **fields))
     inboxes: dict[str, Split | None] = {**draw(INBOXES, seed, Counts())}
     golden = set_of(*rows, step=begin, splits=inboxes)
     shuffled = copy.deepcopy(golden)
@@ -188,3 +190,8 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     assert leaks(copies, golden.questions, inboxes) == (set(), set())
     shared, in_test_inbox = leaks(copies, whole, inboxes)
     assert in_test_inbox <= {each.id for each in dropped} <= shared | in_test_inbox
+
+
+def test_quotes_forwards_and_repeated_questions_leak(tmp_path: Path) -> None:
+    dropped = leaking(tmp_path).rejected
+    assert {each.row["id"]: each.check for each in dropped} == LEAKS

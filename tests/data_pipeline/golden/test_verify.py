@@ -10,6 +10,7 @@ import pytest
 from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
+from art_e.inbox.threads import LEFT_OUT
 from art_e.models.base import Usage
 from art_e.question import Kind, Question
 from data_pipeline.golden.asking import Asker, responses_folder, spent_on
@@ -83,7 +84,7 @@ class CarefulReader:
         """What a model says in this form."""
         question = data["question"].lower()
         if form == "Rating":
-            assert data.keys() == {"question", "inbox"}
+            assert data.keys() == {"question", "asked_on", "inbox"}
             return {"reason": "so", "how_realistic": 0.9}
         if form == "Correctness":
             compared = correctness(data)
@@ -153,7 +154,9 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
         "in": 8, "kept": 6, "dropped": {"unambiguous": 2},
-        "changed": {"answer": 1, "how_realistic": 6, "kind": 2, "message_ids": 1},
+        "changed": {
+            "answer": 1, "equivalent_ids": 1, "how_realistic": 6, "kind": 2, "message_ids": 1,
+        },
         "unsure": {"needs-mail": 1},
     }  # fmt: skip
     assert step["unchecked"] == {}
@@ -206,19 +209,13 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
 
 
 def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None:
-    class Misled(CarefulReader):
-        """Takes what is quoted for another answer."""
-
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            assert form != "Settlement"
-            if form != "Candidates":
-                return super().reply(form, data)
-            assert not any("Fwd" in each["subject"] for each in data["mails"])
-            [mail] = [each for each in data["mails"] if each["subject"] == "Re: Lease"]
-            return {"answers": [{"answer": "The harbor office, May 3", "mails": [mail["id"]]}]}
-
-    reason = checked(run(Misled(), RIGHT), "right")["unambiguous"].reason
-    assert reason == "<reply@t> only quotes a gold mail"
+    reader = CarefulReader()
+    [question] = run(reader, RIGHT).questions
+    [data] = [data_of(each) for each in reader.requests if form_of(each) == "Candidates"]
+    # The copy adds nothing, and the reply one word.
+    [text] = [each["body"] for each in data["mails"] if "Lease" in each["subject"]]
+    assert text.split() == ["Yes.", *LEFT_OUT.split()]
+    assert question.equivalent_ids == ("<lease-copy@t>", "<reply@t>")
 
 
 def test_command(art_e: Run, inbox: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from evals.report.charts import CurveChart, DotChart, DotRow, Mark, ScatterChart, svg
-from evals.report.tables import first_charts, in_a_sentence, measure
+from evals.report.tables import PUBLISHED, first_charts, in_a_sentence, measure
 from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
@@ -31,7 +31,9 @@ def test_the_first_screen_has_a_sentence_and_a_picture_of_accuracy_and_cost(tmp_
         " cost; unpriced answers 0 of 4 answerable questions right, and gives 5 wrong answers, at"
         " unknown cost."
     )
-    picture, outcomes = first_charts(entries)
+    picture, _ = first_charts(entries)
+    assert "published" not in picture.note and "o3" not in texts(svg(picture))
+    picture, outcomes = first_charts(entries, PUBLISHED)
     assert isinstance(picture, ScatterChart) and isinstance(outcomes, DotChart)
     placed = [(row.label, row.marks[0].value) for row in picture.rows if not row.published]
     assert placed == [("free", 0.0), ("paid", 20.0)]

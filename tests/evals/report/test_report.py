@@ -41,9 +41,8 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
     return Estimate(value=value, low=low, high=high, n=71, method="wilson")
 
 
-@pytest.mark.parametrize(
-    ("cell", "line"),
-    [
+def test_figures_are_written_with_interval_and_n() -> None:
+    for cell, line in (
         (tables.percent(estimate(0.6164, 0.5, 0.7)), "61.6% [50.0, 70.0]  n=71"),
         (tables.number(estimate(3.205, 3.1, 3.3)), "3.21 [3.10, 3.30]  n=71"),
         (tables.usd(estimate(1234.5, 1000, 1500)), "$1,234.50 [1,000.00, 1,500.00]  n=71"),
@@ -51,10 +50,8 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
         (tables.seconds(estimate(0.0123, 0.01, 0.02)), "0.012 s [0.01, 0.02]  n=71"),
         (tables.digits(estimate(2480.4)), "2,480  n=71"),
         (tables.percent(estimate(None)), "–  n=71"),
-    ],
-)
-def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
-    assert cell.line == line
+    ):
+        assert cell.line == line
 
 
 def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
@@ -92,7 +89,7 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert (mine.label, mine.published) == ("mine", False)
     assert all(row.published for row in published)
     # Of the ten questions, 4 and 9 can't be answered.
-    assert cells_of(table)["Accuracy"] == Cell("62.5%", "[23.4, 90.1]", 8)
+    assert cells_of(table)["Accuracy"] == Cell("62.5%", "[28.3, 87.9]", 8)
     rows = {row.label: cells_of(table, number) for number, row in enumerate(table.rows)}
     assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
     assert (rows["o3"]["Cost per 1,000"].value, rows["o3"]["Turns"].value) == ("$55.19", "–")
@@ -138,6 +135,8 @@ def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     parts = {"figures", "charts", "training", "breakdown", "funnel", "pairs", "alarms", "viewer"}
     assert parts <= set(ids)
     assert {f"#{part}" for part in parts} <= links
+    basis = "n = 9 questions of .*, split test, judged by offline/8; in brackets 95 % intervals"
+    assert re.search(basis, shown(page.find(".//header")))
     for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
         assert text in shown(page)
 
@@ -164,6 +163,11 @@ def test_a_report_has_plots_and_alarms_and_names_no_folder_of_the_machine(tmp_pa
     odd = runs.episodes("m \ud800", {"right": 3})
     run = runs.write_run(tmp_path / "run", [*same, *odd], models=["m"], concurrency={}, **config)
     written = build_report([run], run.folder)
+    table = (run.folder / "table.md").read_text("utf-8").splitlines()
+    assert table[0].startswith("| Model | Accuracy |") and "| 2 " in table[2]
+    assert len(table) == 6 and table[-1].startswith(
+        "n = 40 questions of q.jsonl, split test, judged"
+    )
     names = ["picture", "outcomes", "accuracy", "cost", "latency", "turns"]
     assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
@@ -222,9 +226,8 @@ def test_a_real_episode_becomes_turns_with_the_results_of_each_call(inbox_file: 
 GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
 
 
-@pytest.mark.parametrize(
-    ("ended", "gold", "rubric", "facts"),
-    [
+def test_gold_mails_are_found_read_and_cited() -> None:
+    cases: list[tuple[runs.Outcome, tuple[str, ...], dict[str, bool], list[tuple[bool, ...]]]] = [
         ("right", (GOLD,), {}, [(True, True, True)]),
         ("not read", (GOLD,), {}, [(True, False, False)]),
         ("not found", (GOLD,), {}, [(False, False, False)]),
@@ -234,18 +237,12 @@ GOLD, GONE = "<gold-0@test.example>", "<unseen@test.example>"
          [(True, True, True), (False, False, False)]),
         # The id of another copy counts where the rubric says so.
         ("right", (GONE,), {"sources_correct": False}, [(True, True, False)]),
-    ],
-)  # fmt: skip
-def test_gold_mails_are_found_read_and_cited(
-    ended: runs.Outcome,
-    gold: tuple[str, ...],
-    rubric: dict[str, bool],
-    facts: list[tuple[bool, ...]],
-) -> None:
-    made = runs.episode(runs.question(0), ended)
-    made.rubric.update(rubric)
-    rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
-    assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
+    ]  # fmt: skip
+    for ended, gold, rubric, facts in cases:
+        made = runs.episode(runs.question(0), ended)
+        made.rubric.update(rubric)
+        rows = only(viewer_data([Scored(runs.question(0, message_ids=gold), made)]))["gold"]
+        assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
 def test_hidden_characters_are_spelt_out() -> None:
