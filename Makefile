@@ -23,7 +23,7 @@ test: $(VENV)/dev.installed
 
 # What imports torch, in one process: ten seconds in each that does.
 LOADING_TORCH := tests/training tests/art_e/models/test_local.py tests/art_e/cli/test_serve.py \
-	tests/art_e/test_privacy.py
+	tests/art_e/models/test_tool_formats.py tests/art_e/test_privacy.py
 
 pytest-torch: $(VENV)/dev.installed
 	$(BIN)/pytest $(LOADING_TORCH)
