@@ -36,7 +36,7 @@ from data_pipeline.golden.asking import Asker, added_words, new_texts, passages,
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
-from evals.judges.claims import asks_yes_no, is_choice
+from evals.judges.claims import CHOICE, YES_NO
 from evals.scored import Judge, limited_gather
 from evals.structured import UnparseableError, parsed
 
@@ -275,7 +275,7 @@ class ModelChecks:
         if not await self._is_gold(question, read.answer):
             return _Result(True, f"without mail the answer is another one: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
-        if asks_yes_no(question.question) or is_choice(question.question):
+        if YES_NO.match(question.question) or CHOICE.search(question.question):
             # One of two answers is guessed every other time.
             return _Result(None, f"one of two, guessed; {reason}")
         return _Result(False, reason)
