@@ -26,10 +26,11 @@ NORMAL = float(ndtri(_QUANTILE))  # 1.96
 # Below this effective number, the inboxes say nothing of others.
 FEW = 4
 # The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
-# a cluster, all as likely before the data. Repeats of a question are more alike than questions.
+# a cluster, as likely before the data as they are listed: none three times, or few inboxes would
+# always seem to differ. Repeats of a question are more alike than questions.
 _MEANS = expit(np.linspace(-9, 9, 301))
 _CORRELATIONS = {
-    "inboxes": (1e-5, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
+    "inboxes": (1e-5, 1e-5, 1e-5, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
     "questions": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99),
     "": (1e-5,),
 }
