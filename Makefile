@@ -29,10 +29,8 @@ LOADING_TORCH := tests/training tests/art_e/models/test_local.py tests/art_e/cli
 pytest-torch: $(VENV)/dev.installed
 	$(BIN)/pytest $(LOADING_TORCH)
 
-# Long tests first, or the last one runs alone.
 pytest-others: $(VENV)/dev.installed
-	nice $(BIN)/pytest -n auto --dist worksteal tests/test_readme.py tests/test_traps.py tests \
-		$(LOADING_TORCH:%=--ignore=%)
+	nice $(BIN)/pytest -n auto --dist worksteal $(LOADING_TORCH:%=--ignore=%)
 
 lint: $(VENV)/dev.installed
 	nice $(BIN)/ruff check .

@@ -31,11 +31,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`."""
-    if not os.environ.get("FIRE"):
-        left_out = [each for each in items if each.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [each for each in items if each not in left_out]
+    """Leave out long tests but under `make fire`; those of the whole, which take longest, start."""
+    long = [item for item in items if item.get_closest_marker("long") and "FIRE" not in os.environ]
+    config.hook.pytest_deselected(items=long)
+    kept = [item for item in items if item not in long]
+    items[:] = sorted(kept, key=lambda item: item.path.parent != Path(__file__).parent)
 
 
 def pytest_collection_finish() -> None:
