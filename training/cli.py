@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from art_e.message import compact_json
 from art_e.models import checkpoint as checkpoints
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.question import Question, Split, load_questions
-from art_e.storage import default_golden, runs_folder, write_whole
+from art_e.storage import default_golden, partial_of, runs_folder, write_whole
 from data_pipeline.ingest.build import made_up_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
@@ -129,9 +129,9 @@ def questions(
     kept = material.held_out(limits[split]) if split in limits else material.questions
     [db] = {material.file_of[each.id].path for each in kept}
     out.mkdir(parents=True, exist_ok=True)
-    file = out / "questions.jsonl"
     if chosen.data.has_worlds(split):
-        db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
+        db = shutil.copyfile(db, out / "inbox.duckdb")
+    file = out / "questions.jsonl"
     write_whole(out / checkpoints.EPISODE, chosen.episode.model_dump_json())
     write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))
     if as_json:
@@ -161,7 +161,7 @@ def load_material(data: Data, split: Split) -> Material:
             )
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    file_of = {each.id: file for each in questions}
+    file_of = dict.fromkeys((each.id for each in questions), file)
     chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
@@ -177,17 +177,17 @@ def load_material(data: Data, split: Split) -> Material:
 
 def planted_in(data: Data) -> dict[str, Planted]:
     """The questions of training in worlds, with what the expert has to know of them, by id."""
-    planted = [] if data.worlds is None else _planted(data.worlds, "train")
+    planted = _planted(data.worlds, "train") if data.worlds else []
     return {each.question.id: each for each in planted}
 
 
-def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
+def _fewer_unanswerable(questions: list[Question], share: float) -> list[Question]:
     """The questions, with at most that share of unanswerable ones if any is answerable."""
-    answerable = sum(1 for each in questions if each.answerable)
     unanswerable = [each.id for each in questions if not each.answerable]
+    answerable = len(questions) - len(unanswerable)
     limit = int(answerable * share / (1 - share))
     if not answerable or len(unanswerable) <= limit:
-        return list(questions)
+        return questions
     kept = set(Random("unanswerable").sample(unanswerable, limit))
     return [each for each in questions if each.answerable or each.id in kept]
 
@@ -288,8 +288,8 @@ def _train(
     try:
         with joined() as processes:
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
-            with opening as (training, checkpoint):
-                metrics = carry_out(training, checkpoint)
+            with opening as training:
+                metrics = carry_out(training)
     except LostError as error:
         note(f"Error: {error}")
         raise typer.Exit(1) from None
@@ -306,7 +306,7 @@ def _train(
             note(f"art-e ask --model local:{folder} QUESTION")
 
 
-def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
+def carry_out(training: TrainingRun) -> dict[str, Any]:
     """Carry a run out with its recipe's questions and judges, and return its metrics."""
     setting, recipe = training.setting, training.setting.recipe
     judging, load = recipe.judging, partial(load_material, recipe.data)
@@ -317,22 +317,20 @@ def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str
 
         spent, count = training.cost_before, training.processes.count
         judges = judges_of(judging, judging.max_cost_usd, spent=spent, processes=count)
-        metrics = train_grpo(training, checkpoint, load, judges)
+        metrics = train_grpo(training, load, judges)
     else:
         from training.supervised import train_preference, train_sft
 
         judges = judges_of(judging)
-        if setting.kind != "sft":
-            metrics = train_preference(training, checkpoint, load, judges)
+        if recipe.sft is None or setting.kind != "sft":
+            metrics = train_preference(training, load, judges)
+        elif setting.runs:
+            best = best_conversations(setting.runs, setting.seed)
+            metrics = train_sft(training, [best] * len(recipe.sft.stages), load, judges)
         else:
-            assert recipe.sft is not None
-            if setting.runs:
-                best = best_conversations(setting.runs, setting.seed)
-                conversations = [best] * len(recipe.sft.stages)
-            else:
-                planted = planted_in(recipe.data)
-                conversations = conversations_of(recipe, load("train"), planted, setting.seed)
-            metrics = train_sft(training, checkpoint, conversations, load, judges)
+            planted = planted_in(recipe.data)
+            conversations = conversations_of(recipe, load("train"), planted, setting.seed)
+            metrics = train_sft(training, conversations, load, judges)
     if training.paused is None and training.processes.leads:
         write_whole(training.run.folder / "README.md", card(setting, metrics))
         training.run.finish()
@@ -414,19 +412,20 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     model = adapted.merge_and_unload()
     model = model if saved is None else model.to(saved)
     model.generation_config = loaded.generation_config
-    partial = out.parent / f".{out.name}.partial"
+    whole = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        if (chosen / checkpoints.EPISODE).is_file():
-            shutil.copyfile(chosen / checkpoints.EPISODE, partial / checkpoints.EPISODE)
-        partial.replace(out)
+        shutil.rmtree(whole, ignore_errors=True)  # of a merge that was killed
+        model.save_pretrained(whole)
+        tokenizer.save_pretrained(whole)
+        if (form := chosen / checkpoints.EPISODE).is_file():
+            shutil.copy(form, whole)
+        whole.replace(out)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        why = error.strerror or error
-        raise UserError(f"can't write {out}: {why}; name another --out") from None
+        shutil.rmtree(whole, ignore_errors=True)
+        raise UserError(
+            f"can't write {out}: {error.strerror or error}; name another --out"
+        ) from None
     return kept
 
 

@@ -8,7 +8,6 @@ tokens. `validation.py` asks held-out questions now and then.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,11 +41,9 @@ LOGIT_SCALE_RATE = 0.02
 RATIO_CAP = 3.0
 
 
-def train_grpo(
-    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
-) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when judges may
-    cost no more or fail too often. Raises `UserError` if the recipe can't be carried out."""
+def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> dict[str, Any]:
+    """Train, and return the run's metrics. It pauses when judges may cost no more or fail too
+    often. Raises `UserError` if the recipe can't be carried out."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
@@ -62,20 +59,18 @@ def train_grpo(
         start = load_start(init, recipe.model)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
-        dispatch = trainer.dispatch
+        examiner = validation.Examiner(training, judges, start, load)
         callback = validation.RunCallback(
-            validation.Examiner(training, judges, start.tokens, load),
-            dispatch,
+            examiner,
+            trainer.dispatch,
             trainer.step_of,
             validate_every=table.validate_every,
             together=table.minibatches,
             pause=trainer.why_pause,
-            awake=dispatch.awake,
+            awake=trainer.dispatch.awake,
         )
-        generate_at = (
-            validation.by_transformers(training, start) if table.vllm is None else dispatch.at
-        )
-        return validation.carry_out(trainer, callback, checkpoint, generate_at)
+        generate_at = examiner.by_transformers if table.vllm is None else trainer.dispatch.at
+        return validation.carry_out(trainer, callback, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, cycle, islice
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -55,13 +54,12 @@ MUON = 1.4
 
 def train_sft(
     training: TrainingRun,
-    checkpoint: Path | None,
     conversations: Sequence[Sequence[Sequence[ChatMessage]]],
     load: validation.Load,
     judges: Judges,
 ) -> dict[str, Any]:
-    """Train on the `conversations` of each stage, from `checkpoint` if given, and return the run's
-    metrics. Raises `UserError` if the recipe can't be carried out."""
+    """Train on the `conversations` of each stage, and return the run's metrics. Raises `UserError`
+    if the recipe can't be carried out."""
     setting = training.setting
     table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
@@ -76,8 +74,8 @@ def train_sft(
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
-        examiner = validation.Examiner(training, judges, start.tokens, load)
-        return _carry_out(trainer, examiner, start, checkpoint, lengths, table.validate_every, ends)
+        examiner = validation.Examiner(training, judges, start, load)
+        return _carry_out(trainer, examiner, lengths, table.validate_every, ends)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
@@ -291,10 +289,10 @@ def kto_rows(
 
 
 def train_preference(
-    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
+    training: TrainingRun, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics. Raises `UserError` if the
-    recipe can't be carried out, or the runs have no preferences."""
+    """Train, and return the run's metrics. Raises `UserError` if the recipe can't be carried out,
+    or the runs have no preferences."""
     setting = training.setting
     recipe, seed = setting.recipe, setting.seed
     table, init = recipe.preference, setting.init or recipe.model.base
@@ -315,9 +313,8 @@ def train_preference(
         trainer = _trainer(training, table, start, rows)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(group) for group in in_groups(lengths, table.batch)]
-        examiner = validation.Examiner(training, judges, start.tokens, load)
-        every = max(1, table.steps // VALIDATIONS)
-        return _carry_out(trainer, examiner, start, checkpoint, of_steps, every)
+        examiner = validation.Examiner(training, judges, start, load)
+        return _carry_out(trainer, examiner, of_steps, max(1, table.steps // VALIDATIONS))
 
 
 def _require(there: object, lack: str) -> None:
@@ -385,20 +382,17 @@ class _Labels(_Prepared, KTOTrainer): ...
 def _carry_out(
     trainer: Any,
     examiner: validation.Examiner,
-    start: Start,
-    checkpoint: Path | None,
     lengths: Sequence[int],
     validate_every: int,
     also_at: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
-    training = examiner.training
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
         names = ("loss", "learning_rate", "grad_norm")
         logged: dict[str, Any] = {name: logs[name] for name in names}
-        return Step(step, training.seconds, sum(lengths[:step]), **logged)
+        return Step(step, examiner.training.seconds, sum(lengths[:step]), **logged)
 
-    generate_at = validation.by_transformers(training, start)
-    callback = validation.RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
-    return validation.carry_out(trainer, callback, checkpoint, generate_at)
+    generate = examiner.by_transformers
+    callback = validation.RunCallback(examiner, generate(1.0), to_step, validate_every, also_at)
+    return validation.carry_out(trainer, callback, generate)

@@ -36,7 +36,7 @@ QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokeniz
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = carry_out(training, None)
+        metrics = carry_out(training)
     return metrics, training
 
 

@@ -141,13 +141,12 @@ def test_judges_share_one_budget(scripted: Scripted) -> None:
         assert metrics["test"] is None
         assert len(training.steps) < 3
         assert (training.steps[-1].unjudged or 0) > 0
-        newest = newest_checkpoint(training.run.folder)
 
         def goes_on(usd: float) -> Trained:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
             with tiny.begun(setting, training.run.folder, resume=True) as again:
-                return carry_out(again, newest), again
+                return carry_out(again), again
 
         with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
             goes_on(0.01)

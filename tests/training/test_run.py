@@ -72,8 +72,8 @@ def stored(out: Path) -> list[int]:
 def test_a_resumed_run_continues_from_its_newest_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     killed(out, [0.3, 0.2], steps=5)
-    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
-        assert checkpoint == out / "checkpoints" / "checkpoint-4"
+    with tiny.begun(SETTING, out, resume=True) as training:
+        assert training.checkpoint == out / "checkpoints" / "checkpoint-4"
         assert [each.step for each in training.steps] == [1, 2, 3, 4]
         assert [each.step for each in training.validations] == [0, 2, 4]
         assert (training.tokens, training.cost_before) == (40, 2.0)
@@ -99,8 +99,8 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
         with (out / f"{name}.jsonl").open("a") as lines:
             lines.write(line)
     whole = out / "checkpoints" / "checkpoint-2" if steps == 3 else None
-    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
-        assert checkpoint == whole
+    with tiny.begun(SETTING, out, resume=True) as training:
+        assert training.checkpoint == whole
         assert [each.step for each in training.steps] == ([1, 2] if whole else [])
         assert names(out) == (["checkpoint-2"] if whole else [])
         assert stored(out) == ([0, 1, 2, 2] if whole else [])

@@ -52,7 +52,7 @@ def at(home: Path) -> Iterator[None]:
 
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
-    with opened(setting, out, out.parent, resume=resume) as (training, _):
+    with opened(setting, out, out.parent, resume=resume) as training:
         yield training
 
 
