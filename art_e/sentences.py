@@ -10,19 +10,17 @@ import re
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
-
-Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
 
 # Further text of a body is ignored, so that no mail can make the baseline slow.
 MAX_CHARS = 8_000
 MAX_SENTENCE_CHARS = 400
 
 
-def _patterns(part: str) -> dict[Value, re.Pattern[str]]:
+def _patterns(part: str) -> dict[str, re.Pattern[str]]:
     """The patterns of `values.toml` that are `asked` or `stated`, by the kind of value."""
     tables = tomllib.loads(resources.files("art_e").joinpath("data/values.toml").read_text("utf-8"))
     month = tables.pop("month")
@@ -205,7 +203,7 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     return found
 
 
-def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:
+def _states(sentence: Sentence, value: str | None, question: str) -> bool | None:
     """Whether the sentence states the value asked for; None if no value is asked for."""
     if value is None:
         return None

@@ -7,7 +7,7 @@ episodes. Only tokens that the model wrote carry loss.
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, cycle, islice
 from random import Random
 from typing import Any, NamedTuple
@@ -229,63 +229,48 @@ def rated_episodes() -> list[Labelled]:
     return labelled
 
 
-# TRL takes mail too for the completion; these collators leave only what the model wrote.
+def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what TRL's collator makes of the examples, with masks of the model's own tokens: TRL
+    takes mail too for the completion."""
+    batch: dict[str, Any] = usual(examples)
+    # DPO has the better episodes, then the worse; KTO those of other questions beside its own.
+    for mask in [name for name in batch if name.endswith("completion_mask")]:
+        own = mask.replace("mask", "own")
+        columns = [own] if own in examples[0] else ["chosen_own", "rejected_own"]
+        batch[mask] = padded([each[name] for name in columns for each in examples], batch[mask])
+    return batch
 
 
-@dataclass
-class OwnPairs(DataCollatorForPreference):
-    """TRL's, with a mask of the model's own tokens."""
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the better episodes, then the worse."""
-        batch: dict[str, Any] = super().torch_call(examples)
-        rows = [each[f"{name}_own"] for name in ("chosen", "rejected") for each in examples]
-        return {**batch, "completion_mask": padded(rows, batch["completion_mask"])}
-
-
-@dataclass
-class OwnLabelled(DataCollatorForUnpairedPreference):
-    """TRL's, with a mask of the model's own tokens."""
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the episodes, and those of other questions that KTO compares with."""
-        batch: dict[str, Any] = super().torch_call(examples)
-        for prefix in ("", "KL_"):
-            name = f"{prefix}completion_mask"
-            batch[name] = padded([each[f"{prefix}own"] for each in examples], batch[name])
-        return batch
-
-
-def _own(marked: MarkedTokens) -> list[int]:
-    return [int(label != NO_LOSS) for label in marked.labels]
+def _row(tokens: ChatTokens, **episodes: Trajectory) -> dict[str, Any]:
+    """The tokens of each episode under its name, and which of them are the model's own."""
+    row: dict[str, Any] = {"prompt_ids": []}
+    for name, each in episodes.items():
+        row[f"{name}_ids"], labels = marked_tokens(each.messages, tokens)
+        row[f"{name}_own"] = [int(label != NO_LOSS) for label in labels]
+    return row
 
 
 def dpo_rows(
     pairs: Sequence[tuple[Scored, Scored]], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """Return a row for each pair of all steps."""
-    rows = []
-    for pair in in_passes(pairs, table.steps * table.batch, f"{seed}/preference"):
-        better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
-        ids = {"chosen_ids": better.input_ids, "rejected_ids": worse.input_ids}
-        own = {"chosen_own": _own(better), "rejected_own": _own(worse)}
-        rows.append({"prompt_ids": [], **ids, **own})
-    return rows
+    return [
+        _row(tokens, chosen=better.trajectory, rejected=worse.trajectory)
+        for better, worse in in_passes(pairs, table.steps * table.batch, f"{seed}/preference")
+    ]
 
 
 def kto_rows(
     labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """Return a row for each episode of all steps, with the next one of its batch beside it."""
-    rows: list[dict[str, Any]] = []
-    for each in in_passes(labelled, table.steps * table.batch, f"{seed}/preference"):
-        marked = marked_tokens(each.trajectory.messages, tokens)
-        row = {"completion_ids": marked.input_ids, "own": _own(marked)}
-        rows.append({"prompt_ids": [], **row, "label": each.good})
-    for part in in_groups(rows, table.batch):
-        for row, other in zip(part, [*part[1:], part[0]], strict=True):
-            row |= {"KL_completion_ids": other["completion_ids"], "KL_own": other["own"]}
-    return rows
+    drawn = in_passes(labelled, table.steps * table.batch, f"{seed}/preference")
+    return [
+        _row(tokens, completion=each.trajectory, KL_completion=other.trajectory)
+        | {"label": each.good}
+        for part in in_groups(drawn, table.batch)
+        for each, other in zip(part, [*part[1:], part[0]], strict=True)
+    ]
 
 
 def train_preference(
@@ -349,13 +334,15 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     }
     trainer: Any
     if setting.kind == "dpo":
-        trainer = _Pairs(args=DPOConfig(**common), data_collator=OwnPairs(start.pad_id), **given)
+        collator = partial(own_tokens, DataCollatorForPreference(start.pad_id))
+        trainer = _Pairs(args=DPOConfig(**common), data_collator=collator, **given)
     else:
         good = sum(each["label"] for each in rows)
         # Both kinds count as much in all, within the paper's bound of 4/3.
         weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
         args = KTOConfig(**common, desirable_weight=weight)
-        trainer = _Labels(args=args, data_collator=OwnLabelled(start.pad_id), **given)
+        collator = partial(own_tokens, DataCollatorForUnpairedPreference(start.pad_id))
+        trainer = _Labels(args=args, data_collator=collator, **given)
     if "ref" in getattr(trainer.model, "peft_config", {}):
         # The reference adapter: its log-probabilities are already computed.
         trainer.model.delete_adapter("ref")
