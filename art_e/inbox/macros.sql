@@ -92,6 +92,7 @@ people AS (
     SELECT email_id, false, recipient.address, recipient.name
     FROM (SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
         FROM emails WHERE email_id IN (SELECT email_id FROM visible))
+    WHERE recipient.address <> ''
 ),
 named AS (
     SELECT address, coalesce(string_agg(folded(name), ' | ') FILTER (name <> ''), '') AS names

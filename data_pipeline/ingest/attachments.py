@@ -19,7 +19,7 @@ from subprocess import Popen
 from typing import Any
 
 from art_e.children import start_reader
-from data_pipeline.ingest.headers import decode_bytes
+from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.records import ATTACHMENT_SECONDS
 
 LARGEST_BYTES = 20_000_000  # of a file that is kept and read

@@ -45,7 +45,7 @@ INSERT INTO inbox.owners_copies SELECT email_id, first_id FROM kept_copies ORDER
 
 CREATE TEMP TABLE roles AS
 SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
-UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row)
+UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row) WHERE address <> ''
 UNION ALL SELECT email_id, owner, 'owner' FROM kept WHERE owner <> '';
 
 CREATE TEMP TABLE not_own AS

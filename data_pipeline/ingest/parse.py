@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from email.message import Message
+from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
@@ -31,7 +32,9 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
-from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
+from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
+from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
+from data_pipeline.ingest.invitations import invitation_text
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     ATTACHMENT_SECONDS,
@@ -70,6 +73,8 @@ _TAG = re.compile(
     r"|img|center|h[1-6]|ul|ol|li|strong|em|tbody)\b[^<>]*>",
     re.IGNORECASE,
 )
+# The address of a link as it is shown, and without its scheme.
+_HREF = re.compile(r"\s*(?:mailto:|(?=https?://))((?:https?://)?(\S{1,2000}?)/?)\s*\Z", re.I)
 _LINK = re.compile(r"</?a\b", re.IGNORECASE)
 _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
@@ -137,9 +142,21 @@ def _layout(source: str) -> str | None:
     parser = HTMLParser(encoding="utf-8")
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
+    _show_links(tree)
     if not _flattened(tree):
         return None
     return str(Inscriptis(tree, _CONFIG).get_text())
+
+
+def _show_links(tree: HtmlElement) -> None:
+    """Write the address of each link behind its text, once, unless the text says it."""
+    shown = set[str]()
+    for link in tree.iter("a"):
+        address = _HREF.match(link.get("href") or "")
+        text = link.text_content().strip() if address and address[1] not in shown else ""
+        if address and text and address[2] not in text:
+            link.tail = f" ({address[1]}){link.tail or ''}"
+            shown.add(address[1])
 
 
 def _flattened(tree: HtmlElement) -> bool:
@@ -233,6 +250,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
         body = binascii.a2b_qp(body)
     elif encoding not in _UNENCODED:
         return None
+    headers.charset = charset_of(body, kind)
     return PlainMessage(headers, leaf_text(body, kind).strip("\n"))
 
 
@@ -241,6 +259,11 @@ def plain_message(data: bytes) -> PlainMessage | None:
 _DEEPEST_PART = 20
 
 _LONGEST_NAME = 200
+
+_META = re.compile(
+    rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?([\w.:-]{2,40})", re.IGNORECASE
+)
+_WORD, _URL = re.compile(r"[^\W_]+"), re.compile(r"https?://\S+")
 
 Part: TypeAlias = "Message[str, str]"
 Used = TypeVar("Used")
@@ -263,9 +286,35 @@ def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0
 def leaf_text(data: bytes, kind: PartType) -> str:
     """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
     end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
-    text = decode_bytes(data[:end], kind.charset)
+    text = decode_bytes(data[:end], charset_of(data, kind))
+    if kind.kind == "text/calendar":
+        text = invitation_text(text)
+    if kind.flowed:
+        text = _unflowed(text, kind.flowed == "delsp")
     text = _cut(tidy(html_to_text(text)) if kind.is_html else plain_text(text))
     return text if end == len(data) or text.endswith(REST) else text + REST
+
+
+def charset_of(data: bytes, kind: PartType) -> str:
+    """Return the charset that a part declares, or its HTML for it."""
+    is_silent = kind.is_html and codec_of(kind.charset) in ("", "ascii")
+    meta = _META.search(data, 0, 4_000) if is_silent else None
+    return meta[1].decode() if meta else kind.charset
+
+
+def _unflowed(text: str, is_delsp: bool) -> str:
+    """Return text of format=flowed (RFC 3676) with a line for each paragraph."""
+    paragraphs: list[list[str]] = []
+    depth_of_open = -1
+    for line in text.replace("\r\n", "\n").split("\n"):
+        stuffed = line.lstrip(">")
+        depth, content = len(line) - len(stuffed), stuffed.removeprefix(" ")
+        if depth != depth_of_open or content == "-- ":
+            paragraphs.append([">" * depth + " " * (depth > 0)])
+        is_open = content.endswith(" ") and content != "-- "
+        paragraphs[-1].append(content[:-1] if is_open and is_delsp else content)
+        depth_of_open = depth if is_open else -1
+    return "\n".join(map("".join, paragraphs))
 
 
 def _cut(text: str) -> str:
@@ -284,7 +333,7 @@ def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: in
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
             texts = []
-            for inner in _children(part):
+            for inner in map(partial(_decoded, part), _children(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
                 lines = _message_texts(inner, attachments, depth + 1)
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
@@ -292,13 +341,9 @@ def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: in
         if kind.kind.startswith("multipart/"):
             kinds = [(child, head.part_type(child)) for child in _children(part)]
             parts = [(each, _texts(child, each, attachments, depth + 1)) for child, each in kinds]
-            found = [each for each in parts if each[1]]
             if kind.kind == "multipart/alternative":
-                # Plain text, else HTML or what holds it, else any.
-                plain = [each for each in found if each[0].kind == "text/plain"]
-                rich = [each for each in found if each[0].is_html or each[0].is_container]
-                found = [*plain, *rich, *found][:1]
-            return [text for _, texts in found for text in texts]
+                return _telling([each for each in parts if each[1]])
+            return [text for _, texts in parts for text in texts]
     elif _is_text(part, kind):
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
         if not disposition.startswith("attachment") and not _file_name(part):
@@ -307,10 +352,35 @@ def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: in
     return []
 
 
+def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
+    """Return what to keep of the versions of a text: plain text, HTML that says much more, or both
+    if each lacks what the other says (plain text may be a notice that there is HTML); and an
+    invitation."""
+    plain = [texts for kind, texts in versions if kind.kind == "text/plain"][:1]
+    rich = [texts for kind, texts in versions if kind.is_html or kind.is_container][:1]
+    invitations = [texts for kind, texts in versions if kind.kind == "text/calendar"]
+    if plain and rich:
+        texts = (_URL.sub("", "\n".join(each[0]).lower()) for each in (plain, rich))
+        words, others = (set(_WORD.findall(text)) for text in texts)
+        if len(others - words) * 3 > len(others):
+            plain = [*plain, *rich] if len(words - others) * 2 > len(words) else rich
+    chosen = plain or rich or invitations or [texts for _, texts in versions][:1]
+    return [text for texts in chosen for text in texts] + [
+        text for texts in invitations if chosen is not invitations for text in texts
+    ]
+
+
+def _decoded(part: Part, message: Part) -> Part:
+    """Return the message in a part; `email` takes no account of the part's transfer encoding."""
+    if "content-transfer-encoding" not in part or message.keys():
+        return message
+    message["content-transfer-encoding"] = part["content-transfer-encoding"]
+    return head.parse_message_tree(head.split_message(head.part_bytes(message)))
+
+
 def _leaf(part: Part, kind: PartType) -> list[str]:
     """The text of a text part. A multipart that has no parts is read as text, too."""
-    data = part.get_payload(decode=True)
-    text = leaf_text(data if isinstance(data, bytes) else b"", kind)
+    text = leaf_text(head.part_bytes(part, is_text=True), kind)
     return [text] if text else []
 
 
@@ -325,9 +395,8 @@ def _is_text(part: Part, kind: PartType) -> bool:
 
 def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
-    content = part.get_payload(decode=True)
-    data = content if isinstance(content, bytes) else b""
-    size = f", {max(1, round(len(data) / 1024)):,} KB" if isinstance(content, bytes) else ""
+    data = head.part_bytes(part)
+    size = "" if part.is_multipart() else f", {max(1, round(len(data) / 1024)):,} KB"
     name = _file_name(part) or "unnamed"
     file = AttachedFile(scrub(name), kind.kind, data if len(data) <= LARGEST_BYTES else None)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
@@ -470,7 +539,9 @@ def message_by_email(data: bytes) -> PlainMessage:
     texts = _message_texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
     body = "\n\n".join([*texts, lines]).strip("\n")
-    return PlainMessage(Headers(tree.raw_items()), body, [each.file for each in attachments])
+    headers = Headers(tree.raw_items())
+    headers.charset = next(filter(None, (head.part_type(each).charset for each in tree.walk())), "")
+    return PlainMessage(headers, body, [each.file for each in attachments])
 
 
 def compose(
@@ -479,11 +550,7 @@ def compose(
     """The mail of a header block and a body that is text already."""
     ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
     delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
-    date = head.most_plausible(
-        head.parse_date(headers.first("date")),
-        head.parse_date(headers.first("received").rpartition(";")[2]),
-        envelope_date and head.zoned(envelope_date),
-    )
+    date = head.sent_date(headers, envelope_date)
     texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
     message_id, subject, sender, directory_name = texts
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
@@ -515,8 +582,8 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     for values in (fields.to, fields.cc, fields.bcc):
         boxes: dict[str, Mailbox] = {}
         for box in head.mailboxes(values):
-            if box.address not in seen:
-                boxes.setdefault(box.address, box)
+            if (key := box.address or box.name) not in seen:
+                boxes.setdefault(key, box)
         seen.update(boxes)
         roles.append(tuple(boxes.values()))
     to, cc, bcc = roles

@@ -16,7 +16,7 @@ import pytest
 from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest import batch, parse, records
 from data_pipeline.ingest.attachments import Extractor
-from data_pipeline.ingest.headers import decode_bytes
+from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from tests.builders import raw, tries
@@ -292,7 +292,7 @@ def message(text: str, subject: str = "s") -> EmailMessage:
 
 def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named() -> None:
     made = message("The plain text.")
-    made.add_alternative("<p>The HTML.</p>", subtype="html")
+    made.add_alternative("<p>The <b>plain</b> text.</p>", subtype="html")
     made.add_attachment(b"x" * 12_345, "application", "pdf", filename="Büro plan.pdf")
     made.add_attachment(b"a,b\n", "text", "csv", filename="a.csv")
     assert body_of(made.as_bytes()) == (
@@ -301,7 +301,7 @@ def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named(
     )
     blank = message("  \n")
     blank.add_alternative("<p>Dear Ann,</p><p>see <a href='http://x.com'>this</a></p>", "html")
-    assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this"
+    assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this (http://x.com)"
 
 
 def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ def check_clean(email: ParsedEmail | Skipped) -> None:
     texts += [text for box in [email.sender, *boxes] for text in box]
     assert not any(UNCLEAN.search(text) for text in texts)
     assert re.fullmatch(r"<[^\s<>]+>", email.message_id)
-    addresses = [box.address for box in boxes]
-    assert len(addresses) == len(set(addresses))
+    addresses = [box.address for box in boxes if box.address]
+    assert len(addresses) == len(set(addresses)) and all(map(any, boxes))
     for address in addresses:
         assert re.fullmatch(r"[^\s<>\"]*@[^\s<>\"]*", address) and address == address.lower()
     assert email.sent_at is None or (email.sent_at.tzinfo is None and email.sent_at.year >= 1970)
