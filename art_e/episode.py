@@ -45,11 +45,9 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class EpisodeForm(BaseModel, extra="forbid", frozen=True):
-    """The form of an episode: turns, system prompt (None: the default), what the tools show.
-
-    A recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
-    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt.
-    """
+    """The form of an episode: turns, system prompt (None: the default), what the tools show. A
+    recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
+    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt."""
 
     max_turns: _Count = DEFAULT_MAX_TURNS
     prompt: str | None = None

@@ -20,16 +20,11 @@ NOTHING = "I don't know"
 # Below this score an answer is likelier wrong than right, by a logistic regression on the
 # validation questions of the companies that the weights were fitted on.
 ABSTAIN_BELOW = 7.02
-
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
 # them from the rest, and few such hits.
-NAMES_TO_COUNT = 3
-COUNTED = range(2, 5)
-
+NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
 # Hits of its search, mails read in one turn, and turns of reading.
-HITS = 10
-READ_AT_ONCE = 4
-READING_TURNS = 2
+HITS, READ_AT_ONCE, READING_TURNS = 10, 4, 2
 
 
 class OfflinePolicy:

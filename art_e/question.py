@@ -5,7 +5,6 @@ The field names are those of the public ART-E data set, so that its rows load as
 """
 
 import contextlib
-import copy
 import dataclasses
 import datetime as dt
 import json
@@ -67,11 +66,10 @@ class Question:
 
     def to_row(self) -> dict[str, Any]:
         """The question as a JSON object (dates as YYYY-MM-DD)."""
-        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        row["provenance"] = copy.deepcopy(self.provenance)
-        row["message_ids"] = list(self.message_ids)
-        row["equivalent_ids"] = list(self.equivalent_ids)
-        row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
+        row = dataclasses.asdict(self)
+        for name in ("message_ids", "equivalent_ids"):
+            row[name] = list(row[name])
+        row["query_date"] = self.query_date and self.query_date.isoformat()
         return row
 
     @staticmethod
@@ -138,8 +136,8 @@ def read_rows(source: str) -> Iterator[RawRow]:
         yield from _json_lines(source, lzma.decompress(file.read_bytes()).splitlines())
     elif path.is_dir():
         files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
-        files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
-        files = files or sorted(path.rglob("*.parquet")) or sorted(path.glob("*.jsonl"))
+        for others in ("questions.jsonl", "**/*.parquet", "*.jsonl"):
+            files = files or sorted(path.glob(others))
         if not files:
             raise UserError(f"{path} holds no train, validation, test or questions.jsonl")
         for file in files:

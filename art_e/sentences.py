@@ -67,8 +67,7 @@ def split_sentences(body: str) -> list[Sentence]:
 
     for raw in body[:MAX_CHARS].splitlines():
         quote = _QUOTE.match(raw)
-        line = raw[quote.end() :] if quote else raw
-        quotes = quote.group().count(">") if quote else 0
+        line, quotes = (raw[quote.end() :], quote[0].count(">")) if quote else (raw, 0)
         if line.strip():
             # Text that is quoted less than a mark does not belong below it.
             marks = [each for each in marks if each <= quotes]
@@ -79,9 +78,7 @@ def split_sentences(body: str) -> list[Sentence]:
         if level != depth or framed or not line.strip() or _BULLET.match(line):
             close()
             depth = level
-        if framed:
-            continue
-        if line.strip():
+        if line.strip() and not framed:
             paragraph.append(line.strip())
             if len(line) < 45:
                 # A line that ends early ends its paragraph: tables, lists, signatures.
@@ -120,7 +117,6 @@ WEIGHTS: dict[str, float] = {
 }
 
 _SHORT_WORDS = 4
-
 # Words about the question rather than its subject.
 _IDLE = STOP_WORDS | set(
     "tell say said give know please date day time name many much long often exactly".split()

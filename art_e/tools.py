@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
@@ -50,8 +50,7 @@ Text = Annotated[str, AfterValidator(encodable)]
 Filter = Annotated[Text | None, AfterValidator(_filter)]
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+class _Arguments(BaseModel, extra="forbid"): ...
 
 
 class SearchEmails(_Arguments):
@@ -113,14 +112,10 @@ def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
 
 @cache
 def _schemas() -> str:
-    functions = [
-        {
-            "name": name,
-            "description": model.__doc__,
-            "parameters": _shortened(model.model_json_schema()),
-        }
-        for name, model in ARGUMENTS.items()
-    ]
+    functions = []
+    for name, model in ARGUMENTS.items():
+        form = _shortened(model.model_json_schema())
+        functions.append({"name": name, "description": model.__doc__, "parameters": form})
     return compact_json([{"type": "function", "function": each} for each in functions])
 
 
@@ -136,9 +131,8 @@ def parse_call(
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
-        raise CallError(
-            "unparseable_calls", f"the arguments of {call.name} are not JSON ({error})"
-        ) from None
+        why = f"the arguments of {call.name} are not JSON ({error})"
+        raise CallError("unparseable_calls", why) from None
     if not isinstance(arguments, dict):
         raise CallError("unparseable_calls", f"the arguments of {call.name} are no JSON object")
     try:
@@ -192,8 +186,7 @@ class Tools:
     """The tools over one opened inbox."""
 
     def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
-        self.inbox = inbox
-        self.view = view
+        self.inbox, self.view = inbox, view
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
@@ -238,11 +231,9 @@ class Tools:
     def _name(self, message_id: str) -> str:
         if not self.view.handles:
             return message_id
-        if message_id not in self._handle_of:
-            handle = f"m{len(self.handles) + 1}"
-            self._handle_of[message_id] = handle
-            self.handles[handle] = message_id
-        return self._handle_of[message_id]
+        handle = self._handle_of.setdefault(message_id, f"m{len(self.handles) + 1}")
+        self.handles[handle] = message_id
+        return handle
 
     def _hit(self, hit: Hit) -> dict[str, Any]:
         shown = {
@@ -277,11 +268,11 @@ class Tools:
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields as the view shows them, without empty lists."""
-        return {
-            name: _spaced(value) if self.view.spaced and name not in _UNSPACED else value
-            for name, value in fields.items()
-            if value != []
-        }
+        shown = {name: value for name, value in fields.items() if value != []}
+        for name in shown.keys() - {"message_id", "date"} if self.view.spaced else ():
+            text = shown[name]
+            shown[name] = f" {text}" if isinstance(text, str) else [f" {line}" for line in text]
+        return shown
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
@@ -291,13 +282,6 @@ class Tools:
 
     def _person(self, mailbox: Mailbox) -> str:
         return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
-
-
-_UNSPACED = ("message_id", "date")
-
-
-def _spaced(value: str | list[str]) -> str | list[str]:
-    return f" {value}" if isinstance(value, str) else [f" {line}" for line in value]
 
 
 def _shorter(snippet: str, most: int | None) -> str:

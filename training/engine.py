@@ -58,21 +58,20 @@ class Sampler:
     def turns(self, prompts: list[list[int]]) -> list[Turn]:
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
-        turns: dict[int, Turn] = {}
+        ids: list[list[int]] = []
         with _evaluated(self.model), torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + sum(map(len, prompts)))
             for places in in_groups(order, self.batch):
-                ids = self._generate([prompts[place] for place in places])
-                turns |= {place: Turn(each, None) for place, each in zip(places, ids, strict=True)}
-        return [turns[place] for place in range(len(prompts))]
+                ids += self._generate([prompts[place] for place in places])
+        return [Turn(each, None) for _, each in sorted(zip(order, ids, strict=True))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
         rows = list(map(torch.tensor, prompts))
         ids = pad_sequence(rows, True, self.pad_id, "left")
         mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
-        how: dict[str, Any] = {"do_sample": False}
-        if self.temperature > 0:
-            how = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        how: dict[str, Any] = {"do_sample": self.temperature > 0}
+        if how["do_sample"]:
+            how |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         model: Any = self.model
         generated = model.generate(
             input_ids=ids.to(model.device),
@@ -186,8 +185,8 @@ class Dispatch:
                 )
                 engine.add_request(name, {"prompt_token_ids": ids}, how, lora_request=adapter)
 
-        for each in enumerate(prompts):
-            ask(*each)
+        for place, prompt in enumerate(prompts):
+            ask(place, prompt)
         while engine.has_unfinished_requests():
             for output in engine.step():
                 [reply] = output.outputs

@@ -76,8 +76,8 @@ def scored_packed(
     """Return what TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from
     passes of `size` rows, sorted by length and without columns that are all padding."""
     before = ids.size(1) - kept
+    whole: list[Any] = [None, None]
     order = mask.sum(1).argsort(stable=True)
-    whole: list[Tensor | None] = [None, None]
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         first = before - int(mask[rows, :before].sum(1).max())
@@ -85,11 +85,9 @@ def scored_packed(
         columns = slice(first, before + last)
         for place, values in enumerate(score(ids[rows, columns], mask[rows, columns], last)[:2]):
             if values is not None:
-                into = whole[place]
-                if into is None:
-                    into = whole[place] = values.new_zeros(len(ids), kept)
-                into[rows, :last] = values
-    assert whole[0] is not None
+                if whole[place] is None:
+                    whole[place] = values.new_zeros(len(ids), kept)
+                whole[place][rows, :last] = values
     return whole[0], whole[1], None
 
 
@@ -100,14 +98,13 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     first = prompts - int(batch["prompt_mask"].sum(1).max())
     # Where all were cut off and are masked, one is left.
     last = max(1, int(batch["completion_mask"].sum(1).max()))
-    trimmed = {}
-    for name, value in batch.items():
+
+    def trimmed(name: str, value: Tensor) -> Tensor:
         if name.startswith("prompt"):
-            trimmed[name] = value[:, first:]
-        else:
-            by_token = value.ndim == 2 and value.size(1) == completions
-            trimmed[name] = value[:, :last] if by_token else value
-    return trimmed
+            return value[:, first:]
+        return value[:, :last] if value.ndim == 2 and value.size(1) == completions else value
+
+    return {name: trimmed(name, value) for name, value in batch.items()}
 
 
 # ---- Optimizers.

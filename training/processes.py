@@ -43,10 +43,9 @@ class Processes:
 
     def gather(self, values: Sequence[T]) -> list[T]:
         """Return the values of all processes, by process; the same in each of them."""
-        if self.count == 1:
-            return list(values)
-        parts: list[list[T]] = [[] for _ in range(self.count)]
-        _distributed().all_gather_object(parts, list(values))
+        parts: list[Sequence[T]] = [values] * self.count
+        if self.count > 1:
+            _distributed().all_gather_object(parts, values)
         return list(chain.from_iterable(parts))
 
     def from_first(self, value: T) -> T:
@@ -91,10 +90,9 @@ def launched() -> Processes:
 
 
 class LostError(Exception):
-    """Another process of the run ended too early."""
+    """Another process of the run ended too early; in one line with how to go on."""
 
     def __str__(self) -> str:
-        """Return one line that says how to go on."""
         return (
             "another process of this run has ended, so this one stops too: see the error above, if"
             " the system did not kill it; continue from the newest checkpoint with --resume"

@@ -175,9 +175,7 @@ class Sft(RecipeTable):
     @property
     def chosen_from(self) -> int:
         """The first step whose checkpoint may be chosen as the best."""
-        if self.early_noise is None:
-            return 1
-        return self.steps - self.stages[-1].steps + 1
+        return self.steps - self.stages[-1].steps + 1 if self.early_noise else 1
 
 
 class Vllm(RecipeTable):
@@ -302,18 +300,13 @@ class Setting(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of its steps; 0 if the recipe lacks the table of this kind."""
-        table = getattr(self.recipe, "preference" if self.kind in ("dpo", "kto") else self.kind)
+        table = getattr(self.recipe, self.kind, self.recipe.preference)
         return 0 if table is None else int(table.steps)
-
-    def to_row(self) -> dict[str, Any]:
-        return {**self._asdict(), "recipe": self.recipe.model_dump(mode="json")}
 
 
 # ---- A TOML file by its name or path, with the changes of `--set`.
 
 _Model = TypeVar("_Model", bound=BaseModel)
-# Where the files lie that come with the project.
-FOLDERS = {"recipe": "recipes", "profile": "profiles"}
 
 
 def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
@@ -323,7 +316,7 @@ def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
 
 def toml_names(kind: str) -> list[str]:
     """Return the names of the files of that kind that come with the project."""
-    folder = resources.files("training").joinpath(FOLDERS[kind])
+    folder = resources.files("training").joinpath(f"{kind}s")
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
@@ -332,7 +325,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     missing or invalid file, with the field that is wrong."""
     names = toml_names(kind)
     file = f"{name}.toml" if name in names else name
-    path = resources.files("training").joinpath(FOLDERS[kind], file)
+    path = resources.files("training").joinpath(f"{kind}s", file)
     try:
         table = tomllib.loads((path if name in names else Path(name)).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -354,7 +347,7 @@ def _change(content: dict[str, Any], change: str) -> None:
     """Put one `table.field=value` into the content; the value is TOML, or else text."""
     key, has_value, value = change.partition("=")
     *tables, last = key.strip().split(".")
-    if not has_value or not last or not all(tables):
+    if not (has_value and last and all(tables)):
         raise UserError(f"--set {change!r} is no change; write it as table.field=value")
     place: Any = content
     for name in tables:

@@ -28,6 +28,7 @@ from training.rollout import ChatTokens
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+_TEMPLATES = resources.files("training").joinpath("templates")
 
 
 class Start(NamedTuple):
@@ -120,50 +121,21 @@ def make_start(
 
 def template() -> str:
     """Return our chat template, which names the tools and leaves their schemas out."""
-    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
+    return _TEMPLATES.joinpath("nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """Return the phrases that conversations in the template "nano" repeat; each becomes one token.
 
-    Parts of numbers are tokens that differ by their place, such as " $33" and ",500": from the kind
-    of a token a small model soon learns what comes next. No phrase crosses the end of a turn, so
-    that a growing conversation has the same tokens as one encoded whole.
+    Those of `nano.phrases.txt` have a sign for each line end. Parts of numbers are tokens that
+    differ by their place, such as " $33" and ",500": from the kind of a token a small model soon
+    learns what comes next. No phrase crosses the end of a turn, so that a growing conversation has
+    the same tokens as one encoded whole.
     """
-    begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
-    answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"
-    first = {name: next(iter(model.model_fields)) for name, model in ARGUMENTS.items()}
-    opened = {"search_emails": '["', "read_email": '"', "return_final_answer": '"'}
-    calls = [
-        f'<tool_call>\n{{"name": "{name}", "arguments": {{"{first[name]}":{opened[name]}'
-        for name in ARGUMENTS
-    ]
-    closed = [f"{each}\n</tool_call>" for each in ('"]}}', '"}}', '","sources":[]}}')]
-    shown = [f'{answered}{{"hits":[{{"message_id":"', f'{answered}{{"message_id":"']
-    ends = [f"{each}{over}" for each in ('"}]}', '"]}]}', '"}')]
-    fields = [f'","{each}":"' for each in ("date", "from", "subject", "snippet", "body")]
-    # After a date, which comes first when a mail is shown.
-    fields += [f'Z","{each}":"' for each in ("from", "subject")]
-    lists = [f'","{each}":["' for each in ("to", "cc", "missing", "sources")]
-    between = ['"],"cc":["', '"],"subject":"', '"},{"message_id":"', '"]},{"message_id":"', '","']
-    nothing = '{"hits":[],"note":"no mail matches; try other words or fewer filters"}'
-    no_call = '{"error":"no tool was called; every message calls a tool"}'
+    fixed = _TEMPLATES.joinpath("nano.phrases.txt").read_text("utf-8")
     return [
         f"{START}system\n{prompt} {' '.join(ARGUMENTS)}{END}\n{START}user\n",
-        f"?{go_on}",
-        go_on,
-        *calls,
-        *closed,
-        *shown,
-        *ends,
-        f"{answered}{nothing}{over}",
-        f"{begin}{no_call}{go_on}",
-        *fields,
-        *lists,
-        *between,
-        "I don't know",
-        "...",
-        '.example"',
+        *(line.replace("⏎", "\n") for line in fixed.splitlines()),
         *(f"m{number}" for number in range(1, 17)),  # as many mails as a short episode shows
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
         *(f"T{hour:02d}:" for hour in range(24)),
