@@ -97,12 +97,11 @@ class Stage:
 
     def colleague(self) -> Person:
         """A member of staff who owns no inbox and has no part in this story yet."""
-        staff = self.company.staff
-        while True:
+        staff, person = self.company.staff, self.owner
+        while person in self._used:
             person = staff[self.rng.randrange(self.company.owners, len(staff))]
-            if person not in self._used:
-                self._used.add(person)
-                return person
+        self._used.add(person)
+        return person
 
     def things(self, bank: str, count: int) -> list[str]:
         """Different entries of a list of the story's phrase file."""
@@ -181,12 +180,11 @@ class Stage:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
         month, part = wording.MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
         long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
-        answer = f"The {long} of {month} {day.year}"
-        if self.bounded:
-            return FactValue(answer, f"the {long} of {month}")
-        names = (month, month[:3])
-        forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-        return FactValue(answer, self.rng.choice(forms))
+        text, brief = f"the {long} of {month}", month[:3]
+        if not self.bounded:
+            forms = (text, f"the {long} of {brief}", f"{short}{month}", f"{short}{brief}")
+            text = self.rng.choice(forms)
+        return FactValue(f"The {long} of {month} {day.year}", text)
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
         """A sum of dollars in hundreds; in free words now and then an odd one."""
@@ -280,19 +278,17 @@ class Stage:
             subject = reply_subject(parent.subject)
             minute = max(minute, parent.minute + rng.randrange(15, 240))
         text = letter(rng, company, sender, [via] if via else receivers, lines)
-        references: tuple[str, ...] = ()
         if via is not None:
             earlier = minute - rng.randrange(20, 120)
             block = forwarded(sender, via, earlier, subject, text, bare=rng.random() < 0.4)
             intro = wording.pick(rng, company.wording.common["forward_intro"])
             text = f"{letter(rng, company, via, [self.owner], [intro], filler=0.1)}\n\n{block}"
             subject = rng.choice(("Fwd: ", "FW: ")) + subject
-        elif parent is not None:
-            references = (*parent.references, parent.message_id)
-            if quoting and not company.plain:
-                text = f"{text}\n\n\n{quoted(sender, parent)}"
+        elif parent is not None and quoting and not company.plain:
+            text = f"{text}\n\n\n{quoted(sender, parent)}"
         draft = Draft(next(self.message_ids), minute, writer, tuple(receivers), subject, text)
-        draft.cc, draft.bcc, draft.references = tuple(copied), bcc, references
+        draft.cc, draft.bcc = tuple(copied), bcc
+        draft.references = (*parent.references, parent.message_id) if parent else ()
         draft.attachment = "" if company.plain else attachment
         self.drafts.append(draft)
         return draft
@@ -319,10 +315,10 @@ class Stage:
         calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
         text = template.format_map(calls)
         mails = [fact.mail for fact in evidence] or ([after] if after else [])
-        first = max(mail.utc_date for mail in mails)
-        query_date = first + dt.timedelta(days=int(self.rng.random() ** 2 * 45))
+        first, days = max(mail.utc_date for mail in mails), int(self.rng.random() ** 2 * 45)
+        query_date = first + dt.timedelta(days)
         if until is not None:
-            query_date = min(query_date, until.utc_date - dt.timedelta(days=1))
+            query_date = min(query_date, until.utc_date - dt.timedelta(1))
         question = Question(
             id="",
             question=text,
