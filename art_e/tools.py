@@ -238,7 +238,7 @@ class Tools:
     def _hit(self, hit: Hit) -> dict[str, Any]:
         shown = {
             "message_id": self._name(hit.message_id),
-            "date": self._date(hit.date)[:10],
+            "date": self._date(hit)[:10],
             "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
             "snippet": _shorter(hit.snippet, self.view.snippet_chars),
@@ -253,7 +253,7 @@ class Tools:
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
             "message_id": self._name(email.message_id),
-            "date": self._date(email.date),
+            "date": self._date(email),
             "from": self._person(email.sender),
             "to": self._listed(email.to),
             "cc": self._listed(email.cc),
@@ -263,8 +263,9 @@ class Tools:
         }
         return self._shown(shown)
 
-    def _date(self, date: dt.datetime | None) -> str:
-        return format_date(date and date.astimezone(dt.UTC) if self.view.utc else date)
+    def _date(self, mail: Hit | Email) -> str:
+        date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
+        return format_date(date, mail.message_id)
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields as the view shows them, without empty lists."""

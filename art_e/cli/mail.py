@@ -237,7 +237,7 @@ def _no_mail(message_id: str, inbox: Inbox, db: Path | None) -> UserError:
 def shown_email(email: Email) -> "Text":
     """A mail as a person reads it: header lines, an empty line, the body."""
     lines = [
-        ("Date", format_date(email.date)),
+        ("Date", format_date(email.date, email.message_id)),
         ("From", str(email.sender)),
         ("To", _listed(email.to)),
         ("Cc", _listed(email.cc)),

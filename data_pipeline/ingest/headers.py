@@ -290,15 +290,15 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 
 
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
-    """The date of a mail: its Date, unless that is missing, absurd, or later than the mail arrived
-    by its newest Received or its container; then when it arrived."""
+    """The date of a mail: its Date, unless that is missing, absurd, or later than its newest
+    Received or today; then when it arrived."""
     date = parse_date(headers.first("date"))
-    received = [value.rpartition(";")[2] for value in headers.every("received")]
-    arrived = most_plausible(*map(parse_date, received), envelope_date and zoned(envelope_date))
-    known = arrived if arrived and arrived.year in _PLAUSIBLE_YEARS else None
-    if date and known and date > known + _CLOCKS_DIFFER:
-        return arrived
-    return most_plausible(date, arrived)
+    received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
+    known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS]
+    arrived = [*known, envelope_date and zoned(envelope_date)]
+    if date and date > [*known, dt.datetime.now(dt.UTC)][0] + _CLOCKS_DIFFER:
+        return most_plausible(*arrived, date)
+    return most_plausible(date, *arrived)
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
@@ -347,9 +347,7 @@ _WORD = re.compile(
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
 
 _TRANSFER_ENCODING = re.compile(r"base64|quoted-printable|uuencode")
-_BASE64_LINES = re.compile(
-    rb"(?:[ \t]*+[A-Za-z0-9+/]*+=*+[ \t\r]*+\n)*+(?:[A-Za-z0-9+/]*+=*+\s*+\Z)?"
-)
+_BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
 
 _PARSER = BytesParser(policy=compat32)
