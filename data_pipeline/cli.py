@@ -289,9 +289,12 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     rows["duplicates"] = counts["duplicates"]
     for stage in ("filtered", "quarantined", "cut"):
         rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}
+    rows["attachments"] = counts["attachments"]
     yield f"{report.db}"
     for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
+    if unread := counts["unread"]:
+        yield f"  {output.not_searched(unread)}"
     addresses = output.plural(counts["inboxes"], "address")
     read, rate = output.plural(report.added_read, "message"), report.added_read / report.seconds
     yield f"  {addresses}; {read} read in {report.seconds:.1f} s ({rate:,.0f} a second)"

@@ -136,7 +136,10 @@ def _places(db: Path | None) -> Iterator[Finding]:
         with InboxFile(path) as file:
             mails = output.plural(file.counts["stored"], "mail")
             addresses = output.plural(file.counts["inboxes"], "address")
+            unread = file.counts["unread"]
         yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}")
+        if unread:
+            yield Finding("attachments", "missing", output.not_searched(unread))
     except UserError as error:
         yield Finding("inbox file", "broken", str(error))
 

@@ -115,6 +115,7 @@ def search(
             max_results=limit,
         )
         sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
+        unread = {} if hits else opened.unread_files()
     if as_json:
         output.print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
     elif hits:
@@ -123,6 +124,8 @@ def search(
     else:
         mails = output.plural(len(opened), "mail")
         output.note(f"no mail of {mails} matches; try other words or fewer filters")
+        if unread:
+            output.note(output.not_searched(unread))
 
 
 @app.command(

@@ -229,6 +229,13 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}{ending}"
 
 
+def not_searched(unread: dict[str, int]) -> str:
+    """Say how many attachments have no text to search, or only a part of it, and why."""
+    total = plural(sum(unread.values()), "attachment")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in unread.items())
+    return f"not searched, or not whole: {total} ({reasons}); art-e open MESSAGE_ID shows a file"
+
+
 def shown_usd(cost: float | None, digits: int = 4) -> str:
     """A cost in USD; None is unknown."""
     return "cost unknown" if cost is None else f"${cost:.{digits}f}"

@@ -21,7 +21,7 @@ import numpy as np
 
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
-from art_e.inbox.schema import K1, POINTS, B
+from art_e.inbox.schema import K1, POINTS, UNREAD, B
 from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
@@ -168,6 +168,12 @@ class Inbox:
             data = [part for *_, part in parts]
             files.append(AttachedFile(name, kind, None if None in data else b"".join(data)))
         return files
+
+    def unread_files(self) -> dict[str, int]:
+        """Count the attached files whose text is not in this inbox, or not whole, by the reason."""
+        ids = self._mail.ids[: self._size].tolist()
+        rows = self._execute(UNREAD.format("email_id IN (SELECT unnest(?))"), [ids])
+        return dict(rows.fetchall())
 
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""

@@ -82,11 +82,14 @@ class Hit(NamedTuple):
 
 
 class AttachedFile(NamedTuple):
-    """A file attached to a mail: its name and type as declared; `data` None was not kept."""
+    """A file attached to a mail: its name, type and charset as declared; `data` None was not kept.
+    `unread` says why its text is not in the mail, or not all of it."""
 
     name: str
     kind: str
     data: bytes | None
+    charset: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from string import Template
 from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS, WORD, fold
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "10"
+SCHEMA_VERSION = "11"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2
@@ -36,6 +36,12 @@ SHOWN = f"""(
     SELECT email_id FROM {LISTED} WHERE email_id NOT IN {_OTHERS}
     AND email_id NOT IN (SELECT email_id FROM {COPIES} WHERE shown <> email_id)
 )"""
+
+# In SQL: how many attached files are not read, or not whole, by the reason.
+UNREAD = """
+    SELECT unread, count(*) AS files FROM files WHERE unread <> '' AND part = 0 AND {}
+    GROUP BY ALL ORDER BY files DESC, unread
+"""
 
 _FOLDER = resources.files("art_e.inbox")
 

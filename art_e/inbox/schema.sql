@@ -35,7 +35,8 @@ CREATE TABLE files (
     part SMALLINT NOT NULL,            -- from 0
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,             -- the declared type, such as application/pdf
-    data BLOB                          -- NULL: too large to be kept
+    data BLOB,                         -- NULL: too large to be kept
+    unread VARCHAR NOT NULL            -- why its text is not in `attached`, or not whole; or empty
 );
 
 -- Dropped copies: their message ids, the mail that stands for them, where they were read, and when

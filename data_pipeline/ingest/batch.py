@@ -58,7 +58,7 @@ _WORDS = pa.schema({"row": pa.int64(), "word": pa.large_string(), "term": pa.int
 _SKIPPED = pa.schema(dict.fromkeys(Skipped._fields, pa.string()))
 _FILES = pa.schema({
     "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
-    "kind": pa.string(), "data": pa.binary(),
+    "kind": pa.string(), "data": pa.binary(), "unread": pa.string(),
 })  # fmt: skip
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
@@ -119,7 +119,8 @@ class Job(NamedTuple):
 class BatchTables(NamedTuple):
     """Some mails of a batch as they come back.
 
-    recipients: row, address, name, role, position. files: row, number, part, name, kind, data.
+    recipients: row, address, name, role, position. files: row, number, part, name, kind, data,
+    unread.
     postings: row, term, frequency. stems: term, stem. words: row, word, term, with a row for words
     of senders' names alone. skipped: source, stage, reason, detail.
     """
@@ -236,7 +237,7 @@ def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
         for position, box in enumerate(listed)
     ]
     files = [
-        (row, number, part, file.name, file.kind, data)
+        (row, number, part, file.name, file.kind, data, file.unread)
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
         for part, data in enumerate(_pieces(file.data))

@@ -26,7 +26,7 @@ FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept 
 ORDER BY k.email_id;
 
 INSERT INTO inbox.files
-SELECT email_id, number, part, name, kind, data FROM staging.files JOIN kept USING (row);
+SELECT email_id, number, part, name, kind, data, unread FROM staging.files JOIN kept USING (row);
 
 INSERT INTO inbox.aliases
 SELECT c.message_id, k.email_id, copy.source, copy.sent_at

@@ -31,7 +31,7 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
-from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
+from data_pipeline.ingest.attachments import LARGEST_BYTES, PACKED, PICTURE, Extractor, form_of
 from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.invitations import invitation_text
@@ -395,11 +395,32 @@ def _is_text(part: Part, kind: PartType) -> bool:
 
 def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
-    data = head.part_bytes(part)
-    size = "" if part.is_multipart() else f", {max(1, round(len(data) / 1024)):,} KB"
+    content = head.part_bytes(part)
+    size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
     name = _file_name(part) or "unnamed"
-    file = AttachedFile(scrub(name), kind.kind, data if len(data) <= LARGEST_BYTES else None)
+    data = content if len(content) <= LARGEST_BYTES else None
+    file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
+
+
+def _open_packed(tree: Part, extractor: Extractor) -> None:
+    """Put what is in winmail.dat, signed S/MIME and .eml files in their place in `tree`, without a
+    body that the mail has already."""
+    parts = [(tree, 0)]
+    for part, depth in parts:
+        kind = head.part_type(part)
+        packs = kind.kind.startswith("application/") and not part.is_multipart()
+        file = _attachment(part, kind).file if packs else None
+        if file and (form := form_of(file)) in PACKED and (mime := extractor.read(file)[0]):
+            packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
+            body, *others = _children(packed) or [packed]
+            words = set(" ".join(_message_texts(tree, [])).split())
+            if others and words.issuperset(" ".join(_message_texts(body, [])).split()):
+                packed.set_payload([*others])
+            del part["content-type"]
+            part["content-type"] = "message/rfc822" if form == "mail" else "multipart/mixed"
+            part.set_payload([packed])
+        parts += [(child, depth + 1) for child in _children(part) if depth < _DEEPEST_PART]
 
 
 def _file_name(part: Part) -> str:
@@ -416,7 +437,9 @@ def _file_name(part: Part) -> str:
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
 _MANY = 20  # characters that show as nothing
-_MOST_READ, _MOST_FILES = 20, 1_000  # attachments of a mail
+# Of a mail: attachments, and characters of their texts.
+_MOST_FILES, _MOST_ATTACHED = 1_000, 1_000_000
+_TOO_MANY = f"behind {_MOST_ATTACHED:,} characters of the same mail"
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
@@ -499,7 +522,7 @@ def _parse_message(
         return Skipped(source, "gone" if raw.gone else "unread", why)
     if not raw.data or raw.data.isspace():
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
-    headers, body, files = plain_message(raw.data) or message_by_email(raw.data)
+    headers, body, files = plain_message(raw.data) or message_by_email(raw.data, extractor)
     if not any(name in headers for name in _ESSENTIAL):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)
@@ -509,32 +532,39 @@ def _parse_message(
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     if not (labels or thread or files):
         return email
+    attached, files = _attached(files[:_MOST_FILES], extractor)
     return replace(
         email,
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached="" if extractor is None else _attached(files, extractor),
-        files=tuple(files[:_MOST_FILES]),
+        attached=attached,
+        files=tuple(files),
     )
 
 
-def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
-    """The texts of attachments, each under its name, that can be read in their time."""
-    ends = time.monotonic() + ATTACHMENT_SECONDS
-    texts = []
-    for name, kind, data in files[:_MOST_READ]:
-        text = extractor.text_of(name, kind, data, ends - time.monotonic()) if data else ""
-        if text is None:
-            texts.append(f"\n\n[Text of {name} left out: it takes too long or too much memory]")
-        elif text:
-            texts.append(f"\n\n[Text of {name}]\n{_shown(tidy(scrub(text)))}")
-    return "".join(texts)
+def _attached(
+    files: Sequence[AttachedFile], extractor: Extractor | None
+) -> tuple[str, Sequence[AttachedFile]]:
+    """The texts of attachments, each under its name, and the files, marked if they are not read."""
+    if extractor is None:
+        return "", files
+    texts, marked = "", []
+    for file in files:
+        text, unread = extractor.read(file) if len(texts) < _MOST_ATTACHED else ("", _TOO_MANY)
+        marked.append(file._replace(unread=unread))
+        if text or unread not in ("", PICTURE):
+            reason = unread and f": {unread}"
+            texts += f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
+    return texts, marked
 
 
-def message_by_email(data: bytes) -> PlainMessage:
+def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = head.parse_message_tree(head.split_message(data))
+    if extractor is not None:
+        extractor.ends = time.monotonic() + ATTACHMENT_SECONDS
+        _open_packed(tree, extractor)
     attachments: list[_Attachment] = []
     texts = _message_texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
