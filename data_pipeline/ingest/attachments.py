@@ -1,13 +1,11 @@
-"""The text of attachments, and the content of mail that is packed into one of them.
+"""The text of attachments, and mail that is packed into one.
 
-The first bytes of a file say what it is, or else its type and name. Plain text is decoded here.
-Libraries read the other forms in a child process with limits of memory and time, because a file
+Libraries read all but plain text in a child process with limits of memory and time, because a file
 can be made to use up both: this module run as a program is that process. It serves its parent until
 that closes the pipe.
 """
 
 import atexit
-import codecs
 import contextlib
 import io
 import json
@@ -43,18 +41,19 @@ HEAVY = "too slow or too large to read"
 # one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
 PACKED = ("mail", "pkcs7", "winmail")
 _READ = (*PACKED, "pdf", "rtf", "ole", "zip")
+_BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
     b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
     b'x\x9f>"': "winmail", b"begin:vcalendar": "text/calendar", b"<!doctype html": "text/html",
     b"<html": "text/html", b"-----begin pgp message": LOCKED, b"-----begin pgp": "",
-    b"version: 1": "", b"\xff\xd8\xff": PICTURE, b"\x89png": PICTURE, b"gif8": PICTURE,
+    b"version: 1": "", b"\xff\xfe": "text/plain", b"\xfe\xff": "text/plain",
+    b"\xff\xd8\xff": PICTURE, b"\x89png": PICTURE, b"gif8": PICTURE,
 }  # fmt: skip
 _NAMES = {
     "application/pkcs7-mime": "pkcs7", "application/x-pkcs7-mime": "pkcs7", "p7m": "pkcs7",
     "application/pkcs7-signature": "", "application/x-pkcs7-signature": "", "p7s": "",
-    "text/html": "text/html", "htm": "text/html", "html": "text/html", "eml": "mail",
-    "text/calendar": "text/calendar", "ics": "text/calendar", "txt": "text/plain",
-    "csv": "text/plain", "text": "text/plain", "image": PICTURE, "audio": PICTURE, "video": PICTURE,
+    "htm": "text/html", "html": "text/html", "ics": "text/calendar", "eml": "mail",
+    "image": PICTURE, "audio": PICTURE, "video": PICTURE,
 }  # fmt: skip
 
 Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not whole, or ""
@@ -63,14 +62,12 @@ Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not wh
 def form_of(file: AttachedFile) -> str:
     """Return the form of a file, see `_STARTS`."""
     start = (file.data or b"")[:4096]
-    lower = start.removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    lower = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     names = file.kind, file.name.rpartition(".")[2].lower(), file.kind.partition("/")[0]
     forms = [form for signature, form in _STARTS.items() if lower.startswith(signature)]
     forms += [_NAMES[name] for name in names if name in _NAMES]
-    with contextlib.suppress(UnicodeDecodeError):
-        codecs.getincrementaldecoder("utf-8")().decode(start)
-        forms += ["text/plain"] if b"\0" not in start else []
-    return (*forms, UNKNOWN)[0]
+    forms += [file.kind] if file.kind.startswith("text/") else []
+    return (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
 
 
 def read(file: AttachedFile, ask: Callable[[str, bytes], Reading]) -> Reading:
@@ -145,7 +142,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
             from striprtf.striprtf import rtf_to_text
 
             source = file.read().decode("latin-1")
-            yield rtf_to_text(source, errors="replace")  # type: ignore[no-untyped-call]
+            yield rtf_to_text(source, errors="replace")
         case "zip":
             yield from _zip(file)
         case "ole":
@@ -165,7 +162,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
             data = file.read()
             packed = TNEF(data[:6] + _CODE_PAGE + data[6:], do_checksum=False)
             if packed.has_body() or packed.attachments:
-                yield _mime(packed).as_string()
+                yield _mime(packed).as_bytes().decode("latin-1")
 
 
 # The parts of .docx, .pptx and OpenDocument that have text.
@@ -227,10 +224,9 @@ def _mime(packed: Any, subject: str = "") -> EmailMessage:
 
     mail = EmailMessage()
     mail["Subject"] = subject
-    body = (
-        packed.htmlbody or packed.body or "".join(_parts("rtf", io.BytesIO(packed.rtfbody or b"")))
-    )
-    mail.set_content(text(body), "html" if packed.htmlbody else "plain")
+    rtf = "".join(_parts("rtf", io.BytesIO(packed.rtfbody or b"")))
+    body = text(packed.htmlbody or packed.body or rtf)
+    mail.set_content(body, "html" if packed.htmlbody else "plain")
     mail.make_mixed()
     for file in packed.attachments:
         names = [each.data for each in file.mapi_attrs if each.name == MAPI_ATTACH_LONG_FILENAME]

@@ -59,6 +59,8 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
     it, such as the body of a header. ASCII bytes are ASCII whatever their label, unless NUL bytes
     (UTF-16) or escapes of a seven-bit charset say otherwise."""
     declared = codec_of(charset) if charset else ""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        declared = "utf-16"
     if data.isascii():
         if b"\x1b$" in data and not _ESCAPED.match(declared):
             declared = "iso2022-jp"
