@@ -48,7 +48,9 @@ from data_pipeline.ingest.sources import described, detect, open_source, questio
 from data_pipeline.synthetic.world import WorldConfig, questions
 
 # "auto" and FORMATS: typer has no unions.
-FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
+FormatName = Literal[
+    "auto", "mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"
+]
 
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
@@ -202,7 +204,7 @@ def read_sources(
     total = limit
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
-    infers = owner is not None or {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
+    infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:

@@ -9,6 +9,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,13 +25,13 @@ ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
 @contextlib.contextmanager
-def decompressed(path: Path) -> Iterator[BinaryIO]:
+def decompressed(path: Path) -> Iterator[BufferedReader]:
     """Open a file, decompressed if it is gzip or xz (by content, not by name)."""
-    magic = head_of(path, len(XZ))
-    with path.open("rb", 1 << 16) as file:
-        if magic.startswith(GZIP):
+    file: BufferedReader = BufferedReader(io.FileIO(path), 1 << 16)
+    with file:
+        if (magic := file.peek(len(XZ))).startswith(GZIP):
             yield _Bound(path).stream(gzip.GzipFile(fileobj=file).read)
-        elif magic == XZ:
+        elif magic.startswith(XZ):
             with lzma.LZMAFile(file) as unpacked:
                 yield _Bound(path).stream(unpacked.read)
         else:
@@ -54,6 +55,11 @@ class _Stream(io.RawIOBase):
         return len(data)
 
 
+def buffered(take: Callable[[int], bytes]) -> BufferedReader:
+    """Return the bytes that `take` gives as a file."""
+    return BufferedReader(_Stream(take), 1 << 16)
+
+
 class _Bound:
     """How many bytes all parts of an archive may have together."""
 
@@ -61,7 +67,7 @@ class _Bound:
         self._path = path
         self._left = max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)
 
-    def stream(self, read: Callable[[int], bytes]) -> BinaryIO:
+    def stream(self, read: Callable[[int], bytes]) -> BufferedReader:
         """The bytes that `read` gives of a part. Reading raises `UserError` beyond the bound."""
 
         def take(limit: int) -> bytes:
@@ -74,7 +80,7 @@ class _Bound:
                 )
             return data
 
-        return io.BufferedReader(_Stream(take), 1 << 16)
+        return buffered(take)
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -94,29 +100,20 @@ def regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO | str]]:
-    """Name and bytes of the files whose names have that ending (or why these can't be read): in a
-    folder, in its archives, or in the archive `path`. If `path` is another file, that one whatever
-    its name."""
-    if path.is_dir():
-        for file in regular_files(path):
-            if _ends(file.name, *ARCHIVES):
-                yield from ((n, s) for n, s in members(file) or () if _ends(n, ending))
-            elif _ends(file.name, ending):
-                with decompressed(file) as stream:
-                    yield encodable(file.relative_to(path).as_posix()), stream
-    elif (names := members(path)) is not None:
-        yield from ((name, stream) for name, stream in names if _ends(name, ending))
-    else:
-        with decompressed(path) as stream:
-            yield encodable(path.name), stream
+def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
+    """Yield the name and the place of each file of a folder, and the name and the bytes (or why
+    they can't be read) of each file of its archives or of the archive `path`. Another file is the
+    only one."""
+    for file in regular_files(path) if path.is_dir() else [path]:
+        is_archive = file == path or file.name.lower().endswith(ARCHIVES)
+        if (packed := members(file) if is_archive else None) is not None:
+            yield from packed
+        else:
+            inside = file.relative_to(path).as_posix() if file != path else path.name
+            yield encodable(inside), file
 
 
-def _ends(name: str, *endings: str) -> bool:
-    return name.lower().endswith(endings)
-
-
-def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
+def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
     """Name and bytes (or why they can't be read) of the files of a zip or tar archive, each to be
     read before the next one; None if `path` is no archive."""
     if head_of(path, len(ZIP)) == ZIP:
@@ -129,7 +126,7 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
     return _tar_members(path)
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
+def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
     bound, shown, end = _Bound(path), encodable(str(path)), 0
     with limited_memory():
         archive = zipfile.ZipFile(path)
@@ -152,10 +149,10 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
                 yield encodable(info.filename), why
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
+def _tar_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
     with decompressed(path) as stream:
         for name, member in tar_members(stream):
-            yield encodable(name), io.BufferedReader(_Stream(member.take), 1 << 16)
+            yield encodable(name), buffered(member.take)
 
 
 # ---- Tar archives, at little more than the cost of reading them.

@@ -157,9 +157,11 @@ def process(job: Job) -> Iterator[BatchTables]:
         if isinstance(result, Skipped):
             skipped.append(result)
             continue
+        cut = item.fault if isinstance(item, RawMessage) else None
         if REST in result.mail.email.body and not isinstance(item, StoredMail):
-            detail = f"stored up to {MOST_CHARS:,} characters"
-            skipped.append(Skipped(result.mail.email.source, "long-text", detail, "cut"))
+            cut = "long-text", f"stored up to {MOST_CHARS:,} characters"
+        if cut:
+            skipped.append(Skipped(result.mail.email.source, *cut, "cut"))
         size = len(result.texts[1])
         if chars + size > _MOST_TEXT and kept:
             yield _tables(kept, skipped)

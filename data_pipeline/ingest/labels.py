@@ -5,6 +5,7 @@ They get one name each ("inbox", "sent", "drafts", "spam", "trash", "starred", "
 mbox, whose exporter put them there: in other mail a sender can write what he likes.
 """
 
+import contextlib
 import csv
 import re
 from collections.abc import Collection, Iterable
@@ -46,6 +47,15 @@ _IMAP = dict(
     r" \flagged=starred \answered=answered \all=".split()
 )
 _STATUS = {"F": "starred", "A": "answered", "D": "trash", "T": "drafts"}
+# Bits of Thunderbird, Evolution and Apple Mail; mail without the bit of "unread" is unread.
+_BITS = {
+    "x-mozilla-status": {1: "unread", 2: "answered", 4: "starred", 8: "trash"},
+    "x-evolution": {1: "answered", 2: "trash", 4: "drafts", 8: "starred", 16: "unread"},
+    "emlx": {1: "unread", 2: "trash", 4: "answered", 16: "starred", 64: "drafts"},
+}
+_FOLDERS = frozenset({"spam", "trash", "drafts", "sent", "inbox"})
+_ENDING = re.compile(r"\.(?:mbox|mbx|sbd)$", re.IGNORECASE)
+_DELETED = re.compile(r"(?:^|/)[,#]\d+$")  # MH's own renaming
 BEFORE_FLAGS = re.compile("[:!;]2,")
 
 
@@ -60,6 +70,9 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
     gmail = decode_words(headers.first("x-gmail-labels"))
     found = list(map(label, next(csv.reader([gmail], skipinitialspace=True), [])))
     found += [_STATUS[each] for each in headers.first("x-status") if each in _STATUS]
+    for program in ("x-mozilla-status", "x-evolution"):
+        with contextlib.suppress(ValueError):
+            found += of_flags(program, int(headers.first(program).rpartition("-")[2], 16))
     if "status" in headers and "R" not in headers.first("status"):
         found.append("unread")
     return in_order(found)
@@ -68,8 +81,10 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
 def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     """The folder (a path, or names with full stops between them) and the flags of a file's name,
     which stands in `folder/cur` or `folder/new`."""
-    place, _, kind = folder.rpartition("/")
-    found = [label(place.strip("./").replace("/.", "/").replace(".", "/") or "inbox")]
+    path, _, kind = folder.rpartition("/")
+    place = path.strip("./").replace("/.", "/").replace(".", "/") or "inbox"
+    leaf = label(place.rpartition("/")[2])
+    found = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
     given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
     if kind == "new" or "S" not in given:
@@ -92,10 +107,21 @@ def of_imap(
     return in_order([*found, *(label(each.removeprefix("\\")) for each in gmail)])
 
 
-def of_file(name: str) -> tuple[str, ...]:
-    """The label of an mbox file that is a mail program's folder, such as "Trash"."""
-    known = label(name.rpartition("/")[2].removesuffix(".mbox"))
-    return (known,) if known in _NAMES else ()
+def of_path(name: str) -> tuple[str, ...]:
+    """The label of a mail program's folder or mailbox, such as "Trash.mbox/mbox". What lies below
+    spam or trash is spam or trash."""
+    parts = [label(_ENDING.sub("", part)) for part in name.split("/") if part[-4:] != ".sbd"]
+    known = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
+    return in_order([*known[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
+
+
+def _below(parts: Iterable[str]) -> list[str]:
+    return [name for name in map(label, parts) if name in ("spam", "trash")]
+
+
+def of_flags(program: str, flags: int) -> list[str]:
+    """The labels that the bits of a mail program's flags stand for."""
+    return [name for bit, name in _BITS[program].items() if bool(flags & bit) != (name == "unread")]
 
 
 def in_order(labels: list[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
+from data_pipeline.ingest import outlook
 from data_pipeline.ingest.attachments import LARGEST_BYTES, PACKED, PICTURE, Extractor, form_of
 from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
@@ -517,12 +518,12 @@ def _limited() -> Iterator[None]:
 def _parse_message(
     raw: RawMessage, source: str, extractor: Extractor | None
 ) -> ParsedEmail | Skipped:
-    if raw.gone or raw.unread:
-        why = raw.unread or "moved or deleted while the mail was read"
-        return Skipped(source, "gone" if raw.gone else "unread", why)
+    if raw.fault and not raw.data:
+        return Skipped(source, *raw.fault)
     if not raw.data or raw.data.isspace():
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
-    headers, body, files = plain_message(raw.data) or message_by_email(raw.data, extractor)
+    data = outlook.message_of(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data
+    headers, body, files = plain_message(data) or message_by_email(data, extractor)
     if not any(name in headers for name in _ESSENTIAL):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     email = compose(source, headers, body, raw.envelope_date)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from art_e.inbox.mail import AttachedFile, Mailbox
 
-Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
+Format = Literal["mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
@@ -29,8 +29,8 @@ class RawMessage(NamedTuple):
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. A message is `gone` if it went away while its source was read; `unread` says
-    why its archive could not give it, if so.
+    only `in_mbox`. `fault` is a reason and a detail: without data the reason why it can't be
+    stored, with data why only a part of it is.
     """
 
     source: str
@@ -39,8 +39,7 @@ class RawMessage(NamedTuple):
     labels: tuple[str, ...] = ()
     in_mbox: bool = False
     gmail_thread: str = ""
-    gone: bool = False
-    unread: str = ""
+    fault: tuple[str, str] | None = None
 
     @property
     def size(self) -> int:

@@ -13,11 +13,18 @@ import itertools
 import lzma
 import os
 import re
+import shutil
+import subprocess
 import tarfile
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import lru_cache, partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -31,14 +38,13 @@ from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
-from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
+from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WORLD as INJECTED
 from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
 
 _PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
-_MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
 _SYNTHETIC = "synthetic:"
 _INJECTION = "synthetic:injection"
@@ -75,7 +81,11 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
     """The message in a file of a folder, cut one byte beyond what the parser accepts."""
     source = f"{prefix}{encodable(path.relative_to(folder).as_posix())}"
-    return RawMessage(source, archives.head_of(path, LARGEST_MESSAGE + 1))
+    data = archives.head_of(path, LARGEST_MESSAGE + 1)
+    if data.startswith((archives.GZIP, archives.XZ)):  # Dovecot can pack them
+        with archives.decompressed(path) as stream:
+            data = stream.read(LARGEST_MESSAGE + 1)
+    return RawMessage(source, data)
 
 
 # ---- Opening a source of any format.
@@ -95,7 +105,7 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
-            is_empty = False
+            is_empty = is_empty and isinstance(message, RawMessage) and message.fault == _NOT_MAIL
             yield message
     if is_empty:
         raise UserError(f"{encodable(path)} holds no {nothing}")
@@ -112,42 +122,126 @@ def _check_there(path: str) -> None:
         raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
 
 
-# ---- Files with one message each: .eml, Maildir, Enron's tree.
+# ---- Mail in files: mbox, Maildir, MH, and as Apple Mail, Thunderbird and Outlook keep it.
+
+_GONE = ("gone", "moved or deleted while the mail was read")
+_NOT_MAIL = ("not-mail", "another kind of file, or a mail program's working copy")
+_PARTIAL = ("partial", "Apple Mail keeps its attachments elsewhere, or has not fetched them")
+_MAILDIR = re.compile(r"(?:(.*)/)?(cur|new|tmp)/(?:[^/]+/)*[^/.][^/]*")
+# A mailbox that Thunderbird is rewriting, its copies for the desktop's search, and attachments
+# that Apple Mail keeps as files.
+_BESIDE_MAIL = re.compile(r"(?:.*/)?(?:nstmp(?:-\d+)?|[^/]+\.mozmsgs/.*|Attachments/\d+/.*)")
+_NUMBERED = re.compile(r"[,#]?\d+\.?")
+_PST_MAGIC = b"!BDN"
+_IN_MSG = "__properties_version1.0".encode("utf-16-le")
+_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
-def _read_eml(path: Path) -> Iterator[RawMessage]:
-    """One message in a file, or all .eml files of a folder or an archive."""
-    for name, stream in archives.files_with(path, ".eml"):
-        if isinstance(stream, str):
-            yield RawMessage(name, b"", unread=stream)
+def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
+    """Every mail of a file, an archive or a folder, each file by what it holds; other files come
+    with their fault. `kind` is what a file `path` is read as."""
+    # Apple Mail exports a folder INBOX.mbox with a file mbox.
+    top = f"{path.name}/" if path.is_dir() and path.suffix == ".mbox" else ""
+    for name, place in archives.files(path):
+        part = _MAILDIR.fullmatch(name)
+        if isinstance(place, str):
+            yield RawMessage(name, b"", fault=("unread", place))
+        elif part and isinstance(place, Path) and _is_maildir(path / (part[1] or "")):
+            yield _maildir_message(path, place, name, part)
         else:
-            yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
+            with _opened(place) as stream:
+                found = (kind if place == path else None) or _kind_of(name, stream)
+                if found == "pst":
+                    yield from _read_pst(name, place)
+                elif found == "mbox":
+                    yield from _read_mbox(name, stream, of_path(top + name))
+                elif found is not None:
+                    yield _read_one(name, stream, of_path(top + name), found)
+                else:
+                    yield RawMessage(name, b"", fault=_NOT_MAIL)
 
 
-def _read_maildir(path: Path) -> Iterator[RawMessage]:
-    """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
-    for file in archives.regular_files(path):
-        if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
-            # Without the flags (":2,S"), which change when a mail is read.
-            source = BEFORE_FLAGS.split(encodable(file.relative_to(path).as_posix()), maxsplit=1)[0]
-            now, message = _live_message(file, path)
-            labels = of_maildir(encodable(now.parent.relative_to(path).as_posix()), now.name)
-            yield message._replace(source=source, labels=labels)
+@contextlib.contextmanager
+def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
+    """A file of mail, with lines that end as they do today."""
+    opened = archives.decompressed(place) if isinstance(place, Path) else nullcontext(place)
+    with opened as stream:
+        head = stream.peek(_HEAD)
+        is_old = b"\r" in head and b"\n" not in head  # a Mac's of the last century
+        translated = archives.buffered(lambda size: stream.read(size).replace(b"\r", b"\n"))
+        yield translated if is_old else stream
 
 
-def _live_message(file: Path, folder: Path) -> tuple[Path, RawMessage]:
-    """The message of a file that another program may move or delete meanwhile, and where it was."""
-    with contextlib.suppress(FileNotFoundError):
-        return file, _message(file, folder)
-    # It was flagged, or moved on to `cur`.
-    name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
-    folders = (file.parent, file.parent.with_name("cur"))
-    files = (each for folder in folders for each in archives.regular_files(folder))
-    same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
-    with contextlib.suppress(FileNotFoundError):
-        now = next(same, file)
-        return now, _message(now, folder)
-    return file, RawMessage("", b"", gone=True)
+def _kind_of(name: str, stream: BufferedReader) -> str | None:
+    """How a file is read; "mail" is a single message, None no mail."""
+    head, base = stream.peek(_HEAD)[:_HEAD], name.rpartition("/")[2].lower()
+    if _BESIDE_MAIL.fullmatch(name):
+        return None
+    least = 1 if _NUMBERED.fullmatch(base) else 2
+    by_content = {
+        "pst": head.startswith(_PST_MAGIC),
+        "emlx": base.endswith(".emlx") and head.partition(b"\n")[0].strip().isdigit(),
+        "mbox": not base.endswith(".eml") and _is_mbox(head),
+        "mail": base.endswith((".eml", ".msg")) or _looks_like_mail(head, least) or _IN_MSG in head,
+    }
+    return next((kind for kind, fits in by_content.items() if fits), None)
+
+
+@lru_cache(maxsize=1)
+def _is_maildir(folder: Path) -> bool:
+    return (folder / "cur").is_dir() and (folder / "new").is_dir()
+
+
+def _maildir_message(path: Path, file: Path, name: str, part: re.Match[str]) -> RawMessage:
+    """A message of a Maildir, which another program may flag, move or delete meanwhile."""
+
+    def bare(name: str) -> str:
+        # Without the flags (":2,S"), which change when a mail is read.
+        return BEFORE_FLAGS.split(name, maxsplit=1)[0]
+
+    def places() -> Iterator[Path]:
+        yield file
+        for folder in (file.parent, file.parent.with_name("cur")):
+            files = archives.regular_files(folder)
+            yield from (each for each in files if bare(each.name) == bare(file.name))
+
+    for now in places() if part[2] != "tmp" else ():
+        with contextlib.suppress(FileNotFoundError):
+            folder = f"{part[1] or ''}/{now.parent.name}"
+            labels = of_maildir(folder, encodable(now.name))
+            return _message(now, path)._replace(source=bare(name), labels=labels)
+    return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
+
+
+def _read_one(name: str, stream: BufferedReader, labels: tuple[str, ...], kind: str) -> RawMessage:
+    """A file of one message. Apple Mail's has its size above and a list of properties below."""
+    size = int(stream.readline(40)) if kind == "emlx" else LARGEST_MESSAGE + 1
+    data, flags = (
+        stream.read(min(size, LARGEST_MESSAGE + 1)),
+        _EMLX_FLAGS.search(stream.read(_HEAD)),
+    )
+    if kind == "emlx" and flags:
+        labels = in_order([*labels, *of_flags("emlx", int(flags[1]))])
+    return RawMessage(name, data, labels=labels, fault=_PARTIAL if ".partial." in name else None)
+
+
+def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
+    """The mails of an Outlook data file, which libpst's program takes apart."""
+    if (readpst := shutil.which("readpst")) is None or not isinstance(file, Path):
+        raise UserError(
+            f"{name} is an Outlook data file, which the program readpst reads: install it (Debian"
+            " and Ubuntu: apt install pst-utils; Fedora and Homebrew: libpst), unpack the file if it"
+            " is in an archive, and run this again"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        # Deleted items too, each mail in a file of its own, text in UTF-8.
+        command = [readpst, "-D", "-e", "-8", "-q", "-j", "0", "-o", folder, str(file.absolute())]
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if run.returncode:
+            said = (run.stderr + run.stdout).decode("utf-8", "replace").split("\n")[0][:200]
+            raise UserError(f"readpst can't read {file} ({said}): is it whole? copy it again")
+        for each in _read_mail(Path(folder)):
+            yield each._replace(source=f"{name}/{each.source}")
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
@@ -172,47 +266,81 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
 
-# A From_ line has a time and a year; in the middle of a file a header must follow.
-_SEPARATOR = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
-_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|>?From ")
+# A From_ line has a time and a year; Thunderbird, Eudora and others leave these out, some the
+# sender as well.
+_DATED = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
+_UNDATED = re.compile(
+    rb"From[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999}|"
+    rb"|\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d)\s*"
+)
+_DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
-_LONGEST_READ = 1 << 20
+_LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
+# The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
+_INTERNAL = re.compile(rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M)
 
 
-def _read_mbox(path: Path) -> Iterator[RawMessage]:
-    """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
-    for name, stream in archives.files_with(path, ".mbox"):
-        if isinstance(stream, str):
-            yield RawMessage(name, b"", unread=stream)
+def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
+    """The messages of a file. `source` is "<file name>#<number>"."""
+    for number, (separator, data) in enumerate(_pieces(stream), start=1):
+        source = f"{name}#{number}"
+        if number == 1 and _INTERNAL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
+            fault = ("not-mail", "the mail program's notes on the mailbox")
+            yield RawMessage(source, b"", fault=fault)
             continue
-        for number, (separator, data) in enumerate(_pieces(stream), start=1):
-            source = f"{name.rpartition('/')[2]}#{number}"
-            date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
-            yield RawMessage(source, _QUOTED.sub(rb"\1", data), date, of_file(name), in_mbox=True)
+        words = separator.decode("ascii", "replace").replace(" DST", "").split()
+        days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]
+        sent = parse_date(" ".join(words[days[-1] if days else 2 :]))
+        yield RawMessage(source, _QUOTED.sub(rb"\1", data), sent, labels, in_mbox=True)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """From_ line and quoted bytes of each message, holding one message at a time."""
-    current = b""  # the From_ line of the message being read
-    candidate = b""  # a From_ line on which the next line decides
-    data = bytearray()
-    at_line_start = True
-    for line in iter(lambda: stream.readline(_LONGEST_READ), b""):
-        if candidate:
-            if not current or _HEADER.match(line):
-                if current:
-                    yield current, bytes(data)
-                current, data = candidate, bytearray()
-            else:
-                data += candidate
-            candidate = b""
-        if at_line_start and _SEPARATOR.match(line):
-            candidate = line
-        elif current and len(data) <= LARGEST_MESSAGE:
+    """From_ line and quoted bytes of each message, holding one message at a time. What stands
+    before the first From_ line is a message without one."""
+    separator, data = b"", bytearray()
+    follows_blank = at_line_start = True
+    ahead = deque[bytes]()
+    while line := ahead.popleft() if ahead else stream.readline(_LONGEST_READ):
+        if at_line_start and line.startswith(b"From "):
+            block = list(_header_block(stream, ahead))
+            is_first = not separator and not data.strip()
+            if _is_separator(line, block, follows_blank) or (is_first and _DATED.match(line)):
+                if not is_first:
+                    yield separator, bytes(data)
+                # Some programs put their own From_ line above one that was there.
+                is_doubled = block[0].startswith(b"From ")
+                separator, data, line = line, bytearray(), ahead.popleft() if is_doubled else b""
+        if len(data) <= LARGEST_MESSAGE:
             data += line
-        at_line_start = line.endswith(b"\n")
-    if current:
-        yield current, bytes(data + candidate)
+        follows_blank = not line.strip()
+        at_line_start = line.endswith(b"\n") or not line
+    if separator or data.strip():
+        yield separator, bytes(data)
+
+
+def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
+    """The lines from here to the first that is no header's, which is one of them; they stay
+    `ahead`."""
+    size, at = 0, 0
+    while size < _LONGEST_HEADERS:
+        if at == len(ahead):
+            ahead.append(stream.readline(_LONGEST_READ))
+        line = ahead[at]
+        yield line
+        size, at = size + len(line), at + 1
+        if not _HEADER.match(line) and not (at == 1 and line.startswith(b"From ")):
+            return
+
+
+def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> bool:
+    """Whether a line that begins with "From " stands between two messages: by its form, and by
+    the headers behind it."""
+    names = len(set(_MAIL_HEADER.findall(b"".join(block).lower())))
+    is_whole = len(block) > 1 and not block[-1].strip()
+    if _DATED.match(line):
+        return names >= 3 or (is_whole and (follows_blank or names > 0))
+    return bool(_UNDATED.fullmatch(line)) and follows_blank and is_whole and names >= 2
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
@@ -314,11 +442,13 @@ def _texts(value: object) -> list[str]:
     return [_text(item) for item in values if item]
 
 
+_NO_MAIL = "mail: give a mailbox, a folder of one, or .eml files"
 _READERS: dict[Format, tuple[Reader, str]] = {
     "enron": (read_enron, "files: give the maildir folder or an archive of it"),
-    "maildir": (_read_maildir, "mail in cur or new: give a Maildir folder"),
-    "mbox": (_read_mbox, 'mbox mail: messages start with a "From " line there'),
-    "eml": (_read_eml, ".eml files: give a folder that does"),
+    "mail": (_read_mail, _NO_MAIL),
+    "maildir": (_read_mail, _NO_MAIL),
+    "mbox": (partial(_read_mail, kind="mbox"), _NO_MAIL),
+    "eml": (partial(_read_mail, kind="mail"), _NO_MAIL),
     "csv": (_read_csv, "rows: download it again"),
     "hf": (_read_huggingface, "mail: give a Parquet file, a folder or a hub id"),
     "imap": (read_spool, "mail: the account is empty"),
@@ -366,16 +496,19 @@ def questions_of(text: str) -> list[Question]:
 
 # ---- Which format a source has, by its content.
 
-_LOOKED_AT = 1_000  # files of a folder
+_LOOKED_AT = 10_000  # files of a folder
+_HEAD = 1 << 16
 
-_NUMBERED = re.compile(r"\d+\.?")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
 _MAIL_HEADER = re.compile(
-    rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|delivered-to)[ \t]*:",
+    rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|delivered-to"
+    rb"|content-type|sender|x-mozilla-status|x-gmail-labels)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+# Headers of the copy that the investigation published, in all of its mails.
+_ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
 def detect(path_or_id: str) -> Format:
@@ -390,62 +523,51 @@ def detect(path_or_id: str) -> Format:
         return "hf"
     _check_there(path_or_id)
     with reading(path):
-        found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
+        files = itertools.islice(archives.files(path), _LOOKED_AT)
+        formats = (_format_of(path, *each) for each in files)
+        found: Format | None = next((each for each in formats if each), None)
     if found is None:
         raise UserError(
-            f"{path_or_id} is empty, or its format can't be detected: "
-            f"name it with --format {'|'.join(FORMATS)}"
+            f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
+            f" or name its format with --format {'|'.join(FORMATS)}"
         )
     return found
 
 
-def _format_of_folder(folder: Path) -> Format | None:
-    folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
-    if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
-        return "maildir"
-    for file in itertools.islice(archives.regular_files(folder), _LOOKED_AT):
-        if file.name.lower().endswith(archives.ARCHIVES):
-            format_name = _format_of_file(file)
-            is_read = format_name in ("mbox", "eml")
-        else:
-            format_name = _format_by_name(file.relative_to(folder).as_posix())
-            is_read = format_name != "enron" or _looks_like_mail(_head(file))
-        if is_read and format_name is not None:
-            return format_name
-    return None
-
-
-def _format_of_file(file: Path) -> Format | None:
-    head = _head(file)
-    if head.startswith(_PARQUET_MAGIC):
+def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> Format | None:
+    """The format of `path` as far as one of its files tells."""
+    if isinstance(place, str):
+        return None
+    with _opened(place) as stream:
+        head = stream.peek(_HEAD)[:_HEAD]
+        kind = _kind_of(name, stream)
+    if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
         return "hf"
-    if (inside := archives.members(file)) is not None:
-        return next(filter(None, (_format_by_name(name) for name, _ in inside)), None)
-    first_line = head.partition(b"\n")[0]
-    if _SEPARATOR.match(first_line):
-        return "mbox"
-    names = first_line.decode("utf-8-sig", "replace").split(",")
-    if set(_CSV_COLUMNS) <= {name.strip(' "\r') for name in names}:
-        return "csv"
-    return "eml" if _looks_like_mail(head) else None
-
-
-def _format_by_name(name: str) -> Format | None:
-    """The format of a folder or an archive that holds a file of that name."""
-    folder, _, base = name.rpartition("/")
-    if _NUMBERED.fullmatch(base) and folder:
+    is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
+    # A tar archive itself, or a folder of files.
+    if is_numbered and path.is_dir() == isinstance(place, Path) and _is_enron(head):
         return "enron"
-    by_ending: dict[str, Format] = {".mbox": "mbox", ".eml": "eml", ".parquet": "hf"}
-    return by_ending.get(Path(base).suffix.lower())
+    columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").split(",")
+    if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
+        return "csv"
+    return None if kind is None else "mail"
 
 
-def _head(file: Path) -> bytes:
-    with archives.decompressed(file) as stream:
-        return stream.read(1 << 16)
+def _is_enron(head: bytes) -> bool:
+    """Whether a mail has the headers that Enron's have and other numbered files don't."""
+    block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
+    return all(name in block for name in _ENRON_HEADERS)
 
 
-def _looks_like_mail(head: bytes) -> bool:
-    """Whether a text starts with header lines, one of which only mail has."""
+def _is_mbox(head: bytes) -> bool:
+    lines = io.BytesIO(head.lstrip(b"\r\n"))
+    line = lines.readline()
+    block = list(_header_block(lines, deque())) if line.startswith(b"From ") else []
+    return bool(_DATED.match(line)) or _is_separator(line, block, True)
+
+
+def _looks_like_mail(head: bytes, least: int) -> bool:
+    """Whether a text starts with header lines, `least` of which only mail has."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     block = _BLANK_LINE.split(text, maxsplit=1)[0]
-    return bool(_FIRST_LINE.match(block) and _MAIL_HEADER.search(block))
+    return bool(_FIRST_LINE.match(block)) and len(set(_MAIL_HEADER.findall(block))) >= least
