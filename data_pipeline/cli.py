@@ -5,12 +5,16 @@ the offline policy one question of the world's test split, and shows the gold an
 """
 
 import contextlib
+import datetime as dt
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,7 +46,15 @@ from data_pipeline.ingest.build import (
     target_of,
 )
 from data_pipeline.ingest.build import ingest as run_ingest
-from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
+from data_pipeline.ingest.imap import (
+    Account,
+    follow,
+    is_account,
+    load_states,
+    save_states,
+    state_file,
+)
+from data_pipeline.ingest.oauth import Grant, RejectedError, grant_in, sign_in
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -55,6 +67,7 @@ FormatName = Literal[
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
+_PERIOD = re.compile(r"(\d{1,5})([smh])")
 # The world of the tour.
 SIZE, SEED = 2_000, 0
 # An address is an owner by itself if so much of the mail is its.
@@ -119,14 +132,20 @@ def ingest(
     _check_target(path, may_change=append or replace)
     owner = None if owner is None else owner.strip().lower()
     if any(map(is_account, sources)):
-        if len(sources) > 1 or append or limit or max_body_chars or max_recipients:
+        is_other = append and path.exists() and not state_file(path).exists()
+        whole = all(map(is_account, sources)) and not is_other
+        if not whole or limit or max_body_chars or max_recipients:
             raise UserError(
-                "an IMAP account is read whole, into a file of its own: name no other source, and"
-                " drop --append, --limit, --max-body-chars and --max-recipients"
+                "IMAP accounts are read whole, into a file without other mail: name no other"
+                " source, and drop --limit, --max-body-chars and --max-recipients"
             )
-        account = Account.of(sources[0])
-        owner = owner or _owner_of(account)
-        follow(account, path)
+        accounts = [Account.of(source) for source in sources]
+        followed = load_states(state_file(path))
+        again = [each for each in followed if append or Account.of(each.account) in accounts]
+        if again != followed:
+            save_states(state_file(path), again)
+        for account in accounts:
+            follow(account, path, owner or _owner_of(account) or "")
         sources, source_format = [str(state_file(path))], "imap"
     elif append and state_file(path).exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
@@ -150,33 +169,101 @@ def ingest(
         output.print_line("\n".join(_sums(report, questions, db)))
 
 
-@app.command(epilog=output.example("art-e sync", "art-e sync --db work.duckdb"))
-def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
-    """Bring an inbox file to what its IMAP account holds now: new mail, flags, deletions."""
+@app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
+def sync(
+    db: DbOption = None,
+    every: Annotated[
+        str | None, Option(metavar="TIME", help="Sync again each 30s, 10m, 1h ..., until Ctrl-C.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring an inbox file to what its IMAP accounts hold now: new mail, flags, deletions."""
     path = target_of(chosen_db(db))
-    file = state_file(path)
-    if (state := load_state(file)) is None:
+    period = _PERIOD.fullmatch(every or "0s")
+    if period is None:
+        raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
+    while True:
+        began = time.time()
+        accounts = _accounts_of(path, db)
+        try:
+            _sync(accounts, path, db, as_json)
+        except UserError as error:
+            if every is None or isinstance(error, RejectedError):
+                raise
+            output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; trying again in {every}")
+        if every is None:
+            return
+        # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
+        seconds = int(period[1]) * {"s": 1, "m": 60, "h": 3600}[period[2]]
+        for _ in range(seconds):
+            if time.time() - began < seconds:
+                time.sleep(1)
+
+
+def _accounts_of(path: Path, db: Path | None) -> list[Account]:
+    accounts = [Account.of(state.account) for state in load_states(state_file(path))]
+    if not accounts:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
-    account = Account.of(state.account)
-    if not account.spool.is_dir():
-        # The file may come from elsewhere, and its account gets the password.
-        again = f"if it is yours: art-e ingest {account} --replace{db_argument(db)}"
-        raise UserError(f"{account} was never read from here; {again}")
-    changes = follow(account, path)
-    report = None
+    for account in accounts:
+        if not account.spool.is_dir():
+            # The file may come from elsewhere, and its account gets the password.
+            again = f"if it is yours: art-e ingest {account} --replace{db_argument(db)}"
+            raise UserError(f"{account} was never read from here; {again}")
+    return accounts
+
+
+def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -> None:
+    """Read all accounts, though one can't be reached, and make the file if anything changed."""
+    changes, errors = Counter[str](new=0, changed=0, deleted=0), list[UserError]()
+    for account in accounts:
+        try:
+            changes.update(follow(account, path))
+        except UserError as error:
+            errors.append(error)
+    file, report = state_file(path), None
     # An ingest that was interrupted leaves an older file.
     if not path.exists() or path.stat().st_mtime_ns <= file.stat().st_mtime_ns:
-        owner = _owner_of(account)
+        owner = None
         with contextlib.suppress(UserError), InboxFile(path) as old:
-            owner = next(iter(old.owners()), owner)
+            owner = next(iter(old.owners()), None)
         report, _ = read_sources([str(file)], path, "imap", owner=owner)
-    if as_json:
+    lines = [", ".join(f"{count:,} {what}" for what, count in changes.items())]
+    if as_json and len(errors) < len(accounts):
         output.print_json({**changes, "ingest": report and report.to_json()})
-        return
-    output.print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
-    if report:
-        output.print_line("\n".join(_sums(report, None, db)))
+    elif report or len(errors) < len(accounts):
+        output.print_line("\n".join([*lines, *(_sums(report, None, db) if report else ())]))
+    if errors:
+        raise next((each for each in errors if isinstance(each, RejectedError)), errors[0])
+
+
+@app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
+def login(
+    address: Annotated[str, Argument(metavar="ACCOUNT", help="Such as imaps://user@host.")],
+    client_id: Annotated[
+        str | None, Option(metavar="ID", help="Of the app that you registered.")
+    ] = None,
+    device_url: Annotated[
+        str, Option(metavar="URL", help="Of another provider: where device codes come from.")
+    ] = "",
+    token_url: Annotated[
+        str, Option(metavar="URL", help="Of another provider: where tokens come from.")
+    ] = "",
+    scope: Annotated[str, Option(help="Of another provider: what the token is for.")] = "",
+) -> None:
+    """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
+    account = Account.of(address)
+    grant = grant_in(account.grant_file) or account.provider
+    if device_url or token_url:
+        grant = Grant(device_url=device_url, token_url=token_url, scope=scope)
+    if grant is None:
+        raise UserError(f"{account.host} is unknown here: give --device-url, --token-url, --scope")
+    secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
+    client = {"client_id": client_id or grant.client_id, "client_secret": secret}
+    if not client["client_id"]:
+        raise UserError("--client-id ID is missing: docs/inbox.md says where you get one")
+    sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)
+    output.print_line(f"signed in: art-e ingest {account}")
 
 
 def _owner_of(account: Account) -> str | None:
@@ -205,6 +292,8 @@ def read_sources(
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
+    if source_format == "imap":
+        infers = not all(each.owner for file in sources for each in load_states(Path(file)))
     with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
@@ -285,6 +374,8 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     """The report for people: a line for each kind of message."""
     counts = report.counts
     rows = {"read": counts["read"], "stored": counts["stored"]}
+    if report.added_stored != counts["stored"]:
+        rows["of these new"] = report.added_stored
     if counts["junk"]:
         what = "of these spam, trash or drafts: left out of search and ask without --all"
         rows[what] = counts["junk"]

@@ -1,9 +1,12 @@
 """A real IMAP server, Dovecot, with an empty account; and a wire to it that can be cut."""
 
+import base64
 import contextlib
 import getpass
 import grp
+import hmac
 import imaplib
+import json
 import os
 import pwd
 import shutil
@@ -11,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +34,9 @@ default_internal_user = {user}; default_internal_group = {group}; default_login_
 auth_failure_delay = 0; disable_plaintext_auth = no; mail_fsync = never
 ssl = yes; ssl_cert = <{folder}/cert.pem; ssl_key = <{folder}/key.pem
 mail_location = mdbox:{folder}/mail
+passdb {{; driver = oauth2; mechanisms = xoauth2; args = {folder}/oauth; }}
 passdb {{; driver = passwd-file; args = {folder}/users; }}
+auth_mechanisms = plain xoauth2
 userdb {{; driver = static; args = uid={user} gid={group} home={folder}; }}
 namespace inbox {{; inbox = yes; separator = .
   mailbox Altpapier {{; special_use = \Trash; }}
@@ -44,6 +50,11 @@ service imap-login {{; chroot =
   inet_listener imaps {{; port = {tls_port}; ssl = yes; }}
 }}
 """
+# A token that is signed with this key is valid (RFC 7519).
+_OAUTH, _KEY = (
+    "introspection_mode = local\nlocal_validation_key_dict = fs:posix:prefix={}/",
+    b"a key",
+)
 _CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
     " subjectAltName=DNS:localhost,IP:127.0.0.2 -keyout key.pem -out cert.pem"
@@ -79,10 +90,13 @@ def dovecot() -> Iterator[Server]:
         server = Server(Path(name), free_port(), free_port())
         subprocess.run(_CERTIFICATE.split(), cwd=name, check=True, capture_output=True)
         (server.folder / "users").write_text(f"{USER}:{{PLAIN}}{PASSWORD}::::::\n")
+        (server.folder / "oauth").write_text(_OAUTH.format(name))
+        (server.folder / "default/HS256").mkdir(parents=True)
+        (server.folder / "default/HS256/default").write_bytes(base64.b64encode(_KEY))
         group = grp.getgrgid(owner.pw_gid).gr_name
         config = _CONFIG.format(**server._asdict(), user=owner.pw_name, group=group)
         (server.folder / "conf").write_text(config.replace("; ", "\n"))
-        for each in (server.folder, *server.folder.iterdir()):
+        for each in (server.folder, *server.folder.rglob("*")):
             os.chown(each, owner.pw_uid, owner.pw_gid)
         command = [binary, "-F", "-c", f"{name}/conf"]
         with subprocess.Popen(command, user=owner.pw_uid, group=owner.pw_gid) as process:
@@ -93,6 +107,20 @@ def dovecot() -> Iterator[Server]:
                 yield server
             finally:
                 process.terminate()
+
+
+def token_for(user: str) -> str:
+    """A token with which Dovecot lets the user in."""
+    claims = {
+        "email": user,
+        "sub": user,
+        "iat": int(time.time()) - 5,
+        "exp": int(time.time()) + 600,
+    }
+    parts = (json.dumps(each).encode() for each in ({"alg": "HS256", "typ": "JWT"}, claims))
+    signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    signature = hmac.digest(_KEY, signed, "sha256")
+    return f"{signed.decode()}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
 
 
 class Wire:

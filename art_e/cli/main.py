@@ -60,7 +60,8 @@ _KEPT = {
 COMMANDS = {
     "demo": ("data_pipeline.cli", "Take the tour: a sample inbox, one question, every step."),
     "ingest": ("data_pipeline.cli", "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, CSV."),
-    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP account holds now."),
+    "login": ("data_pipeline.cli", "Sign in to an IMAP account with OAuth (Microsoft, Gmail)."),
+    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP accounts hold now."),
     "people": ("data_pipeline.cli", "Say which addresses belong to one person."),
     "inboxes": ("art_e.cli.mail", "List the inboxes of the file, the owners' first."),
     "search": ("art_e.cli.mail", "Search one inbox, best match first."),

@@ -153,7 +153,9 @@ def process(job: Job) -> Iterator[BatchTables]:
         if isinstance(item, StoredMail):
             result: _Indexed | Skipped = _indexed(item)
         else:
-            result = parse_within(item, _extractor(), partial(_filtered_or_indexed, job.rules))
+            owner = item.owner if isinstance(item, RawMessage) else ""
+            use = partial(_filtered_or_indexed, job.rules, owner)
+            result = parse_within(item, _extractor(), use)
         if isinstance(result, Skipped):
             skipped.append(result)
             continue
@@ -177,7 +179,7 @@ def _extractor() -> Extractor:
     return Extractor()
 
 
-def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
+def _filtered_or_indexed(rules: Rules, owner: str, email: ParsedEmail) -> _Indexed | Skipped:
     if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
         detail = f"{len(email.body)} characters, {rules.max_body_chars} allowed"
         return Skipped(email.source, "long-body", detail, "filtered")
@@ -185,7 +187,7 @@ def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped
     if rules.max_recipients is not None and recipients > rules.max_recipients:
         detail = f"{recipients} recipients, {rules.max_recipients} allowed"
         return Skipped(email.source, "many-recipients", detail, "filtered")
-    return _indexed(StoredMail(email, rules.any_id, ""))
+    return _indexed(StoredMail(email, rules.any_id, owner))
 
 
 def _indexed(mail: StoredMail) -> _Indexed:

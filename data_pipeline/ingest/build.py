@@ -272,7 +272,7 @@ class InboxBuild:
         number of messages that the file stands for, `owner` the address whose inbox gets all the
         new mail, `people` say whose addresses belong together. Returns the counts."""
         if owner is not None:
-            new = f"row >= {self._stored}"
+            new = f"row >= {self._stored} AND owner = ''"
             self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
         self._run(f"SET memory_limit = '{_MERGING_MEMORY}'")
         for row in people:

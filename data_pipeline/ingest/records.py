@@ -29,8 +29,8 @@ class RawMessage(NamedTuple):
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. `fault` is a reason and a detail: without data the reason why it can't be
-    stored, with data why only a part of it is.
+    only `in_mbox`. `owner` is the address whose inbox holds it, whoever wrote it. `fault` is a
+    reason and a detail: without data why it can't be stored, with data why only a part of it is.
     """
 
     source: str
@@ -39,6 +39,7 @@ class RawMessage(NamedTuple):
     labels: tuple[str, ...] = ()
     in_mbox: bool = False
     gmail_thread: str = ""
+    owner: str = ""
     fault: tuple[str, str] | None = None
 
     @property

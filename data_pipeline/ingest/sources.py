@@ -230,8 +230,8 @@ def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
     if (readpst := shutil.which("readpst")) is None or not isinstance(file, Path):
         raise UserError(
             f"{name} is an Outlook data file, which the program readpst reads: install it (Debian"
-            " and Ubuntu: apt install pst-utils; Fedora and Homebrew: libpst), unpack the file if it"
-            " is in an archive, and run this again"
+            " and Ubuntu: apt install pst-utils; Fedora and Homebrew: libpst), take the file out of"
+            " its archive, and run this again"
         )
     with tempfile.TemporaryDirectory() as folder:
         # Deleted items too, each mail in a file of its own, text in UTF-8.

@@ -5,12 +5,14 @@ import base64
 import contextlib
 import itertools
 import quopri
+import re
 import shutil
 import socketserver
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -19,7 +21,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.text import digest
 from data_pipeline.ingest import imap
-from data_pipeline.ingest.imap import Account, follow, load_state, state_file
+from data_pipeline.ingest.imap import Account, follow, load_states, state_file
 from tests.builders import files_of, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot
@@ -50,10 +52,10 @@ class Box(NamedTuple):
     def stored(self) -> dict[str, tuple[str, ...]]:
         """The labels of the mails in the inbox file, by their numbers: those of the state, which
         are the spool's, and no others."""
-        state = load_state(state_file(self.db))
-        assert state is not None
-        files = [file for file, _, _ in state.files()]
-        spooled = Account.of(state.account).spool.rglob("*")
+        states = load_states(state_file(self.db))
+        files = [file for state in states for file, _, _ in state.files()]
+        spools = [Account.of(state.account).spool for state in states]
+        spooled = [each for spool in spools for each in spool.rglob("*")]
         assert sorted(files) == sorted(each for each in spooled if each.is_file())
         with InboxFile(self.db) as file:
             assert file.counts["read"] == len(files) == file.counts["stored"]
@@ -229,8 +231,8 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     assert "begin with: art-e ingest imaps://" in the_error(art_e("sync"))
     other = tmp_path / "other.eml"
     other.write_bytes(raw("<other@x.example>").data)
-    for options in (["--append"], ["--limit", 5], [other]):
-        assert "into a file of its own" in the_error(art_e("ingest", box.url, *options))
+    for options in (["--limit", 5], [other]):
+        assert "into a file without other mail" in the_error(art_e("ingest", box.url, *options))
     box.put([1, 2])
     art_e("ingest", box.url, "--owner", "bob@x.example")
     assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
@@ -488,3 +490,57 @@ def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> No
         (account.spool / f"{digest('INBOX')}-7").write_text("in the way")
         line = the_error(art_e("ingest", str(account)))
     assert f"{digest('INBOX')}-7: File exists; name another place" in line
+
+
+def test_a_file_follows_several_accounts(art_e: Run, box: Box, home: Path) -> None:
+    """Each owner has the own mail; what one server refuses keeps no mail of the others away."""
+    box.put([1])
+    other = {**SMALL, b"AUTHENTICATE": b""}
+    other[b"CAPABILITY"] = b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n"
+    art_e("ingest", box.url)
+    with scripted(other) as (port, _):
+        more = f"imap://me%40x.example@127.0.0.1:{port}"
+        shown = art_e("ingest", more, "--append")
+        assert re.search(r"2  stored\n +1  of these new", shown.stdout), shown.stdout
+        with InboxFile(box.db) as file:
+            assert set(file.owners()) == {USER, "me@x.example"}
+            assert len(file.open_inbox(USER)) == len(file.open_inbox("me@x.example")) == 1
+        other[b"LIST"] = REFUSED
+        box.put([2])
+        synced = art_e("sync")
+        assert synced.exit_code == 2 and "refuses (it is broken)" in synced.stderr
+        assert synced.stdout.startswith("1 new, 0 changed, 0 deleted\n")
+        assert len(load_states(state_file(box.db))) == 2
+    with InboxFile(box.db) as file:
+        assert len(file.open_inbox(USER)) == 2
+    art_e("ingest", box.url, "--replace")
+    assert [each.owner for each in load_states(state_file(box.db))] == [USER]
+
+
+def test_a_sync_goes_on_until_it_is_interrupted(
+    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over lost connections, but not with a password that is wrong."""
+    box.put([1])
+    art_e("ingest", box.url)
+    assert "--every must be a time such as" in the_error(art_e("sync", "--every", "soon"))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 60:
+            box.wire.cuts = [0] * 9
+        elif len(waits) == 120:
+            box.wire.cuts = []
+            box.put([2])
+        elif len(waits) == 180:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("data_pipeline.cli.time.sleep", sleep)
+    monkeypatch.setattr(imap, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: None}))
+    shown = art_e("sync", "--every", "1m")
+    assert shown.exit_code == 130
+    assert [line[:5] for line in shown.stdout.splitlines() if "new, " in line] == ["0 new", "1 new"]
+    assert "no connection to" in shown.stderr and "trying again in 1m" in shown.stderr
+    monkeypatch.setenv(imap.PASSWORD, "wrong")
+    assert "rejects the password" in the_error(art_e("sync", "--every", "1s"))
