@@ -67,7 +67,7 @@ FormatName = Literal[
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
-_PERIOD = re.compile(r"(\d{1,5})([smh])")
+_PERIOD, _SECONDS = re.compile(r"(\d{1,5})([smh])"), {"s": 1, "m": 60, "h": 3600}
 # The world of the tour.
 SIZE, SEED = 2_000, 0
 # An address is an owner by itself if so much of the mail is its.
@@ -173,31 +173,29 @@ def ingest(
 def sync(
     db: DbOption = None,
     every: Annotated[
-        str | None, Option(metavar="TIME", help="Sync again each 30s, 10m, 1h ..., until Ctrl-C.")
-    ] = None,
+        str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h, until Ctrl-C.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Bring an inbox file to what its IMAP accounts hold now: new mail, flags, deletions."""
-    path = target_of(chosen_db(db))
-    period = _PERIOD.fullmatch(every or "0s")
+    path, period = target_of(chosen_db(db)), _PERIOD.fullmatch(every or "0s")
     if period is None:
         raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
+    accounts, seconds = _accounts_of(path, db), int(period[1]) * _SECONDS[period[2]]
     while True:
         began = time.time()
-        accounts = _accounts_of(path, db)
         try:
             _sync(accounts, path, db, as_json)
         except UserError as error:
-            if every is None or isinstance(error, RejectedError):
+            if not seconds or isinstance(error, RejectedError):
                 raise
             output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; trying again in {every}")
-        if every is None:
-            return
         # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
-        seconds = int(period[1]) * {"s": 1, "m": 60, "h": 3600}[period[2]]
         for _ in range(seconds):
             if time.time() - began < seconds:
                 time.sleep(1)
+        if not seconds:
+            return
 
 
 def _accounts_of(path: Path, db: Path | None) -> list[Account]:
@@ -205,11 +203,10 @@ def _accounts_of(path: Path, db: Path | None) -> list[Account]:
     if not accounts:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
-    for account in accounts:
-        if not account.spool.is_dir():
-            # The file may come from elsewhere, and its account gets the password.
-            again = f"if it is yours: art-e ingest {account} --replace{db_argument(db)}"
-            raise UserError(f"{account} was never read from here; {again}")
+    if unread := [account for account in accounts if not account.spool.is_dir()]:
+        # The file may come from elsewhere, and its account gets the password.
+        again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
+        raise UserError(f"{unread[0]} was never read from here; {again}")
     return accounts
 
 
@@ -228,40 +225,37 @@ def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), None)
         report, _ = read_sources([str(file)], path, "imap", owner=owner)
-    lines = [", ".join(f"{count:,} {what}" for what, count in changes.items())]
-    if as_json and len(errors) < len(accounts):
+    if len(errors) == len(accounts) and not report:
+        raise errors[0]
+    if as_json:
         output.print_json({**changes, "ingest": report and report.to_json()})
-    elif report or len(errors) < len(accounts):
-        output.print_line("\n".join([*lines, *(_sums(report, None, db) if report else ())]))
-    if errors:
-        raise next((each for each in errors if isinstance(each, RejectedError)), errors[0])
+    else:
+        line = ", ".join(f"{count:,} {what}" for what, count in changes.items())
+        output.print_line("\n".join([line, *(_sums(report, None, db) if report else ())]))
+    for each in sorted(errors, key=lambda each: not isinstance(each, RejectedError)):
+        raise each
 
 
 @app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
 def login(
     address: Annotated[str, Argument(metavar="ACCOUNT", help="Such as imaps://user@host.")],
-    client_id: Annotated[
-        str | None, Option(metavar="ID", help="Of the app that you registered.")
-    ] = None,
-    device_url: Annotated[
-        str, Option(metavar="URL", help="Of another provider: where device codes come from.")
+    client_id: Annotated[str, Option(metavar="ID", help="Of the app that you registered.")] = "",
+    endpoints: Annotated[
+        str, Option(metavar="DEVICE_URL,TOKEN_URL,SCOPE", help="Of a provider of your own.")
     ] = "",
-    token_url: Annotated[
-        str, Option(metavar="URL", help="Of another provider: where tokens come from.")
-    ] = "",
-    scope: Annotated[str, Option(help="Of another provider: what the token is for.")] = "",
 ) -> None:
     """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
     account = Account.of(address)
-    grant = grant_in(account.grant_file) or account.provider
-    if device_url or token_url:
-        grant = Grant(device_url=device_url, token_url=token_url, scope=scope)
-    if grant is None:
-        raise UserError(f"{account.host} is unknown here: give --device-url, --token-url, --scope")
+    grant, parts = grant_in(account.grant_file) or account.provider, endpoints.split(",", 2)
+    if len(parts) == 3:
+        grant = Grant(device_url=parts[0], token_url=parts[1], scope=parts[2])
+    if grant is None or not (client_id or grant.client_id):
+        raise UserError(
+            "give --client-id ID (docs/inbox.md says where from) and, unless the account is"
+            " Microsoft's or Google's, --endpoints DEVICE_URL,TOKEN_URL,SCOPE"
+        )
     secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
     client = {"client_id": client_id or grant.client_id, "client_secret": secret}
-    if not client["client_id"]:
-        raise UserError("--client-id ID is missing: docs/inbox.md says where you get one")
     sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)
     output.print_line(f"signed in: art-e ingest {account}")
 

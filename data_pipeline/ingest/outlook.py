@@ -12,7 +12,7 @@ from email.utils import format_datetime
 
 import olefile  # type: ignore[import-untyped]
 
-from data_pipeline.ingest.headers import decode_bytes
+from data_pipeline.ingest.charsets import decode_bytes
 
 MAGIC = olefile.MAGIC
 _NTFS_EPOCH, _LAST_TICK = dt.datetime(1601, 1, 1, tzinfo=dt.UTC), 26 * 10**17

@@ -216,11 +216,8 @@ def _maildir_message(path: Path, file: Path, name: str, part: re.Match[str]) -> 
 def _read_one(name: str, stream: BufferedReader, labels: tuple[str, ...], kind: str) -> RawMessage:
     """A file of one message. Apple Mail's has its size above and a list of properties below."""
     size = int(stream.readline(40)) if kind == "emlx" else LARGEST_MESSAGE + 1
-    data, flags = (
-        stream.read(min(size, LARGEST_MESSAGE + 1)),
-        _EMLX_FLAGS.search(stream.read(_HEAD)),
-    )
-    if kind == "emlx" and flags:
+    data = stream.read(min(size, LARGEST_MESSAGE + 1))
+    if kind == "emlx" and (flags := _EMLX_FLAGS.search(stream.read(_HEAD))):
         labels = in_order([*labels, *of_flags("emlx", int(flags[1]))])
     return RawMessage(name, data, labels=labels, fault=_PARTIAL if ".partial." in name else None)
 

@@ -1,7 +1,6 @@
 """Mail as programs store it: every mail once, with its folder's labels, and no file in silence."""
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,11 @@ def emlx(message: bytes, flags: int, size: int | None = None) -> bytes:
 
 FORWARD = "From bob@x.example Mon Mar 13 08:00:00 2023\nSubject: keys\nIn the blue tin."
 LETTER = "From now on:\nFrom: you know whom\n\nFrom me at 10:30 in 2023\nnothing: new"
-UW = b"From: MAILER-DAEMON\nSubject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\nX-IMAP: 1 2\n"
+UW = b"Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\nX-IMAP: 1 2\nFrom: a@x.example\n"
 # From_ lines as programs write them.
 FROM = (
     "From a@x Tue Mar 14 09:00:00 2023", "From ", "From -", "From ???@??? Tue Mar 14 09:00:00 2023",
-    "From - Tue Mar 14 09:00:00 2023", 'From "Kim Probe" Tue Mar 14 09:00:00 2023', "From kim@x.org",
+    "From - Tue Mar 14 09:00:00 2023", 'From "Kim P." Tue Mar 14 09:00:00 2023', "From kim@x.org",
     "From a@x Tue Mar 14 09:00 CET 2023", "From a@x Tue, 14 Mar 2023 09:00:00 GMT",
     "From MAILER-DAEMON", "From - Tue Mar 14 2023", "From ???@???", "From a@x 2023-03-14T09:00:00Z",
     "From - Tue Mar 14 09:00:00 2023\nFrom a@x Tue Mar 14 09:00:00 2023",
@@ -42,7 +41,7 @@ FROM = (
 DIALECTS = b"\n".join(f"{line}\n".encode() + mail(n) for n, line in enumerate(FROM))
 BARE = [b"From \n" + mail(number) + b"\n" for number in range(3)]
 INBOX, TRASH, UNREAD = ("inbox",), ("trash",), ("inbox", "unread")
-NAMED = {str(number): () for number in range(len(FROM))}
+NAMED: dict[str, tuple[str, ...]] = {str(number): () for number in range(len(FROM))}
 STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, str]]] = {
     "dialects": ({"all": DIALECTS}, NAMED, {}),
     "windows": ({"all": DIALECTS.replace(b"\n", b"\r\n")}, NAMED, {}),
@@ -57,13 +56,12 @@ STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, 
     "UW-IMAP": ({"all": b"From a@x Tue Mar 14 09:00:00 2023\n" + UW + b"\nNotes.\n\n" + BARE[1]},
                 {"1": ()}, {"all#1": "not-mail"}),
     "Thunderbird": (
-        {"prefs.js": b"// Mozilla\n", "Mail/Local/Trash": BARE[0], "Mail/Local/Trash.msf": b"// <!--",
-         "Mail/Local/Trash.sbd/Old": BARE[1], "Mail/Local/nstmp": BARE[1],
-         "Mail/Local/Work": b"From \n" + mail(2, headers="X-Mozilla-Status: 0005\n")
-         + b"\nFrom \n" + mail(3, headers="X-Mozilla-Status: 0008\n"), "Mail/Local/Drafts": b""},
+        {"prefs.js": b"// Mozilla\n", "Mail/Trash": BARE[0], "Mail/Trash.msf": b"// <!--",
+         "Mail/Trash.sbd/Old": BARE[1], "Mail/nstmp": BARE[1], "Mail/Drafts": b"",
+         "Mail/Work": b"From \n" + mail(2, headers="X-Mozilla-Status: 0005\n")
+         + b"\nFrom \n" + mail(3, headers="X-Mozilla-Status: 0008\n")},
         {"0": TRASH, "1": TRASH, "2": ("starred",), "3": ("trash", "unread")},
-        {each: "not-mail" for each in ("prefs.js", "Mail/Local/Trash.msf", "Mail/Local/nstmp",
-                                       "Mail/Local/Drafts")},
+        dict.fromkeys(("prefs.js", "Mail/Trash.msf", "Mail/nstmp", "Mail/Drafts"), "not-mail"),
     ),
     "MH": (
         {"inbox/1": mail(1), "inbox/,2": mail(2), "trash/3": mail(3), ".mh_sequences": b"unseen: 1",
@@ -132,17 +130,19 @@ def test_readpst_takes_outlooks_data_files_apart(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert "apt install pst-utils" in the_error(lambda: list(open_source(path, "mail")))
     # Stands in for the program, which writes a folder tree at $8.
-    script = {"whole": f"/bin/mkdir \"$8/Deleted Items\"; /bin/cp {tmp_path}/1 \"$8/Deleted Items/1.eml\"",
-              "damaged": "echo Error opening File >&2; exit 1"}[ends]  # fmt: skip
+    script = {
+        "whole": f'cd "$8"; /bin/mkdir Trash; /bin/cp {tmp_path}/1 Trash/1.eml',
+        "damaged": "echo Error opening File >&2; exit 1",
+    }[ends]
     write(tmp_path, {"1": mail(1), "bin/readpst": f"#!/bin/sh\n{script}\n".encode()})
-    os.chmod(tmp_path / "bin/readpst", 0o755)
+    (tmp_path / "bin/readpst").chmod(0o755)
     if ends == "damaged":
         line = the_error(lambda: list(open_source(path, "mail")))
         assert "can't read" in line and "(Error opening File)" in line
         return
     [item] = open_source(path, "mail")
     assert isinstance(item, RawMessage) and item.labels == TRASH
-    assert item.source == "backup.pst/Deleted Items/1.eml"
+    assert item.source == "backup.pst/Trash/1.eml"
 
 
 def test_msg_files_are_read_with_their_people_and_files() -> None:
