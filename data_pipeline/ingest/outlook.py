@@ -10,11 +10,9 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.utils import format_datetime
 
-import olefile  # type: ignore[import-untyped]
-
 from data_pipeline.ingest.charsets import decode_bytes
 
-MAGIC = olefile.MAGIC
+MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
 _NTFS_EPOCH, _LAST_TICK = dt.datetime(1601, 1, 1, tzinfo=dt.UTC), 26 * 10**17
 # Of the headers as they came; the parts behind them are written again.
 _MIME_FIELD = re.compile(r"^(?:content-[\w-]+|mime-version):.*\n(?:[ \t].*\n)*", re.I | re.M)
@@ -23,6 +21,8 @@ _TABLE, _INNER = "__properties_version1.0", "__substg1.0_3701000D/"
 
 def message_of(data: bytes) -> bytes:
     """Return the message of a .msg file. Raises any exception if the file is damaged."""
+    import olefile
+
     with olefile.OleFileIO(io.BytesIO(data)) as file:
         streams = {"/".join(path): file.openstream(path).read() for path in file.listdir()}
     return _message(_Item(streams, "", 32), streams)
@@ -79,7 +79,14 @@ def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
             head += f"{name}: {' '.join(text.split())}\n"
     whole, body = MIMEMultipart(), MIMEMultipart("alternative")
     page = decode_bytes(item.data(0x1013, "0102"), f"cp{item.number(0x3FDE) or 1252}")
-    for kind, text in (("plain", item.text(0x1000)), ("html", item.text(0x1013) or page)):
+    plain, page = item.text(0x1000), item.text(0x1013) or page
+    if not (plain or page) and (packed := item.data(0x1009, "0102")):
+        from compressed_rtf import decompress
+        from striprtf.striprtf import rtf_to_text
+
+        rtf = decompress(packed).decode("latin-1")
+        plain = rtf_to_text(rtf, errors="replace")  # type: ignore[no-untyped-call]
+    for kind, text in (("plain", plain), ("html", page)):
         if text:
             body.attach(MIMEText(text, kind, "utf-8"))
     whole.attach(body)
