@@ -291,7 +291,7 @@ def _read_account(account: Account, secret: str | Grant, old: State, new: State)
     waits = iter(WAITS_S)
     while True:
         before = have()
-        token = isinstance(secret, Grant) and secret.access_token(account)
+        token = isinstance(secret, Grant) and secret.access_token(account.grant_file, str(account))
         password = token or str(secret)
         try:
             with _connection(account, password, bool(token)) as imap:

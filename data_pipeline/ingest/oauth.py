@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
@@ -22,9 +22,6 @@ from art_e.cli.output import note, one_line
 from art_e.errors import UserError
 from art_e.privacy import LOOPBACK
 from art_e.storage import write_whole
-
-if TYPE_CHECKING:
-    from data_pipeline.ingest.imap import Account
 
 _MICROSOFT = "https://login.microsoftonline.com/common/oauth2/v2.0"
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
@@ -55,7 +52,7 @@ class Grant(BaseModel):
         self.refresh_token = str(reply.get("refresh_token") or self.refresh_token)
         return reply
 
-    def access_token(self, account: "Account") -> str:
+    def access_token(self, file: Path, account: str) -> str:
         """Return a new access token, and keep what the next one takes."""
         old = self.refresh_token
         reply = self.ask(grant_type="refresh_token", refresh_token=old, scope=self.scope)
@@ -63,7 +60,7 @@ class Grant(BaseModel):
             why = _refusal(self.token_url, reply)
             raise RejectedError(f"{why}: sign in again with art-e login {account}")
         if self.refresh_token != old:
-            write_whole(account.grant_file, self.model_dump_json())
+            write_whole(file, self.model_dump_json())
         return token
 
 
