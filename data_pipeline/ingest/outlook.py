@@ -85,7 +85,7 @@ def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
         from striprtf.striprtf import rtf_to_text
 
         rtf = decompress(packed).decode("latin-1")
-        plain = rtf_to_text(rtf, errors="replace")  # type: ignore[no-untyped-call]
+        plain = rtf_to_text(rtf, errors="replace")
     for kind, text in (("plain", plain), ("html", page)):
         if text:
             body.attach(MIMEText(text, kind, "utf-8"))
