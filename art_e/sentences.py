@@ -20,12 +20,16 @@ MAX_CHARS = 8_000
 MAX_SENTENCE_CHARS = 400
 
 
+_DATA = tomllib.loads(resources.files("art_e").joinpath("data/baseline.toml").read_text("utf-8"))
+WEIGHTS: dict[str, float] = _DATA["weights"]
+
+
 def _patterns(part: str) -> dict[str, re.Pattern[str]]:
-    """The patterns of `values.toml` that are `asked` or `stated`, by the kind of value."""
-    tables = tomllib.loads(resources.files("art_e").joinpath("data/values.toml").read_text("utf-8"))
-    month = tables.pop("month")
-    joined = {name: "|".join(table[part]) for name, table in tables.items()}
-    return {name: re.compile(text.replace("MONTH", month)) for name, text in joined.items()}
+    """The patterns that are `asked` or `stated`, by the kind of value."""
+    joined = {name: "|".join(value[part]) for name, value in _DATA["values"].items()}
+    return {
+        name: re.compile(text.replace("MONTH", _DATA["month"])) for name, text in joined.items()
+    }
 
 
 _ASKED, _STATED = _patterns("asked"), _patterns("stated")
@@ -98,23 +102,6 @@ def _cut(text: str) -> list[str]:
     pieces.append(text[start:])
     return [piece[:MAX_SENTENCE_CHARS] for piece in pieces if piece]
 
-
-# Feature -> weight. `candidates` measures shares of the question's words (own sentence, with
-# neighbours and subject, whole mail) and of its names, whether the value asked for is stated,
-# place among the hits, age.
-WEIGHTS: dict[str, float] = {
-    "own": 1.65,
-    "near": 1.42,
-    "mail": 1.09,
-    "names": 1.17,
-    "stated": 1.56,
-    "not_stated": -1.56,
-    "rank": -1.16,
-    "newest": 2.21,
-    "quoted": -0.13,
-    "question": -0.52,
-    "short": -1.93,
-}
 
 _SHORT_WORDS = 4
 # Words about the question rather than its subject.

@@ -273,18 +273,17 @@ def grpo(
     checkpoints.require_train_extra()
     limit = [] if max_cost is None else [f"judging.max_cost_usd={max_cost}"]
     chosen = load_recipe(recipe, [*(changes or ()), *limit])
-    usd = chosen.judging.max_cost_usd
-    capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
-    alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
-    for fee in judge_fees(alone, reads) if launched().leads else ():
-        note(f"{shown_fee(fee)}; {capped}")
+    if launched().leads:
+        usd, alone = chosen.judging.max_cost_usd, chosen.model_copy(update={"sft": None})
+        capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
+        for fee in judge_fees(alone, expected_episode(chosen).reads):
+            note(f"{shown_fee(fee)}; {capped}")
     _train(Setting("grpo", chosen, seed, init), out, resume, minutes, as_json)
 
 
 def _train(
     setting: Setting, out: Path | None, resume: bool, minutes: float | None, as_json: bool
 ) -> None:
-    """Carry a run out in its folder, and say how it ended."""
     try:
         with joined() as processes:
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
@@ -433,13 +432,12 @@ def kept_of(adapted: Any, dtype: Any) -> float:
     """The share of an adapter's change that weights of `dtype` keep: its projection on the change
     before rounding, over all layers. Young adapters change a weight by less than bfloat16 can."""
     changed = left = 0.0
-    for module in adapted.modules():
-        if hasattr(module, "get_delta_weight"):
-            weight = module.get_base_layer().weight.data.float()
-            delta = module.get_delta_weight("default").detach().float()
-            rounded = (weight + delta).to(dtype).float() - weight.to(dtype).float()
-            changed += float((delta * delta).sum())
-            left += float((rounded * delta).sum())
+    for module in (each for each in adapted.modules() if hasattr(each, "get_delta_weight")):
+        weight = module.get_base_layer().weight.data.float()
+        delta = module.get_delta_weight("default").detach().float()
+        rounded = (weight + delta).to(dtype).float() - weight.to(dtype).float()
+        changed += float((delta * delta).sum())
+        left += float((rounded * delta).sum())
     return left / changed if changed else 1.0
 
 

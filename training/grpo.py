@@ -95,11 +95,10 @@ class AgentTrainer(GRPOTrainer):
         self.generated = training.tokens
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
-        rows, rank = [{"prompt": ""}] * (table.batches * table.questions), None
-        if table.vllm is not None:
-            adapters = getattr(start.model, "peft_config", {})
-            rank = adapters["default"].r if adapters else recipe.model.lora
-        with taking_adapters(rank):
+        rows = [{"prompt": ""}] * (table.batches * table.questions)
+        adapters = getattr(start.model, "peft_config", {})
+        rank = adapters["default"].r if adapters else recipe.model.lora
+        with taking_adapters(rank if table.vllm else None):
             super().__init__(
                 model=start.model,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
@@ -141,7 +140,6 @@ class AgentTrainer(GRPOTrainer):
         return self.batch.for_trl(self.roller.tokens.end_id)
 
     def step_of(self, step: int, logs: Mapping[str, float]) -> Step:
-        """The step whose figures TRL logged."""
         assert self.batch is not None
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
@@ -163,9 +161,8 @@ class AgentTrainer(GRPOTrainer):
         if self.optimizer is None and table.scratch is not None and gain is not None:
             weights = (each for each in trained.parameters() if each.requires_grad)
             others = [each for each in weights if each is not gain]
-            self.optimizer = LogitScaleAdamW(
-                others, gain, rate=self.table.rate, scale_rate=LOGIT_SCALE_RATE
-            )
+            rates = {"rate": self.table.rate, "scale_rate": LOGIT_SCALE_RATE}
+            self.optimizer = LogitScaleAdamW(others, gain, **rates)
         return super().create_optimizer(model)
 
     def _get_per_token_logps_and_entropies(

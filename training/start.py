@@ -84,11 +84,10 @@ def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Star
 
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """Return the new adapter to train; None to train all weights, or the adapter that is there."""
-    if table.lora is None or is_peft_model(start.model):
+    if (rank := table.lora) is None or is_peft_model(start.model):
         return None
-    return LoraConfig(
-        r=table.lora, lora_alpha=2 * table.lora, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
+    aim = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+    return LoraConfig(r=rank, lora_alpha=2 * rank, **aim)
 
 
 def keep_exact(model: Any) -> None:
@@ -153,27 +152,19 @@ def make_tokenizer(
     """Return a byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like
     Qwen's; each of `phrases` is one more token."""
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated")
+    by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([split, by_bytes])
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False
     )
     bpe.train_from_iterator(texts, trainer)
     model = json.loads(bpe.to_str())["model"]
     merges: Any = [tuple(each) for each in model["merges"]]
-    tokenizer = Qwen2Tokenizer(
-        vocab=model["vocab"],
-        merges=merges,
-        eos_token=END,
-        pad_token=END_OF_TEXT,
-        extra_special_tokens=[START],
-    )
+    marks: dict[str, Any] = {"eos_token": END, "pad_token": END_OF_TEXT}
+    marks["extra_special_tokens"] = [START]
+    tokenizer = Qwen2Tokenizer(vocab=model["vocab"], merges=merges, **marks)
     whole = dict.fromkeys([*MARKS, *phrases])
     tokenizer.add_tokens([AddedToken(each, normalized=False) for each in whole])
     tokenizer.chat_template = template
