@@ -107,12 +107,10 @@ class Rubric:
 
 class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
-
     `system_prompt` is a template with `$inbox_address`, `$today`, `$max_turns` and `$max_calls`;
     `view` sets which tools there are and how much they show. `today` is the day in the prompt of an
     inbox opened without a date; later mail is still shown, as clocks may be wrong. `exchanges` and
-    `events` grow with each step; a trajectory keeps the events.
-    """
+    `events` grow with each step; a trajectory keeps the events."""
 
     def __init__(
         self,
@@ -288,10 +286,8 @@ class Episode:
 
 
 def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
-    """Return the ids that count as each gold mail: its own and its equivalents'.
-
-    Of several gold mails, an equivalent counts as the one whose words are most like its own.
-    """
+    """Return the ids that count as each gold mail: its own and its equivalents'. Of several gold
+    mails, an equivalent counts as the one whose words are most like its own."""
     gold, equivalent = (
         list(dict.fromkeys(inbox.canonical_id(name) or name for name in names))
         for names in (question.message_ids, question.equivalent_ids)

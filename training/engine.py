@@ -89,12 +89,10 @@ class Sampler:
 
 
 class Dispatch:
-    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`.
-
-    By transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`.
-    Each process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever
-    for one whose episodes have ended. Raises `UserError` if no server answers.
-    """
+    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`. By
+    transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`. Each
+    process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever for
+    one whose episodes have ended. Raises `UserError` if no server answers."""
 
     def __init__(
         self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None

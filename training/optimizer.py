@@ -35,11 +35,9 @@ def own_tokens_scored() -> Iterator[None]:
 
 def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
     """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
-    many batches, without columns that are all padding.
-
-    TRL pads all to the longest of the step. Gradients are sums over a step's batches, so that the
-    order of rows changes nothing. A row without an advantage has no gradient: it keeps one token.
-    """
+    many batches, without columns that are all padding. TRL pads all to the longest of the step.
+    Gradients are sums over a step's batches, so that the order of rows changes nothing. A row
+    without an advantage has no gradient: it keeps one token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
@@ -157,12 +155,10 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
 
 
 class LogitScaleAdamW(AdamW):
-    """AdamW without decay that learns the scale of all logits as one weight.
-
-    `gain` is the weight of the norm before the head: multiplying it multiplies all logits, like a
-    temperature. It moves by one factor, whose logarithm has the learning rate `scale_rate` and a
-    far less noisy gradient than single weights; `others` move at `rate`.
-    """
+    """AdamW without decay that learns the scale of all logits as one weight. `gain` is the weight
+    of the norm before the head: multiplying it multiplies all logits, like a temperature. It moves
+    by one factor, whose logarithm has the learning rate `scale_rate` and a far less noisy gradient
+    than single weights; `others` move at `rate`."""
 
     def __init__(
         self, others: Iterable[Tensor], gain: Tensor, *, rate: float, scale_rate: float

@@ -22,13 +22,10 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 @dataclass(frozen=True, slots=True)
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
-    since the run began, kills included.
-
-    The figures of episodes are None in supervised training. `accuracy` is of answerable questions;
-    of the `groups`, `flat_groups` had no spread in reward and `unranked` were not compared;
-    `unjudged` episodes lost their groups. `entropy` is in nats a token. `ratio_mean` is a token's
-    probability by the trainer over that by vLLM.
-    """
+    since the run began, kills included. The figures of episodes are None in supervised training.
+    `accuracy` is of answerable questions; of the `groups`, `flat_groups` had no spread in reward
+    and `unranked` were not compared; `unjudged` episodes lost their groups. `entropy` is in nats a
+    token. `ratio_mean` is a token's probability by the trainer over that by vLLM."""
 
     step: int
     seconds: float

@@ -140,12 +140,10 @@ class Noise(RecipeTable):
 
 
 class SftStage(RecipeTable):
-    """A stretch of supervised training: `steps` of `batch` conversations each.
-
-    `part` is what to imitate: "first" (question and first turn), "read" (question, first mail
-    read, next turn), "answer" (question, last mail read, final answer), or "whole". "read" and
-    "answer" carry loss on their last turn only.
-    """
+    """A stretch of supervised training: `steps` of `batch` conversations each. `part` is what to
+    imitate: "first" (question and first turn), "read" (question, first mail read, next turn),
+    "answer" (question, last mail read, final answer), or "whole". "read" and "answer" carry loss on
+    their last turn only."""
 
     part: Part = "whole"
     steps: Count

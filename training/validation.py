@@ -114,12 +114,10 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Records a trainer's steps, validates, and saves checkpoints.
-
-    It validates before the first step, every `validate_every` steps and at those of `also_at`, each
-    time with a checkpoint. Training pauses with a checkpoint when `pause` gives a reason, but never
-    between steps that learn `together` from the same episodes.
-    """
+    """Records a trainer's steps, validates, and saves checkpoints. It validates before the first
+    step, every `validate_every` steps and at those of `also_at`, each time with a checkpoint.
+    Training pauses with a checkpoint when `pause` gives a reason, but never between steps that
+    learn `together` from the same episodes."""
 
     examiner: Examiner
     generate: Generate

@@ -30,13 +30,10 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A question, and what the world knows of it.
-
-    `evidence`: (message id, text that stands in that mail) for each gold mail.
-    `detail`: for unanswerable questions, words that no mail about `subjects` has.
-    `subjects`: what the question is about, by name. `until`: the id of the mail that changes the
-    answer, sent after the query date; empty if none does.
-    """
+    """A question, and what the world knows of it. `evidence`: (message id, text that stands in that
+    mail) for each gold mail. `detail`: for unanswerable questions, words that no mail about
+    `subjects` has. `subjects`: what the question is about, by name. `until`: the id of the mail
+    that changes the answer, sent after the query date; empty if none does."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]

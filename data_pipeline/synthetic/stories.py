@@ -280,14 +280,12 @@ def tell_relocation(stage: Stage) -> None:
     amounts = [number * 100 for number in rng.sample(range(30, 190), 2)]
     if stage.bounded:
         amounts = [stage.draw_amount() for _ in range(2)]
-    paid = [
-        stage.tell("allowance", offset, payroll, p=person, amount=stage.dollars(amount))
-        for person, amount, offset in zip((mover, other), amounts, (9, 14), strict=True)
-    ]
-    seats = [
-        stage.tell("desk", offset, p=person, building=house, city=city)
-        for person, house, offset in zip((mover, other), houses, (20, 23), strict=True)
-    ]
+    paid, seats = [], []
+    for person, amount, offset in zip((mover, other), amounts, (9, 14), strict=True):
+        dollars = stage.dollars(amount)
+        paid.append(stage.tell("allowance", offset, payroll, p=person, amount=dollars))
+    for person, house, offset in zip((mover, other), houses, (20, 23), strict=True):
+        seats.append(stage.tell("desk", offset, p=person, building=house, city=city))
     stage.tell("visit", 12, boss, p=mover, other=visited, date=stage.date(stage.day(26), 12))
 
     stage.ask_update("q_target", late, early, 0.4, p=mover, city=city)

@@ -40,11 +40,9 @@ _SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 @dataclass(frozen=True, slots=True)
 class WorldConfig:
     """`size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences, no signatures.
-
     `vocabulary` limits the distinct lower-cased alphanumeric words of all subjects, bodies,
     questions and answers. Worlds of the same `names` share the names and words of their people,
-    places and things, and pair them differently.
-    """
+    places and things, and pair them differently."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
