@@ -5,7 +5,6 @@ mistakes of the recipe's `Noise`, or from the best of episodes that were stored.
 """
 
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from training.rollout import ChatTokens, Material, in_groups
 # TRL's and transformers' mark of a token without loss.
 NO_LOSS = -100
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
-_POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time; fewer are played in this one.
 _AT_ONCE = 500
@@ -249,13 +247,12 @@ class Expert:
         yield self._final(answer, gold)
 
     def _find_nothing(self) -> Iterator[AssistantMessage]:
-        hits = self._hits()
-        if hits and self._errs("guesses"):
-            handle = self.rng.choice(hits)
-            yield self._read(handle)
-            yield self._final(self._some_words(), [handle])
-        else:
+        if not ((hits := self._hits()) and self._errs("guesses")):
             yield self._final(NOTHING, [])
+            return
+        handle = self.rng.choice(hits)
+        yield self._read(handle)
+        yield self._final(self._some_words(), [handle])
 
     def _gold(self) -> list[str]:
         """Return the handles of the gold mails that came up."""
@@ -269,15 +266,12 @@ class Expert:
         return list(dict.fromkeys([*hits[: last + 1], *gold]))
 
     def _hits(self) -> list[str]:
-        shown = self._shown("hits")
-        return [hit["message_id"] for hit in shown[0]] if shown else []
+        return [hit["message_id"] for hits in self._shown("hits")[:1] for hit in hits]
 
     def _shown(self, field: str) -> list[Any]:
         """Return what the tools have shown in that field, the last first."""
-        decoder = json.JSONDecoder()
-        tools = (each for each in reversed(self.episode.messages) if each["role"] == "tool")
-        results = (decoder.raw_decode(each["content"])[0] for each in tools)
-        return [result[field] for result in results if field in result]
+        results = [call.results[0] for turn in self.episode.exchanges for call in turn.calls]
+        return [result[field] for result in reversed(results) if field in result]
 
     def _some_words(self) -> str:
         text = self._shown("body")[0].split() or [NOTHING]
@@ -312,7 +306,7 @@ class Expert:
 
 def _telling(question: str) -> tuple[list[str], list[str]]:
     """The question's names and numbers, and all its informative words, in order."""
-    all_words = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
+    all_words = [word.removesuffix("'s").removesuffix("’s") for word in _WORD.findall(question)]
     telling = [each for each in all_words if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]
     return names, telling or all_words
