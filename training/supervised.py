@@ -139,13 +139,10 @@ class StagedTrainer(SFTTrainer):
         model = training.setting.recipe.model
         self.stages, self.batches = stages, batches
         self.muon = 0.0 if model.scratch is None else MUON
+        common = validation.trainer_arguments(training, len(batches))
         super().__init__(
             model=start.model,
-            args=SFTConfig(
-                logging_steps=10,
-                max_length=None,
-                **validation.trainer_arguments(training, len(batches)),
-            ),
+            args=SFTConfig(logging_steps=10, max_length=None, **common),
             train_dataset=Dataset.from_list([each._asdict() for each in examples]),
             processing_class=start.tokenizer,
             peft_config=adapter_config(model, start),
@@ -158,13 +155,12 @@ class StagedTrainer(SFTTrainer):
         return self.accelerator.prepare(loader)
 
     def create_optimizer(self, model: Any = None) -> Optimizer:
-        """An optimizer at the rate 1."""
         if self.optimizer is None:
+            # At the rate 1, which the scheduler multiplies by the stages' rates.
             self.optimizer = optimizer_of(model or self.model, ratio=self.muon)
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """A scheduler that multiplies it by the stages' rates."""
         chosen: Any = optimizer or self.optimizer
         self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(self.stages, step))
         return self.lr_scheduler
@@ -192,14 +188,13 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     by_question: dict[str, list[Scored]] = defaultdict(list)
     for each in episodes:
         by_question[each.question.id].append(each)
-    pairs = []
-    for group in by_question.values():
-        ranked = sorted(group, key=worth_of, reverse=True)
-        for better, worse in zip(ranked, reversed(ranked), strict=True):
-            if worth_of(better) - worth_of(worse) <= FLAT:
-                break
-            pairs.append((better, worse))
-    return pairs
+    ranked = [sorted(group, key=worth_of, reverse=True) for group in by_question.values()]
+    return [
+        (better, worse)
+        for group in ranked
+        for better, worse in zip(group, reversed(group), strict=True)
+        if worth_of(better) - worth_of(worse) > FLAT
+    ]
 
 
 def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
