@@ -41,7 +41,6 @@ def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, 
 
 
 def log_of(training: TrainingRun, step: int = 2) -> list[dict[str, Any]]:
-    """What TRL logged up to that checkpoint, step by step."""
     state = training.run.folder / "checkpoints" / f"checkpoint-{step}" / "trainer_state.json"
     rows: list[dict[str, Any]] = json.loads(state.read_text("utf-8"))["log_history"]
     return [each for each in rows if "loss" in each]

@@ -57,8 +57,6 @@ Scripted = Callable[..., Trained]
 def scripted(
     start: Start, home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scripted:
-    """Trains on what `replies` says, in turn."""
-
     def train(replies: Sequence[AssistantMessage], *changes: str) -> Trained:
         def cycling(*_: Any, **__: Any) -> Script:
             return Script(start.tokenizer, map(itertools.cycle, itertools.repeat(replies)))
@@ -72,7 +70,6 @@ def scripted(
 
 
 def weights(training: TrainingRun) -> dict[str, Any]:
-    """Those of the last checkpoint."""
     last = newest_checkpoint(training.run.folder)
     assert last is not None
     loaded: dict[str, Any] = load_start(str(last)).model.state_dict()

@@ -29,7 +29,6 @@ from training.supervised import dpo_rows, kto_rows, labels_of, own_tokens, pairs
 
 
 def asking(number: int, scored: Sequence[Scored]) -> list[Scored]:
-    """The episodes as if they were about another question."""
     return [
         Scored(dataclasses.replace(each.question, id=f"q{number}"), each.trajectory)
         for each in scored
@@ -130,7 +129,6 @@ def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Pa
 
 
 def loss(start: Start, trajectory: Trajectory) -> float:
-    """Of the own tokens of an episode, in all."""
     marked = marked_tokens(trajectory.messages, start.tokens)
     ids, labels = (torch.tensor([each]) for each in marked)
     model: Any = start.model

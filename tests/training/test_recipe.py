@@ -88,7 +88,6 @@ def form(tmp_path: Path) -> Path:
 
 
 def assert_in_the_form(path: Path) -> None:
-    """Whether the episodes of that file, and its run's configuration, are in the form."""
     config = json.loads((path.parent / "config.json").read_text("utf-8"))
     assert config["max_turns"] == 4
     for trajectory in read_trajectories(path):

@@ -142,8 +142,6 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
 
 
 def ranking(scores: list[float] | None) -> Judges:
-    """Judges of which one compares rollouts, always with these scores."""
-
     async def rank(_: Sequence[Scored]) -> list[float] | None:
         return scores
 

@@ -39,7 +39,6 @@ FEW = (
 
 
 def recipe(*changes: str) -> Recipe:
-    """The tiny recipe, with more changes made to it."""
     return load_recipe("nano", [*CHANGES, *changes])
 
 
