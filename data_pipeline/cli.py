@@ -243,6 +243,7 @@ def login(
     endpoints: Annotated[
         str, Option(metavar="DEVICE_URL,TOKEN_URL,SCOPE", help="Of a provider of your own.")
     ] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
     account = Account.of(address)
@@ -257,7 +258,10 @@ def login(
     secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
     client = {"client_id": client_id or grant.client_id, "client_secret": secret}
     sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)
-    output.print_line(f"signed in: art-e ingest {account}")
+    if as_json:
+        output.print_json({"account": str(account)})
+    else:
+        output.print_line(f"signed in: art-e ingest {account}")
 
 
 def _owner_of(account: Account) -> str | None:

@@ -478,7 +478,9 @@ def _fetch_into(imap: _Wire, place: Path, uids: Sequence[int]) -> Iterator[int]:
         if uid not in uids or b"BODY[" not in text:
             continue
         partial = partial_of(place / str(uid))
-        partial.write_bytes(literals[0] if literals else b"")
+        # Some servers send others of theirs as literals, too.
+        before = len(re.findall(rb"\{\d+\}", text.partition(b"BODY[")[0]))
+        partial.write_bytes(b"".join(literals[before : before + 1]))
         if (received := parse_date(fields.get("INTERNALDATE", "").strip('"'))) is not None:
             os.utime(partial, (received.timestamp(), received.timestamp()))
         partial.replace(place / str(uid))

@@ -301,7 +301,8 @@ BASE: Script = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
 OPENED = b"* %d EXISTS\r\n* OK [UIDVALIDITY 7] fine\r\n"
 ONE, TWO = (raw(f"<{number}@x.example>", date=None).data for number in (1, 2))
 BODIES = [
-    b'* 1 FETCH (UID 4 INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> ' + literal(ONE),
+    b'* 1 FETCH (UID 4 X-NAME {3}\r\nabc INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> '
+    + literal(ONE),
     b"* 2 FETCH (BODY[]<0> " + literal(TWO) + b" UID 9 FLAGS ())\r\n",
 ]
 ALL_MAIL: Script = {
