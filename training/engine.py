@@ -74,15 +74,11 @@ class Sampler:
             how |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         model: Any = self.model
         generated = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
-            max_new_tokens=self.turn_tokens,
-            eos_token_id=self.end_id,
-            pad_token_id=self.pad_id,
+            input_ids=ids.to(model.device), attention_mask=mask.to(model.device),
+            max_new_tokens=self.turn_tokens, eos_token_id=self.end_id, pad_token_id=self.pad_id,
             # Trainers that recompute activations turn it off in the model's configuration.
-            use_cache=True,
-            **how,
-        )
+            use_cache=True, **how,
+        )  # fmt: skip
         turns = generated[:, ids.size(1) :].tolist()
         # Padding follows the end token.
         return [each[: [*each, self.end_id].index(self.end_id) + 1] for each in turns]

@@ -61,14 +61,9 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
         trainer = AgentTrainer(roller, start)
         examiner = validation.Examiner(training, judges, start, load)
         callback = validation.RunCallback(
-            examiner,
-            trainer.dispatch,
-            trainer.step_of,
-            validate_every=table.validate_every,
-            together=table.minibatches,
-            pause=trainer.why_pause,
-            awake=trainer.dispatch.awake,
-        )
+            examiner, trainer.dispatch, trainer.step_of, validate_every=table.validate_every,
+            together=table.minibatches, pause=trainer.why_pause, awake=trainer.dispatch.awake,
+        )  # fmt: skip
         generate_at = examiner.by_transformers if table.vllm is None else trainer.dispatch.at
         return validation.carry_out(trainer, callback, generate_at)
 
@@ -98,31 +93,25 @@ class AgentTrainer(GRPOTrainer):
         rows = [{"prompt": ""}] * (table.batches * table.questions)
         adapters = getattr(start.model, "peft_config", {})
         rank = adapters["default"].r if adapters else recipe.model.lora
+        config = GRPOConfig(
+            per_device_train_batch_size=table.micro_batch, steps_per_generation=passes,
+            gradient_accumulation_steps=passes // table.minibatches,
+            num_generations=table.rollouts, max_completion_length=form.episode_tokens,
+            temperature=TEMPERATURE, loss_type="dapo", beta=0.0,
+            learning_rate=table.rate, lr_scheduler_type=_SCHEDULES[table.schedule],
+            warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
+            # By the spread of the whole step: a group's own magnifies trifles.
+            scale_rewards="batch",
+            # Rows come in the order in which they are asked, pass after pass.
+            shuffle_dataset=False,
+            **validation.trainer_arguments(training, table.steps),
+            **_vllm(table.vllm, form.episode_tokens),
+        )  # fmt: skip
         with taking_adapters(rank if table.vllm else None):
             super().__init__(
                 model=start.model,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
-                args=GRPOConfig(
-                    per_device_train_batch_size=table.micro_batch,
-                    gradient_accumulation_steps=passes // table.minibatches,
-                    steps_per_generation=passes,
-                    num_generations=table.rollouts,
-                    max_completion_length=form.episode_tokens,
-                    temperature=TEMPERATURE,
-                    learning_rate=table.rate,
-                    lr_scheduler_type=_SCHEDULES[table.schedule],
-                    warmup_steps=table.warmup,
-                    loss_type="dapo",
-                    # By the spread of the whole step: a group's own magnifies trifles.
-                    scale_rewards="batch",
-                    beta=0.0,
-                    logging_steps=1,
-                    ddp_find_unused_parameters=False,
-                    # Rows come in the order in which they are asked, pass after pass.
-                    shuffle_dataset=False,
-                    **validation.trainer_arguments(training, table.steps),
-                    **_vllm(table.vllm, form.episode_tokens),
-                ),
+                args=config,
                 train_dataset=Dataset.from_list(rows),
                 processing_class=start.tokenizer,
                 rollout_func=self._roll,

@@ -317,19 +317,13 @@ class Stage:
         if until is not None:
             query_date = min(query_date, until.utc_date - dt.timedelta(1))
         question = Question(
-            id="",
-            question=text,
-            inbox_address=self.owner.address,
-            query_date=query_date,
+            id="", question=text, inbox_address=self.owner.address, query_date=query_date,
             answer=answer or (evidence[-1].value.answer if evidence else ""),
             message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
-            how_realistic=_REALISM[kind],
-            kind=kind,
-            difficulty=_difficulty(kind, text, mails),
-            answerable=kind != "unanswerable",
-            split=self.plan.split,
+            how_realistic=_REALISM[kind], kind=kind, difficulty=_difficulty(kind, text, mails),
+            answerable=kind != "unanswerable", split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
-        )
+        )  # fmt: skip
         subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
         names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)

@@ -71,14 +71,10 @@ class World:
         self.names = Names(config.seed, *counts, config.short, config.vocabulary, config.names)
         cities, rng = self.names.cities, Random(f"{config.seed}/company")
         self.company = Company(
-            name=f"{self.names.coined(0)} Freight",
-            wording=self.names.wording,
-            short=config.short,
-            bounded=bounded,
+            f"{self.names.coined(0)} Freight", self.names.wording, config.short, bounded,
             staff=tuple(self.names.person(number, plan.owners) for number in range(plan.staff)),
-            owners=plan.owners,
-            cities=tuple(rng.sample(cities, len(cities))),
-        )
+            owners=plan.owners, cities=tuple(rng.sample(cities, len(cities))),
+        )  # fmt: skip
         projects = [self.names.coined(number) for number in range(2, self._office_names)]
         self._chatter = Chatter(config.seed, self.company, projects, plan.weights)
         self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
