@@ -113,15 +113,9 @@ class Episode:
     `events` grow with each step; a trajectory keeps the events."""
 
     def __init__(
-        self,
-        inbox: Inbox,
-        question: Question,
-        *,
-        max_turns: int = DEFAULT_MAX_TURNS,
-        view: View = WHOLE_VIEW,
-        system_prompt: str | None = None,
-        today: dt.date | None = None,
-    ) -> None:
+        self, inbox: Inbox, question: Question, *, max_turns: int = DEFAULT_MAX_TURNS,
+        view: View = WHOLE_VIEW, system_prompt: str | None = None, today: dt.date | None = None,
+    ) -> None:  # fmt: skip
         self.question = question
         self.tools = Tools(inbox, view)
         self.final_answer: str | None = None

@@ -65,12 +65,9 @@ def padded(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
 
 
 def scored_packed(
-    score: Callable[..., tuple[Tensor, Tensor | None, Any]],
-    ids: Tensor,
-    mask: Tensor,
-    kept: int,
+    score: Callable[..., tuple[Tensor, Tensor | None, Any]], ids: Tensor, mask: Tensor, kept: int,
     size: int,
-) -> tuple[Tensor, Tensor | None, Any]:
+) -> tuple[Tensor, Tensor | None, Any]:  # fmt: skip
     """Return what TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from
     passes of `size` rows, sorted by length and without columns that are all padding."""
     before = ids.size(1) - kept

@@ -173,12 +173,9 @@ def in_rounds(
 
 
 def side_by_side(
-    turn: Callable[[int, list[int]], Turn],
-    prompts: Sequence[list[int]],
-    follow: Follow,
-    *,
+    turn: Callable[[int, list[int]], Turn], prompts: Sequence[list[int]], follow: Follow, *,
     slots: int,
-) -> None:
+) -> None:  # fmt: skip
     """Generate with an engine that takes requests: `slots` episodes at a time, none waits."""
     stop, one = threading.Event(), threading.Lock()
 

@@ -213,13 +213,9 @@ class TrainingRun:
 
 @contextlib.contextmanager
 def opened(
-    setting: Setting,
-    out: Path | None,
-    parent: Path,
-    resume: bool = False,
-    processes: Processes = ALONE,
-    minutes: float | None = None,
-) -> Iterator[TrainingRun]:
+    setting: Setting, out: Path | None, parent: Path, resume: bool = False,
+    processes: Processes = ALONE, minutes: float | None = None,
+) -> Iterator[TrainingRun]:  # fmt: skip
     """A new run, which pauses after `minutes`, or with `resume` that of `out` as its newest
     checkpoint left it; all processes must see its folder. Raises `UserError` if `out` holds
     something else, or if another process works on it."""

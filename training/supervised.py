@@ -129,13 +129,9 @@ class StagedTrainer(SFTTrainer):
     optimizer: Optimizer | None
 
     def __init__(
-        self,
-        training: TrainingRun,
-        stages: Sequence[SftStage],
-        start: Start,
-        examples: Sequence[MarkedTokens],
-        batches: list[list[int]],
-    ) -> None:
+        self, training: TrainingRun, stages: Sequence[SftStage], start: Start,
+        examples: Sequence[MarkedTokens], batches: list[list[int]],
+    ) -> None:  # fmt: skip
         model = training.setting.recipe.model
         self.stages, self.batches = stages, batches
         self.muon = 0.0 if model.scratch is None else MUON
@@ -362,12 +358,9 @@ class _Labels(_Prepared, KTOTrainer): ...
 
 
 def _carry_out(
-    trainer: Any,
-    examiner: validation.Examiner,
-    lengths: Sequence[int],
-    validate_every: int,
+    trainer: Any, examiner: validation.Examiner, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:

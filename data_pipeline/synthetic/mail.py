@@ -56,14 +56,9 @@ def reply_subject(subject: str) -> str:
 
 
 def letter(
-    rng: Random,
-    company: Company,
-    sender: Person,
-    to: Sequence[Person],
-    lines: list[str],
-    *,
+    rng: Random, company: Company, sender: Person, to: Sequence[Person], lines: list[str], *,
     filler: float = 0.5,
-) -> str:
+) -> str:  # fmt: skip
     """The sender's own text. Filler and typos go into sentences that carry no fact."""
     if company.short:
         return " ".join(lines)

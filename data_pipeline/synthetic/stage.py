@@ -215,17 +215,10 @@ class Stage:
     # Mails.
 
     def tell(
-        self,
-        bank: str,
-        offset: int,
-        sender: Person | None = None,
-        *,
-        to: Sequence[Person] = (),
-        cc: Sequence[Person] = (),
-        parent: Draft | None = None,
-        subject_first: bool = False,
+        self, bank: str, offset: int, sender: Person | None = None, *, to: Sequence[Person] = (),
+        cc: Sequence[Person] = (), parent: Draft | None = None, subject_first: bool = False,
         **slots: Slot | Person,
-    ) -> Statement:
+    ) -> Statement:  # fmt: skip
         """Write a mail of one phrase on the story's day `offset`; a colleague may send it. Its
         subject comes from a bank of its own, and is the parent's in a reply."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
@@ -237,18 +230,10 @@ class Stage:
         return Statement(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
 
     def mail(
-        self,
-        offset: int,
-        sender: Person,
-        subject: str,
-        lines: list[str],
-        *,
-        to: Sequence[Person] = (),
-        cc: Sequence[Person] = (),
-        parent: Draft | None = None,
-        attachment: str = "",
-        quoting: bool = True,
-    ) -> Draft:
+        self, offset: int, sender: Person, subject: str, lines: list[str], *,
+        to: Sequence[Person] = (), cc: Sequence[Person] = (), parent: Draft | None = None,
+        attachment: str = "", quoting: bool = True,
+    ) -> Draft:  # fmt: skip
         """Write one mail on the story's day `offset`. An owner who neither sends nor gets it is
         put into To, Cc or, now and then, Bcc; sometimes a colleague forwards it to the owner."""
         rng, company = self.rng, self.company
@@ -293,15 +278,9 @@ class Stage:
     # Questions.
 
     def ask(
-        self,
-        kind: Kind,
-        bank: str,
-        *evidence: Fact,
-        answer: str = "",
-        after: Draft | None = None,
-        until: Draft | None = None,
-        **slots: str | Person,
-    ) -> None:
+        self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", after: Draft | None = None,
+        until: Draft | None = None, **slots: str | Person,
+    ) -> None:  # fmt: skip
         """Plant a question of the gold mails in `evidence`, the last of which states the answer. It
         is asked on or after its day (or that of `after`), before `until` changes the answer."""
         template, detail = self._draw(bank), ""
