@@ -197,23 +197,18 @@ class Tools:
         words = search_words(arguments.keywords)
         hits = self.inbox.search(
             [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
-            from_addr=arguments.from_addr,
-            to_addr=arguments.to_addr,
-            sent_after=arguments.sent_after,
-            sent_before=arguments.sent_before,
+            **arguments.model_dump(exclude={"keywords", "max_results"}),
             all_words=self.view.all_words,
             max_results=wanted,
         )
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
-        notes = []
-        if wanted != requested:
-            notes.append(f"max_results is 1 to {most}; {wanted} was used")
-        if len(words) > MAX_WORDS:
-            notes.append(f"only the first {MAX_WORDS} words were searched for")
-        if not hits:
-            notes.append("no mail matches; try other words or fewer filters")
-        if notes:
-            observation["note"] = ". ".join(notes)
+        notes = {
+            f"max_results is 1 to {most}; {wanted} was used": wanted != requested,
+            f"only the first {MAX_WORDS} words were searched for": len(words) > MAX_WORDS,
+            "no mail matches; try other words or fewer filters": not hits,
+        }
+        if note := ". ".join(text for text, applies in notes.items() if applies):
+            observation["note"] = note
         return Observation(observation, tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:

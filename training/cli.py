@@ -351,16 +351,12 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
         tags=["art-e", "email", "agent", "retrieval", setting.kind],
     )
     text = template("training", "card.md.j2").render(
-        metrics,
-        front_matter=Own(front_matter.to_yaml()),
-        kind=setting.kind,
-        recipe=recipe,
-        seed=str(setting.seed),
+        metrics, figure=_figure, front_matter=Own(front_matter.to_yaml()),
+        kind=setting.kind, recipe=recipe, seed=str(setting.seed),
         base=public_name(recipe.model.base or ""),
         questions=public_name(recipe.data.questions or ""),
         checkpoint=Own(f"RUN/{metrics['best_checkpoint'] or 'checkpoints/CHECKPOINT'}"),
-        figure=_figure,
-    )
+    )  # fmt: skip
     return f"{text.rstrip()}\n"
 
 

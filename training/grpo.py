@@ -109,14 +109,11 @@ class AgentTrainer(GRPOTrainer):
         )  # fmt: skip
         with taking_adapters(rank if table.vllm else None):
             super().__init__(
-                model=start.model,
+                model=start.model, args=config, processing_class=start.tokenizer,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
-                args=config,
-                train_dataset=Dataset.from_list(rows),
-                processing_class=start.tokenizer,
-                rollout_func=self._roll,
+                train_dataset=Dataset.from_list(rows), rollout_func=self._roll,
                 peft_config=adapter_config(recipe.model, start),
-            )
+            )  # fmt: skip
         keep_exact(self.model)
         self.dispatch = Dispatch(self, form.turn_tokens, seed, batch=table.generate_batch)
 

@@ -181,20 +181,12 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     if on_cpu:
         keep_memory()
     return {
-        "output_dir": str(training.run.folder / CHECKPOINTS),
-        "max_steps": steps,
-        "max_grad_norm": 1.0,
-        "weight_decay": 0.0,
-        "adam_beta2": BETAS[1],
-        "save_strategy": "steps",
-        "save_steps": steps + 1,
-        "use_cpu": on_cpu,
-        "bf16": not on_cpu,
+        "output_dir": str(training.run.folder / CHECKPOINTS), "seed": training.setting.seed,
+        "max_grad_norm": 1.0, "weight_decay": 0.0, "adam_beta2": BETAS[1],
+        "max_steps": steps, "save_strategy": "steps", "save_steps": steps + 1,
+        "use_cpu": on_cpu, "bf16": not on_cpu, "report_to": "none", "disable_tqdm": True,
         "gradient_checkpointing": training.setting.recipe.model.checkpointing,
-        "report_to": "none",
-        "disable_tqdm": True,
-        "seed": training.setting.seed,
-    }
+    }  # fmt: skip
 
 
 def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
