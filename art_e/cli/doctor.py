@@ -137,9 +137,8 @@ def _places(db: Path | None) -> Iterator[Finding]:
             mails = output.plural(file.counts["stored"], "mail")
             addresses = output.plural(file.counts["inboxes"], "address")
             unread = file.counts["unread"]
-        yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}")
-        if unread:
-            yield Finding("attachments", "missing", output.not_searched(unread))
+        hint = output.not_searched(unread) if unread else None
+        yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}", hint)
     except UserError as error:
         yield Finding("inbox file", "broken", str(error))
 

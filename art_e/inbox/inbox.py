@@ -21,7 +21,7 @@ import numpy as np
 
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
-from art_e.inbox.schema import K1, POINTS, UNREAD, B
+from art_e.inbox.schema import K1, POINTS, B
 from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
@@ -172,7 +172,11 @@ class Inbox:
     def unread_files(self) -> dict[str, int]:
         """Count the attached files whose text is not in this inbox, or not whole, by the reason."""
         ids = self._mail.ids[: self._size].tolist()
-        rows = self._execute(UNREAD.format("email_id IN (SELECT unnest(?))"), [ids])
+        rows = self._execute(
+            "SELECT unread, count(*) FROM files WHERE part = 0 AND unread <> ''"
+            " AND email_id IN (SELECT unnest(?)) GROUP BY ALL ORDER BY count(*) DESC, unread",
+            [ids],
+        )
         return dict(rows.fetchall())
 
     def thread(self, message_id: str) -> list[Email]:

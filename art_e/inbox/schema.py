@@ -37,12 +37,6 @@ SHOWN = f"""(
     AND email_id NOT IN (SELECT email_id FROM {COPIES} WHERE shown <> email_id)
 )"""
 
-# In SQL: how many attached files are not read, or not whole, by the reason.
-UNREAD = """
-    SELECT unread, count(*) AS files FROM files WHERE unread <> '' AND part = 0 AND {}
-    GROUP BY ALL ORDER BY files DESC, unread
-"""
-
 _FOLDER = resources.files("art_e.inbox")
 
 

@@ -39,8 +39,9 @@ HEAVY = "too slow or too large to read"
 
 # The form of a file by its first bytes (in lower case), or else by its type or its name's ending:
 # one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
-PACKED = ("mail", "pkcs7", "winmail")
+PACKED = ("mail", "msg", "pkcs7", "winmail")
 _READ = (*PACKED, "pdf", "rtf", "ole", "zip")
+_OUTLOOK = "__properties_version1.0".encode("utf-16-le")
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
     b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
@@ -67,7 +68,8 @@ def form_of(file: AttachedFile) -> str:
     forms = [form for signature, form in _STARTS.items() if lower.startswith(signature)]
     forms += [_NAMES[name] for name in names if name in _NAMES]
     forms += [file.kind] if file.kind.startswith("text/") else []
-    return (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
+    form = (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
+    return "msg" if form == "ole" and _OUTLOOK in (file.data or b"") else form
 
 
 def read(file: AttachedFile, ask: Callable[[str, bytes], Reading]) -> Reading:
@@ -149,6 +151,10 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
             yield from _sheets(file)  # Excel before 2007
         case "mail":
             yield file.read().decode("latin-1")
+        case "msg":
+            from data_pipeline.ingest.outlook import message_of
+
+            yield message_of(file.read()).decode("latin-1")
         case "pkcs7":
             from asn1crypto.cms import ContentInfo
 

@@ -160,10 +160,11 @@ def process(job: Job) -> Iterator[BatchTables]:
             skipped.append(result)
             continue
         cut = item.fault if isinstance(item, RawMessage) else None
-        if REST in result.mail.email.body and not isinstance(item, StoredMail):
+        email = result.mail.email
+        if (REST in email.body or REST in email.attached) and not isinstance(item, StoredMail):
             cut = "long-text", f"stored up to {MOST_CHARS:,} characters"
         if cut:
-            skipped.append(Skipped(result.mail.email.source, *cut, "cut"))
+            skipped.append(Skipped(email.source, *cut, "cut"))
         size = len(result.texts[1])
         if chars + size > _MOST_TEXT and kept:
             yield _tables(kept, skipped)

@@ -24,7 +24,7 @@ import duckdb
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
-from art_e.inbox.schema import SCHEMA_VERSION, UNREAD, macros_sql, tables_sql
+from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
@@ -315,8 +315,10 @@ class InboxBuild:
         if accounted != read:
             raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
         inboxes = count("addresses WHERE emails > 0")
-        unread = self._run(UNREAD.format("true")).fetchall()
-        attachments = {"attachments": count("files WHERE part = 0"), "unread": dict(unread)}
+        files = "SELECT unread, count(*) FROM inbox.files WHERE part = 0 GROUP BY ALL ORDER BY ALL"
+        unread = dict(self._run(files).fetchall())
+        attachments = {"attachments": sum(unread.values()), "unread": unread}
+        unread.pop("", None)
         junk = count("emails WHERE junk")
         return {**counts, "junk": junk, "inboxes": inboxes, **attachments}
 

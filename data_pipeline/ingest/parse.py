@@ -419,7 +419,9 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
             if others and words.issuperset(" ".join(_message_texts(body, [])).split()):
                 packed.set_payload([*others])
             del part["content-type"]
-            part["content-type"] = "message/rfc822" if form == "mail" else "multipart/mixed"
+            part["content-type"] = (
+                "message/rfc822" if form in ("mail", "msg") else "multipart/mixed"
+            )
             part.set_payload([packed])
         parts += [(child, depth + 1) for child in _children(part) if depth < _DEEPEST_PART]
 
@@ -438,9 +440,7 @@ def _file_name(part: Part) -> str:
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
 _MANY = 20  # characters that show as nothing
-# Of a mail: attachments, and characters of their texts.
-_MOST_FILES, _MOST_ATTACHED = 1_000, 1_000_000
-_TOO_MANY = f"behind {_MOST_ATTACHED:,} characters of the same mail"
+_MOST_FILES = 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
@@ -533,31 +533,23 @@ def _parse_message(
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     if not (labels or thread or files):
         return email
-    attached, files = _attached(files[:_MOST_FILES], extractor)
+    readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
     return replace(
         email,
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached=attached,
-        files=tuple(files),
+        attached=_cut("".join(text for _, text in readings)),
+        files=tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES]),
     )
 
 
-def _attached(
-    files: Sequence[AttachedFile], extractor: Extractor | None
-) -> tuple[str, Sequence[AttachedFile]]:
-    """The texts of attachments, each under its name, and the files, marked if they are not read."""
-    if extractor is None:
-        return "", files
-    texts, marked = "", []
-    for file in files:
-        text, unread = extractor.read(file) if len(texts) < _MOST_ATTACHED else ("", _TOO_MANY)
-        marked.append(file._replace(unread=unread))
-        if text or unread not in ("", PICTURE):
-            reason = unread and f": {unread}"
-            texts += f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
-    return texts, marked
+def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, str]:
+    """The file, marked if it is not read, and its text under its name."""
+    text, unread = extractor.read(file)
+    reason = unread and f": {unread}"
+    entry = f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
+    return file._replace(unread=unread), entry if text or unread not in ("", PICTURE) else ""
 
 
 def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:

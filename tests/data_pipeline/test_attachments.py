@@ -20,6 +20,7 @@ from art_e.inbox.query import parse_query
 from data_pipeline.ingest import attachments, parse
 from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, Reading
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.sources import open_source
 from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
 from tests.mailbox import calendar, excel, pdf, word
@@ -206,12 +207,10 @@ def test_what_is_not_read_is_said(art_e: Run, tmp_path: Path) -> None:
 
 def winmail(body: bytes) -> bytes:
     """A TNEF with that body and a file."""
-    packed = struct.pack("<IH", 0x223E9F78, 1)
-    for level, name, kind, data in (
-        (1, 0x800C, 2, body), (2, 0x9002, 6, bytes(14)), (2, 0x8010, 1, b"caf\xe9.txt\0"),
-        (2, 0x800F, 6, b"An okapi note"),
-    ):  # fmt: skip
-        packed += struct.pack("<BHHI", level, name, kind, len(data)) + data + bytes(2)
+    packed, name = struct.pack("<IH", 0x223E9F78, 1), b"caf\xe9.txt"
+    file = ((2, 0x9002, 6, bytes(14)), (2, 0x8010, 1, name), (2, 0x800F, 6, b"An okapi note"))
+    for level, tag, kind, data in ((1, 0x800C, 2, body), *file):
+        packed += struct.pack("<BHHI", level, tag, kind, len(data)) + data + bytes(2)
     return packed
 
 
@@ -227,21 +226,19 @@ def test_mail_in_a_container_is_read_as_the_mails_own(extractor: Extractor) -> N
     parts = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nAn okapi page\n--b\n"
     parts += b"Content-Disposition: attachment; filename=n.txt\n\nAn okapi note\n--b--\n"
     inner = raw("<2@x>", subject="Water", body="An okapi page").data
-    note = "[Text of {}]\nAn okapi note"
+    samples = open_source(str(Path(__file__).parents[1] / "data/outlook.tar.xz"), "mail")
+    outlook, page = next(iter(samples)), "An okapi page"
+    assert isinstance(outlook, RawMessage)
     for name, data, texts in (
-        ("winmail.dat", winmail(b"An okapi page"), ["An okapi page", note.format("caf\xe9.txt")]),
-        ("winmail.dat", winmail(b"Nothing\nnew."), [note.format("caf\xe9.txt")]),
-        ("smime.p7m", signed(parts), ["An okapi page", note.format("n.txt")]),
-        ("smime.p7m", signed(b"Content-Type: text/plain\n\nAn okapi page"), ["An okapi page"]),
-        ("old.eml", inner, ["[Attached message: Water]\nAn okapi page"]),
-        ("", inner, ["[Attached message: Water]\nAn okapi page"]),
-    ):
-        message = mail({name: data})
-        if not name:
-            kind = b"Content-Type: application/octet-stream", b"Content-Type: message/rfc822"
-            message = message._replace(data=message.data.replace(*kind))
-        email = parse.parse_message(message, extractor)
+        ("winmail.dat", winmail(page.encode()), f"{page}, [Text of caf\xe9.txt]\nAn okapi note"),
+        ("winmail.dat", winmail(b"Nothing\nnew."), "[Text of caf\xe9.txt]\nAn okapi note"),
+        ("smime.p7m", signed(parts), "An okapi page, [Text of n.txt]\nAn okapi note"),
+        ("smime.p7m", signed(b"Content-Type: text/plain\n\nAn okapi page"), "An okapi page"),
+        ("old.eml", inner, "[Attached message: Water]\nAn okapi page"),
+        ("a.msg", outlook.data, "[Attached message: "),
+    ):  # fmt: skip
+        email = parse.parse_message(mail({name: data}), extractor)
         assert isinstance(email, ParsedEmail)
         text = email.body + email.attached
-        assert all(each in text for each in texts) and text.count("Nothing") == 1, text
-        assert name == "" or name not in text
+        assert all(each in text for each in texts.split(", ")), text
+        assert text.count("Nothing") == 1 and name not in text
