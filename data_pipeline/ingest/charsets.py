@@ -62,7 +62,7 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         declared = "utf-16"
     if data.isascii():
-        if b"\x1b$" in data and not _ESCAPED.match(declared):
+        if b"\x1b" in data and b"\x1b$" in data and not _ESCAPED.match(declared):
             declared = "iso2022-jp"
         is_wide = declared.startswith(("utf-16", "utf-32")) and b"\0" in data
         if not is_wide and not _ESCAPED.match(declared):

@@ -242,8 +242,10 @@ def parse_date(text: str) -> dt.datetime | None:
             return zoned(dt.datetime.fromisoformat(text))
         while _COMMENT.search(text):  # comments nest
             text = _COMMENT.sub(" ", text)
-        text = _HALF_DAY.sub(_of_24_hours, text)
-        parsed = parsedate_tz(text) or parsedate_tz(_in_english(text))
+        parsed = parsedate_tz(text)
+        if not (parsed and parsed[9]):
+            text = _HALF_DAY.sub(_of_24_hours, text)
+            parsed = parsedate_tz(text) or parsedate_tz(_in_english(text))
         if parsed is None:
             return None
         year, month, day, hour, minute, second = parsed[:6]
@@ -295,10 +297,10 @@ def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datet
     date = parse_date(headers.first("date"))
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
     known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS]
-    arrived = [*known, envelope_date and zoned(envelope_date)]
-    if date and date > [*known, dt.datetime.now(dt.UTC)][0] + _CLOCKS_DIFFER:
-        return most_plausible(*arrived, date)
-    return most_plausible(date, *arrived)
+    latest = (known[0] if known else dt.datetime.now(dt.UTC)) + _CLOCKS_DIFFER
+    if date and date.year in _PLAUSIBLE_YEARS and date < latest:
+        return date
+    return most_plausible(*known, envelope_date and zoned(envelope_date), date)
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.

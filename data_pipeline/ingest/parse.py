@@ -154,7 +154,7 @@ def _show_links(tree: HtmlElement) -> None:
     shown = set[str]()
     for link in tree.iter("a"):
         address = _HREF.match(link.get("href") or "")
-        text = link.text_content().strip() if address and address[1] not in shown else ""
+        text = "".join(link.itertext()).strip() if address and address[1] not in shown else ""
         if address and text and address[2] not in text:
             link.tail = f" ({address[1]}){link.tail or ''}"
             shown.add(address[1])
@@ -251,7 +251,8 @@ def plain_message(data: bytes) -> PlainMessage | None:
         body = binascii.a2b_qp(body)
     elif encoding not in _UNENCODED:
         return None
-    headers.charset = charset_of(body, kind)
+    if not block.isascii():
+        headers.charset = charset_of(body, kind)
     return PlainMessage(headers, leaf_text(body, kind).strip("\n"))
 
 
@@ -298,9 +299,10 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 
 def charset_of(data: bytes, kind: PartType) -> str:
     """Return the charset that a part declares, or its HTML for it."""
-    is_silent = kind.is_html and codec_of(kind.charset) in ("", "ascii")
-    meta = _META.search(data, 0, 4_000) if is_silent else None
-    return meta[1].decode() if meta else kind.charset
+    if kind.is_html and codec_of(kind.charset) in ("", "ascii"):
+        meta = _META.search(data, 0, 4_000)
+        return meta[1].decode() if meta else kind.charset
+    return kind.charset
 
 
 def _unflowed(text: str, is_delsp: bool) -> str:
