@@ -94,7 +94,7 @@ _SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
 _JUMBLE = re.compile(r"[,<>]")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
-_NO_NAME = re.compile(r"@|=\?|^/|:")
+_NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
 # Beyond this the grammar of `email.utils` takes too long; addresses are picked out instead.
 _LONGEST_GRAMMAR = 200_000
@@ -131,7 +131,8 @@ def _names_alone(value: str) -> Iterator[Mailbox]:
         name, _, path = item.partition("<")
         is_quoted = item.startswith('"') or path.startswith("/")
         # "Van Dyke, Dick <d@x.com>" is one person.
-        is_name = " " in item and not path and (after.startswith('"') or "<" not in after)
+        is_bare = " " in item and not path and "=?" not in item
+        is_name = is_bare and (after.startswith('"') or "<" not in after)
         if (is_quoted or is_name) and not _NO_NAME.search(item) and (name := _clean_name(name)):
             yield Mailbox("", name)
 

@@ -154,10 +154,12 @@ def _show_links(tree: HtmlElement) -> None:
     shown = set[str]()
     for link in tree.iter("a"):
         address = _HREF.match(link.get("href") or "")
-        text = "".join(link.itertext()).strip() if address and address[1] not in shown else ""
-        if address and text and address[2] not in text:
-            link.tail = f" ({address[1]}){link.tail or ''}"
-            shown.add(address[1])
+        if address and address[1] not in shown:
+            text = "".join(link.itertext()).strip()
+            picture = "" if text else " ".join(each.get("alt") or "" for each in link.iter("img"))
+            if (text or picture.strip()) and address[2] not in text:
+                link.tail = f"{picture} ({address[1]}){link.tail or ''}"
+                shown.add(address[1])
 
 
 def _flattened(tree: HtmlElement) -> bool:
@@ -260,7 +262,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
 
 _DEEPEST_PART = 20
 
-_LONGEST_NAME = 200
+_LONGEST_NAME, _LONGEST_FIELD = 200, 20_000
 
 _META = re.compile(
     rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?([\w.:-]{2,40})", re.IGNORECASE
@@ -429,12 +431,19 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
 
 
 def _file_name(part: Part) -> str:
-    try:
-        name = part.get_filename("") or ""
-    except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
-        return "unnamed"
-    data = str(name).encode("utf-8", "surrogateescape")
-    return visible(decode_words(decode_bytes(data)))[:_LONGEST_NAME]
+    headers = Headers(part.raw_items())
+    for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
+        field: Part = Message()
+        field[header] = headers.first(header)[:_LONGEST_FIELD]
+        try:
+            name = field.get_param(parameter, "", header)
+        except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
+            return "unnamed"
+        if isinstance(name, tuple):
+            name = decode_bytes(name[2].encode("latin-1", "replace"), name[0] or "")
+        if name:
+            return visible(decode_words(name))[:_LONGEST_NAME]
+    return ""
 
 
 # ---- The message.
