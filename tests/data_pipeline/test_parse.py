@@ -307,7 +307,7 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
         (b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64",
          b"U3ViamVjdDogaQoKb2xk", "[Attached message: i]\nold"),
         (b"Content-Type: application/pdf; name*=gb2312''%E9F.pdf", b"x",
-         "[Attachment: 镚.pdf (application/pdf, 1 KB)]"),
+         "[Attachment: 镕.pdf (application/pdf, 1 KB)]"),
         # A multipart without parts is text.
         (b"Content-Type: multipart/mixed", b"words", "words"),
         (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
