@@ -96,12 +96,10 @@ class Account(NamedTuple):
 
     @property
     def grant_file(self) -> Path:
-        """Where its sign-in by OAuth is kept."""
         return self.spool.with_suffix(".oauth.json")
 
     @property
     def provider(self) -> Grant | None:
-        """Where Google's and Microsoft's accounts sign in."""
         return PROVIDERS.get(".".join(self.host.split(".")[-2:]))
 
 

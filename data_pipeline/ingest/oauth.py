@@ -27,6 +27,12 @@ _MICROSOFT = "https://login.microsoftonline.com/common/oauth2/v2.0"
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
+# What a server says for good, and for now (RFC 6749, RFC 8628).
+_FINAL = frozenset(
+    "access_denied expired_token invalid_client invalid_grant invalid_request invalid_scope"
+    " unauthorized_client unsupported_grant_type".split()
+)
+_PENDING = ("authorization_pending", "slow_down")
 
 
 class RejectedError(UserError):
@@ -57,8 +63,9 @@ class Grant(BaseModel):
         old = self.refresh_token
         reply = self.ask(grant_type="refresh_token", refresh_token=old, scope=self.scope)
         if not isinstance(token := reply.get("access_token"), str):
+            kind = RejectedError if reply.get("error") in _FINAL else UserError
             why = _refusal(self.token_url, reply)
-            raise RejectedError(f"{why}: sign in again with art-e login {account}")
+            raise kind(f"{why}: sign in again with art-e login {account}")
         if self.refresh_token != old:
             write_whole(file, self.model_dump_json())
         return token
@@ -75,7 +82,8 @@ _GOOGLES = Grant(
     scope="https://mail.google.com/",
 )
 _BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-PROVIDERS = {"outlook.com": _MICROSOFTS, "office365.com": _MICROSOFTS, "gmail.com": _GOOGLES}
+PROVIDERS = dict.fromkeys(("outlook.com", "office365.com"), _MICROSOFTS)
+PROVIDERS |= dict.fromkeys(("gmail.com", "googlemail.com"), _GOOGLES)
 
 
 def grant_in(file: Path) -> Grant | None:
@@ -92,19 +100,21 @@ def sign_in(grant: Grant, file: Path) -> None:
     """Have a person sign in, and keep the refresh token in `file`."""
     reply = _by_code(grant) if grant.device_url else _by_page(grant)
     if not grant.refresh_token:
-        raise UserError(f"{_refusal(grant.token_url, reply)}: check the client id and the scope")
+        why = _refusal(grant.token_url, reply)
+        raise UserError(f"{why}: enter the code in time, and check the client id and the scope")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, grant.model_dump_json())
 
 
 def _by_code(grant: Grant) -> dict[str, Any]:
     reply = _post(grant.device_url, {"client_id": grant.client_id, "scope": grant.scope})
-    wait, ends = float(str(reply.get("interval", 5))), time.monotonic() + _SIGN_IN_S
+    wait, ends = reply.get("interval"), time.monotonic() + _SIGN_IN_S
+    wait = wait if isinstance(wait, int) and 0 <= wait < 60 else 5
     if (code := reply.get("device_code")) is not None:
         page = reply.get("verification_uri") or reply.get("verification_url")
         note(one_line(f"to sign in, open {page} and enter the code {reply.get('user_code')}"))
         reply = {"error": "authorization_pending"}
-    while reply.get("error") in ("authorization_pending", "slow_down") and time.monotonic() < ends:
+    while reply.get("error") in _PENDING and time.monotonic() < ends:
         wait += 5 * (reply["error"] == "slow_down")
         time.sleep(wait)
         reply = grant.ask(grant_type=_DEVICE_CODE, device_code=str(code))
@@ -130,8 +140,8 @@ def _by_page(grant: Grant) -> dict[str, Any]:
 
 def _refusal(url: str, reply: dict[str, Any]) -> str:
     """Return what is wrong in the server's fixed words; its others may repeat a token."""
-    error, words = str(reply.get("error")), str(reply.get("error_description"))
-    known = re.findall(r"^[a-z_]{3,40}$", error) + re.findall(r"AADSTS\d{4,9}", words)
+    known = [error for error in (*_FINAL, *_PENDING) if error == reply.get("error")]
+    known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
     return f"{urlsplit(url).hostname} refuses ({', '.join(known) or 'without a reason'})"
 
 

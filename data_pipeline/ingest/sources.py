@@ -78,16 +78,6 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"can't read {at} ({why}): check the path and its permissions") from error
 
 
-def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
-    """The message in a file of a folder, cut one byte beyond what the parser accepts."""
-    source = f"{prefix}{encodable(path.relative_to(folder).as_posix())}"
-    data = archives.head_of(path, LARGEST_MESSAGE + 1)
-    if data.startswith((archives.GZIP, archives.XZ)):  # Dovecot can pack them
-        with archives.decompressed(path) as stream:
-            data = stream.read(LARGEST_MESSAGE + 1)
-    return RawMessage(source, data)
-
-
 # ---- Opening a source of any format.
 
 
@@ -147,7 +137,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
         if isinstance(place, str):
             yield RawMessage(name, b"", fault=("unread", place))
         elif part and isinstance(place, Path) and _is_maildir(path / (part[1] or "")):
-            yield _maildir_message(path, place, name, part)
+            yield _maildir_message(place, name, part)
         else:
             with _opened(place) as stream:
                 found = (kind if place == path else None) or _kind_of(name, stream)
@@ -177,12 +167,14 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
     head, base = stream.peek(_HEAD)[:_HEAD], name.rpartition("/")[2].lower()
     if _BESIDE_MAIL.fullmatch(name):
         return None
+    if base.endswith(".eml"):
+        return "mail"
     least = 1 if _NUMBERED.fullmatch(base) else 2
     by_content = {
         "pst": head.startswith(_PST_MAGIC),
         "emlx": base.endswith(".emlx") and head.partition(b"\n")[0].strip().isdigit(),
-        "mbox": not base.endswith(".eml") and _is_mbox(head),
-        "mail": base.endswith((".eml", ".msg")) or _looks_like_mail(head, least) or _IN_MSG in head,
+        "mbox": _is_mbox(head),
+        "mail": base.endswith(".msg") or _looks_like_mail(head, least) or _IN_MSG in head,
     }
     return next((kind for kind, fits in by_content.items() if fits), None)
 
@@ -192,7 +184,7 @@ def _is_maildir(folder: Path) -> bool:
     return (folder / "cur").is_dir() and (folder / "new").is_dir()
 
 
-def _maildir_message(path: Path, file: Path, name: str, part: re.Match[str]) -> RawMessage:
+def _maildir_message(file: Path, name: str, part: re.Match[str]) -> RawMessage:
     """A message of a Maildir, which another program may flag, move or delete meanwhile."""
 
     def bare(name: str) -> str:
@@ -207,9 +199,12 @@ def _maildir_message(path: Path, file: Path, name: str, part: re.Match[str]) -> 
 
     for now in places() if part[2] != "tmp" else ():
         with contextlib.suppress(FileNotFoundError):
+            data = archives.head_of(now, LARGEST_MESSAGE + 1)
+            if data.startswith((archives.GZIP, archives.XZ)):  # Dovecot can pack them
+                with archives.decompressed(now) as stream:
+                    data = stream.read(LARGEST_MESSAGE + 1)
             folder = f"{part[1] or ''}/{now.parent.name}"
-            labels = of_maildir(folder, encodable(now.name))
-            return _message(now, path)._replace(source=bare(name), labels=labels)
+            return RawMessage(bare(name), data, labels=of_maildir(folder, encodable(now.name)))
     return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
 
 
@@ -258,7 +253,8 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     is_owner = owner.parent.name == _ENRON_ROOT
     prefix = f"{_ENRON_ROOT}/{encodable(owner.name)}" if is_owner else _ENRON_ROOT
     for file in archives.regular_files(root):
-        yield _message(file, root, f"{prefix}/")
+        source = f"{prefix}/{encodable(file.relative_to(root).as_posix())}"
+        yield RawMessage(source, archives.head_of(file, LARGEST_MESSAGE + 1))
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
@@ -295,13 +291,13 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     """From_ line and quoted bytes of each message, holding one message at a time. What stands
     before the first From_ line is a message without one."""
-    separator, data = b"", bytearray()
-    follows_blank = at_line_start = True
+    separator, data, before = b"", bytearray(), b"\n"
     ahead = deque[bytes]()
     while line := ahead.popleft() if ahead else stream.readline(_LONGEST_READ):
-        if at_line_start and line.startswith(b"From "):
+        if line.startswith(b"From ") and before.endswith(b"\n"):
             block = list(_header_block(stream, ahead))
             is_first = not separator and not data.strip()
+            follows_blank = not before.strip()
             if _is_separator(line, block, follows_blank) or (is_first and _DATED.match(line)):
                 if not is_first:
                     yield separator, bytes(data)
@@ -310,8 +306,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
                 separator, data, line = line, bytearray(), ahead.popleft() if is_doubled else b""
         if len(data) <= LARGEST_MESSAGE:
             data += line
-        follows_blank = not line.strip()
-        at_line_start = line.endswith(b"\n") or not line
+        before = line or b"\n"
     if separator or data.strip():
         yield separator, bytes(data)
 
@@ -337,7 +332,7 @@ def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> b
     is_whole = len(block) > 1 and not block[-1].strip()
     if _DATED.match(line):
         return names >= 3 or (is_whole and (follows_blank or names > 0))
-    return bool(_UNDATED.fullmatch(line)) and follows_blank and is_whole and names >= 2
+    return is_whole and names >= (2 if follows_blank else 4) and bool(_UNDATED.fullmatch(line))
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of

@@ -632,7 +632,7 @@ def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any) -> None:
     account = "imaps://me@x.example"
     endpoint.answers += [{"error": "invalid_client", "error_description": "of dev-secret-1"}]
     line = the_error(art_e("login", account, *login(endpoint)))
-    assert line == "Error: 127.0.0.1 refuses (invalid_client): check the client id and the scope"
+    assert line.startswith("Error: 127.0.0.1 refuses (invalid_client): enter the code in time")
     in_the_open = ("--endpoints", "http://x.example/d,http://x.example/t,imap")
     line = the_error(art_e("login", account, "--client-id", "my-id", *in_the_open))
     assert "http://x.example/d would get a token in the open" in line
