@@ -34,7 +34,7 @@ from art_e.tools import schemas
 
 State = Literal["ok", "missing", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
+CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer", "pypdf", "python_calamine")
 LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"

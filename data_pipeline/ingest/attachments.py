@@ -23,6 +23,7 @@ from typing import IO, Any, TypeAlias
 
 from art_e.children import start_reader
 from art_e.inbox.mail import AttachedFile
+from data_pipeline.ingest import outlook
 from data_pipeline.ingest.charsets import decode_bytes, scrub
 from data_pipeline.ingest.headers import PartType, one_line
 
@@ -41,7 +42,6 @@ HEAVY = "too slow or too large to read"
 # one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
 PACKED = ("mail", "msg", "pkcs7", "winmail")
 _READ = (*PACKED, "pdf", "rtf", "ole", "zip")
-_OUTLOOK = "__properties_version1.0".encode("utf-16-le")
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
     b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
@@ -69,18 +69,21 @@ def form_of(file: AttachedFile) -> str:
     forms += [_NAMES[name] for name in names if name in _NAMES]
     forms += [file.kind] if file.kind.startswith("text/") else []
     form = (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
-    return "msg" if form == "ole" and _OUTLOOK in (file.data or b"") else form
+    stream = "__properties_version1.0".encode("utf-16-le")  # of Outlook's messages
+    return "msg" if form == "ole" and stream in (file.data or b"") else form
 
 
-def read(file: AttachedFile, ask: Callable[[str, bytes], Reading]) -> Reading:
-    """Return the text of a file, cut; `ask` reads the forms that libraries read."""
-    from data_pipeline.ingest.parse import leaf_text
-
+def read(
+    file: AttachedFile,
+    ask: Callable[[str, bytes], Reading],
+    decode: Callable[[bytes, PartType], str],
+) -> Reading:
+    """Return the text of a file, cut. `ask` reads what libraries read, `decode` plain text."""
     form, data = form_of(file), file.data
     if data is None:
         return "", LARGE
     if form.startswith("text/"):
-        text = leaf_text(data, PartType(form, file.charset))
+        text = decode(data, PartType(form, file.charset))
         return text[:MAX_CHARS], CUT if len(text) > MAX_CHARS else ""
     if form not in _READ or not data:
         return "", form if data else ""
@@ -95,11 +98,8 @@ class Extractor:
         self._child: Popen[bytes] | None = None
         self.ends = 0.0
 
-    def read(self, file: AttachedFile) -> Reading:
-        """Return the text of an attachment, cut, and why it is not read or not whole."""
-        return read(file, self._ask)
-
-    def _ask(self, form: str, data: bytes) -> Reading:
+    def ask(self, form: str, data: bytes) -> Reading:
+        """Return what the child reads in a file of that form."""
         if (seconds := self.ends - time.monotonic()) <= 0:
             return "", HEAVY
         if self._child is not None and self._child.poll() is not None:
@@ -152,9 +152,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
         case "mail":
             yield file.read().decode("latin-1")
         case "msg":
-            from data_pipeline.ingest.outlook import message_of
-
-            yield message_of(file.read()).decode("latin-1")
+            yield outlook.message_of(file.read()).decode("latin-1")
         case "pkcs7":
             from asn1crypto.cms import ContentInfo
 
@@ -190,7 +188,8 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
             yield "".join(_paragraphs(archive.open(name))).strip()
     else:
         for name in names[:_MOST_PACKED]:
-            text, unread = read(AttachedFile(name, "", archive.read(name)), extracted)
+            packed = AttachedFile(name, "", archive.read(name))
+            text, unread = read(packed, extracted, lambda data, _: decode_bytes(data))
             yield f"[{name}]\n{text or unread}"
 
 

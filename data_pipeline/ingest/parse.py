@@ -32,7 +32,14 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest import outlook
-from data_pipeline.ingest.attachments import LARGEST_BYTES, PACKED, PICTURE, Extractor, form_of
+from data_pipeline.ingest.attachments import (
+    LARGEST_BYTES,
+    PACKED,
+    PICTURE,
+    Extractor,
+    form_of,
+    read,
+)
 from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.invitations import invitation_text
@@ -416,7 +423,11 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         kind = head.part_type(part)
         packs = kind.kind.startswith("application/") and not part.is_multipart()
         file = _attachment(part, kind).file if packs else None
-        if file and (form := form_of(file)) in PACKED and (mime := extractor.read(file)[0]):
+        if (
+            file
+            and (form := form_of(file)) in PACKED
+            and (mime := read(file, extractor.ask, leaf_text)[0])
+        ):
             packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
             body, *others = _children(packed) or [packed]
             words = set(" ".join(_message_texts(tree, [])).split())
@@ -557,7 +568,7 @@ def _parse_message(
 
 def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, str]:
     """The file, marked if it is not read, and its text under its name."""
-    text, unread = extractor.read(file)
+    text, unread = read(file, extractor.ask, leaf_text)
     reason = unread and f": {unread}"
     entry = f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
     return file._replace(unread=unread), entry if text or unread not in ("", PICTURE) else ""
