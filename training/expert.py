@@ -74,13 +74,9 @@ def marked_tokens(
     own = _own_turns(messages)
     transcript = tokens.begin(messages[: own[0]])
     for place, following in zip(own, [*own[1:], None], strict=True):
-        turn = tokens.turn(messages[place])
-        if last_alone and following is not None:
-            transcript.add_context(turn)
-        else:
-            transcript.add_turn(turn)
+        transcript.add(tokens.turn(messages[place]), own=following is None or not last_alone)
         if following is not None:
-            transcript.add_context(tokens.between(messages[place + 1 : following]))
+            transcript.add(tokens.between(messages[place + 1 : following]), own=False)
     sampled = [False] * len(transcript.prompt_ids) + transcript.own
     ids = transcript.ids
     labels = [token if own else NO_LOSS for token, own in zip(ids, sampled, strict=True)]

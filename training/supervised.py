@@ -53,11 +53,9 @@ MUON = 1.4
 
 
 def train_sft(
-    training: TrainingRun,
-    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    load: validation.Load,
-    judges: Judges,
-) -> dict[str, Any]:
+    training: TrainingRun, conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    load: validation.Load, judges: Judges,
+) -> dict[str, Any]:  # fmt: skip
     """Train on the `conversations` of each stage, and return the run's metrics. Raises `UserError`
     if the recipe can't be carried out."""
     setting = training.setting
@@ -92,11 +90,9 @@ def rate_at(stages: Sequence[SftStage], step: int) -> float:
 
 
 def _batches(
-    table: Sft,
-    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    tokens: ChatTokens,
+    table: Sft, conversations: Sequence[Sequence[Sequence[ChatMessage]]], tokens: ChatTokens,
     seed: int,
-) -> tuple[list[MarkedTokens], list[list[int]]]:
+) -> tuple[list[MarkedTokens], list[list[int]]]:  # fmt: skip
     """Return the examples of all stages, and for each step the numbers of those in its batch."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
