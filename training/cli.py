@@ -41,14 +41,8 @@ app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
 )
 
-RecipeOption = Annotated[
-    str,
-    Option(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file.",
-    ),
-]
+_RECIPES = "nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file."
+RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]
 SetOption = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
@@ -193,10 +187,8 @@ def _fewer_unanswerable(questions: list[Question], share: float) -> list[Questio
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
-    return [
-        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, NAMES)
-        for seed in range(*getattr(worlds, split))
-    ]
+    seeds, form = range(*getattr(worlds, split)), (worlds.short, worlds.vocabulary, NAMES)
+    return [WorldConfig(worlds.size, seed, *form) for seed in seeds]
 
 
 @functools.cache

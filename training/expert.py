@@ -34,8 +34,6 @@ _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time; fewer are played in this one.
 _AT_ONCE = 500
 
-# ---- Conversations as tokens.
-
 
 class MarkedTokens(NamedTuple):
     """A conversation's tokens up to the model's last turn; `labels` are the same, but `NO_LOSS`
@@ -180,9 +178,6 @@ def _play(
         if episode.rubric.found_gold is not False and expert.saw_evidence():
             conversations.append((each.question.id, episode.messages))
     return conversations
-
-
-# ---- The expert.
 
 
 @dataclass(eq=False)

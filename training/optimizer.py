@@ -102,9 +102,6 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: trimmed(name, value) for name, value in batch.items()}
 
 
-# ---- Optimizers.
-
-
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay. AdamW
     learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of AdamW's

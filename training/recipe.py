@@ -31,8 +31,6 @@ BATCH = 128  # prompts that transformers generates for at a time by default
 AT_ONCE = 256  # held-out questions that are under way at a time
 TEMPERATURE = 1.0  # of sampling in training
 
-# ---- The tables of a recipe.
-
 
 class RecipeTable(BaseModel):
     """A table of a recipe; unknown fields are an error."""

@@ -81,12 +81,9 @@ class Reward(NamedTuple):
 
 # What each outcome is called among the components, and which others it can earn.
 _NAMES: Mapping[Outcome, str] = {
-    "correct": "correctness",
-    "abstained": "abstention",
-    "out": "out_of_turns",
-    "wrong": "wrong_answer",
-    "lost": "lost_to_format",
-}
+    "correct": "correctness", "abstained": "abstention", "out": "out_of_turns",
+    "wrong": "wrong_answer", "lost": "lost_to_format",
+}  # fmt: skip
 _PROGRESS = ("found", "read", "relative")
 _EARNED: Mapping[Outcome, tuple[str, ...]] = {
     **dict.fromkeys(OUTCOMES, _PROGRESS),

@@ -80,9 +80,6 @@ def paid(
     return Scored(scored.question, trajectory)
 
 
-# ---- A step.
-
-
 class StepBatch(NamedTuple):
     """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
     are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,

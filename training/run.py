@@ -83,9 +83,6 @@ def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-# ---- The run.
-
-
 @dataclasses.dataclass(eq=False)
 class TrainingRun:
     """A run in progress; `opened` makes one. Each training process has one with the same content;

@@ -350,9 +350,6 @@ class _Pairs(_Prepared, DPOTrainer): ...
 class _Labels(_Prepared, KTOTrainer): ...
 
 
-# ---- A whole run of either.
-
-
 def _carry_out(
     trainer: Any, examiner: validation.Examiner, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),

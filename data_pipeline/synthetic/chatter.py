@@ -59,15 +59,11 @@ class Chatter:
     def _slots(self, rng: Random) -> dict[str, object]:
         words = self._banks["words"]
         return {
-            "day": WEEKDAYS[int(rng.random() * 5)],
-            "time": pick(rng, _TIMES),
-            "room": rng.randrange(11, 99),
-            "place": pick(rng, words["place"]),
-            "thing": pick(rng, words["thing"]),
-            "city": pick(rng, self._company.cities),
-            "project": pick(rng, self._projects),
-            "n": rng.randrange(3, 40),
-        }
+            "day": WEEKDAYS[int(rng.random() * 5)], "time": pick(rng, _TIMES),
+            "room": rng.randrange(11, 99), "place": pick(rng, words["place"]),
+            "thing": pick(rng, words["thing"]), "city": pick(rng, self._company.cities),
+            "project": pick(rng, self._projects), "n": rng.randrange(3, 40),
+        }  # fmt: skip
 
     def _talk(self, rng: Random, minute: int) -> list[Draft]:
         company = self._company
