@@ -8,7 +8,9 @@ mbox, whose exporter put them there: in other mail a sender can write what he li
 import contextlib
 import csv
 import re
+import tomllib
 from collections.abc import Collection, Iterable
+from importlib import resources
 
 from art_e.text import visible
 from data_pipeline.ingest.headers import Headers, decode_words
@@ -16,43 +18,15 @@ from data_pipeline.ingest.headers import Headers, decode_words
 # Mail with one of these is in no inbox unless it is asked for.
 LEFT_OUT = frozenset({"spam", "trash", "drafts"})
 
-# In the languages of accounts: English, German, French, Spanish, Italian, Dutch, Portuguese,
-# Polish, Danish, Norwegian, Swedish; and as mail programs name folders.
-_NAMES = {
-    "spam": "spam junk bulk bulk_mail junk_e-mail junk_email junk_mail",
-    "trash": "trash bin papierkorb corbeille papelera cestino prullenbak lixeira lixo kosz"
-    " papirkurv papperskorg papperskorgen deleted deleted_items deleted_messages",
-    "drafts": "draft drafts entwürfe brouillons borradores bozze concepten rascunhos wersje_robocze"
-    " kladder utkast",
-    "sent": "sent gesendet envoyés messages_envoyés enviados enviado inviati verzonden"
-    " enviadas wysłane sendt skickat sent_items sent_mail sent_messages",
-    "inbox": "inbox posteingang boîte_de_réception recibidos posta_in_arrivo postvak_in"
-    " caixa_de_entrada odebrane indbakke innboks inkorg inkorgen",
-    "starred": "starred flagged markiert suivis destacados speciali met_ster com_estrela"
-    " oznaczone_gwiazdką stjernemarkeret stjernemerket stjärnmärkt",
-    "unread": "unread ungelesen non_lus no_leídos da_leggere ongelezen não_lidas nieprzeczytane"
-    " ulæst ulest olästa",
-}
+_PROGRAMS = tomllib.loads(resources.files(__package__).joinpath("programs.toml").read_text("utf-8"))
+_NAMES: dict[str, str] = _PROGRAMS["names"]
 _NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 # What says nothing: Gmail marks read and archived mail in the account's language, too.
 _DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
+_FLAGS, _IMAP, _STATUS, _BITS = (_PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))
 _LONGEST = 100  # characters of a label
 _MOST = 50
 
-_FLAGS = {"F": "starred", "R": "answered", "T": "trash", "D": "drafts"}
-# What IMAP folders are for (RFC 6154), and flags of messages.
-_IMAP = dict(
-    each.split("=")
-    for each in r"\sent=sent \drafts=drafts \draft=drafts \junk=spam \trash=trash \deleted=trash"
-    r" \flagged=starred \answered=answered \all=".split()
-)
-_STATUS = {"F": "starred", "A": "answered", "D": "trash", "T": "drafts"}
-# Bits of Thunderbird, Evolution and Apple Mail; mail without the bit of "unread" is unread.
-_BITS = {
-    "x-mozilla-status": {1: "unread", 2: "answered", 4: "starred", 8: "trash"},
-    "x-evolution": {1: "answered", 2: "trash", 4: "drafts", 8: "starred", 16: "unread"},
-    "emlx": {1: "unread", 2: "trash", 4: "answered", 16: "starred", 64: "drafts"},
-}
 _FOLDERS = frozenset({"spam", "trash", "drafts", "sent", "inbox"})
 _ENDING = re.compile(r"\.(?:mbox|mbx|sbd)$", re.IGNORECASE)
 _DELETED = re.compile(r"(?:^|/)[,#]\d+$")  # MH's own renaming
@@ -121,7 +95,7 @@ def _below(parts: Iterable[str]) -> list[str]:
 
 def of_flags(program: str, flags: int) -> list[str]:
     """The labels that the bits of a mail program's flags stand for."""
-    return [name for bit, name in _BITS[program].items() if bool(flags & bit) != (name == "unread")]
+    return [name for name, bit in _BITS[program].items() if bool(flags & bit) != (name == "unread")]
 
 
 def in_order(labels: list[str]) -> tuple[str, ...]:

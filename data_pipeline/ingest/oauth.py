@@ -11,11 +11,12 @@ import re
 import secrets
 import sys
 import time
+import tomllib
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from art_e.cli.output import note, one_line
@@ -23,7 +24,6 @@ from art_e.errors import UserError
 from art_e.privacy import LOOPBACK
 from art_e.storage import write_whole
 
-_MICROSOFT = "https://login.microsoftonline.com/common/oauth2/v2.0"
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
@@ -71,19 +71,9 @@ class Grant(BaseModel):
         return token
 
 
-_MICROSOFTS = Grant(
-    device_url=f"{_MICROSOFT}/devicecode",
-    token_url=f"{_MICROSOFT}/token",
-    scope="https://outlook.office.com/IMAP.AccessAsUser.All offline_access",
-)
-_GOOGLES = Grant(
-    page_url="https://accounts.google.com/o/oauth2/v2/auth",
-    token_url="https://oauth2.googleapis.com/token",
-    scope="https://mail.google.com/",
-)
 _BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-PROVIDERS = dict.fromkeys(("outlook.com", "office365.com"), _MICROSOFTS)
-PROVIDERS |= dict.fromkeys(("gmail.com", "googlemail.com"), _GOOGLES)
+_FILE = resources.files(__package__).joinpath("providers.toml")
+PROVIDERS = {host: Grant(**fields) for host, fields in tomllib.loads(_FILE.read_text()).items()}
 
 
 def grant_in(file: Path) -> Grant | None:
@@ -147,6 +137,8 @@ def _refusal(url: str, reply: dict[str, Any]) -> str:
 
 def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     """Return the answer to a form, whose fields no error repeats."""
+    import httpx
+
     place = urlsplit(url)
     if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
         raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")

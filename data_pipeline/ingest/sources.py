@@ -169,12 +169,12 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
         return None
     if base.endswith(".eml"):
         return "mail"
-    least = 1 if _NUMBERED.fullmatch(base) else 2
+    is_mail = _looks_like_mail(head, 1 if _NUMBERED.fullmatch(base) else 2)
     by_content = {
         "pst": head.startswith(_PST_MAGIC),
         "emlx": base.endswith(".emlx") and head.partition(b"\n")[0].strip().isdigit(),
-        "mbox": _is_mbox(head),
-        "mail": base.endswith(".msg") or _looks_like_mail(head, least) or _IN_MSG in head,
+        "mbox": _is_mbox(head) or (is_mail and base.endswith(".mbox")),
+        "mail": is_mail or base.endswith(".msg") or _IN_MSG in head,
     }
     return next((kind for kind, fits in by_content.items() if fits), None)
 

@@ -578,8 +578,13 @@ def endpoint() -> Iterator[Any]:
         running.shutdown()
 
 
-CODE = {"device_code": "dev-secret-1", "user_code": "AB-12", "verification_uri": "https://x.example/d",
-        "interval": 0}  # fmt: skip
+PAGE = "https://x.example/d"
+CODE = {
+    "device_code": "dev-secret-1",
+    "user_code": "AB-12",
+    "verification_uri": PAGE,
+    "interval": 0,
+}
 
 
 def given(**more: str) -> dict[str, str]:
@@ -603,23 +608,19 @@ def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: 
     assert json_of(art_e("ingest", box.url, "--json"))["stored"] == 1
     box.put([2])
     assert json_of(art_e("sync", "--json"))["new"] == 1
-    kinds = [
-        (each["client_id"], each.get("grant_type"), each.get("refresh_token"))
-        for each in endpoint.seen
-    ]
-    code = "urn:ietf:params:oauth:grant-type:device_code"
-    assert kinds == [
-        ("my-id", None, None), ("my-id", code, None), ("my-id", code, None),
-        ("my-id", "refresh_token", "first-secret-2"), ("my-id", "refresh_token", "second-secret-3"),
-    ]  # fmt: skip
+    assert {each["client_id"] for each in endpoint.seen} == {"my-id"}
+    code = ("urn:ietf:params:oauth:grant-type:device_code", None)
+    renewals = [("refresh_token", "first-secret-2"), ("refresh_token", "second-secret-3")]
+    kinds = [(each.get("grant_type"), each.get("refresh_token")) for each in endpoint.seen]
+    assert kinds == [(None, None), code, code, *renewals]
     # What the account's server or the endpoint refuses.
     endpoint.answers += [given(access_token=token_for("bob@home.example"))]
     assert f"rejects the sign-in of {USER}" in the_error(art_e("sync"))
-    words = {
-        "error_description": "AADSTS700082: first-secret-2 has expired",
-        "error": "invalid_grant",
-    }
-    endpoint.answers += [words, f"http://127.0.0.1:{endpoint.server_port}/other"]
+    words = "AADSTS700082: first-secret-2 has expired"
+    endpoint.answers += [
+        {"error": "invalid_grant", "error_description": words},
+        f"http://127.0.0.1:{endpoint.server_port}/other",
+    ]
     line = the_error(art_e("sync"))
     assert "127.0.0.1 refuses (invalid_grant, AADSTS700082): sign in again with art-e login" in line
     assert "leads to another address" in the_error(art_e("sync"))
@@ -652,22 +653,13 @@ def test_googles_page_leads_back_to_an_address_to_paste(
     monkeypatch.setattr("secrets.token_urlsafe", lambda size: f"random-{size}")
     monkeypatch.setenv("ART_E_IMAP_CLIENT_SECRET", "my-own")
     command = ("login", "imaps://me@imap.gmail.com", "--client-id", "my-id")
-    assert "not the address" in the_error_last(
-        art_e(*command, keys="http://127.0.0.1:1/?code=1&state=x\n")
-    )
+    shown = art_e(*command, keys="http://127.0.0.1:1/?code=1&state=another\n")
+    assert shown.exit_code == 2 and "not the address of the last page" in shown.stderr
     endpoint.answers += [given()]
     shown = art_e(*command, keys="http://127.0.0.1:1/?state=random-16&code=4%2Fabc&scope=x\n")
     assert shown.exit_code == 0, shown.stderr
     query = parse_qs(urlsplit(shown.stderr.split()[4]).query)
     assert query["scope"] == ["https://mail.google.com/"] and query["state"] == ["random-16"]
     [fields] = endpoint.seen
-    assert (fields["code"], fields["code_verifier"], fields["client_secret"]) == (
-        "4/abc",
-        "random-64",
-        "my-own",
-    )
-
-
-def the_error_last(shown: Any) -> str:
-    assert shown.exit_code == 2
-    return str(shown.stderr.splitlines()[-1])
+    names = ("code", "code_verifier", "client_secret")
+    assert [fields[each] for each in names] == ["4/abc", "random-64", "my-own"]
