@@ -26,8 +26,8 @@ from art_e.inbox.mail import AttachedFile
 from data_pipeline.ingest import outlook
 from data_pipeline.ingest.charsets import decode_bytes, scrub
 from data_pipeline.ingest.headers import PartType, one_line
+from data_pipeline.ingest.records import LARGEST_FILE
 
-LARGEST_BYTES = 20_000_000  # of a file that is kept and read
 MAX_CHARS = 50_000  # of the text of one attachment
 MEMORY_BYTES = 330_000_000  # of address space, of which the libraries take 200 MB
 _MOST_PACKED = 20  # files of an archive that are read
@@ -35,12 +35,13 @@ _MOST_PACKED = 20  # files of an archive that are read
 # Why the text of a file is not read, or not whole.
 PICTURE, OLD, UNKNOWN = "image or sound", "of an old Office format", "of unknown format"
 LOCKED, DAMAGED, NO_TEXT = "encrypted or password-protected", "damaged", "without text"
-CUT, LARGE = f"longer than {MAX_CHARS:,} characters", f"larger than {LARGEST_BYTES // 10**6} MB"
+CUT, LARGE = f"longer than {MAX_CHARS:,} characters", f"larger than {LARGEST_FILE // 10**6} MB"
 HEAVY = "too slow or too large to read"
 
 # The form of a file by its first bytes (in lower case), or else by its type or its name's ending:
 # one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
-PACKED = ("mail", "msg", "pkcs7", "winmail")
+_MAIL, _PARTS = "message/rfc822", "multipart/mixed"
+PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
 _READ = (*PACKED, "pdf", "rtf", "ole", "zip")
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
@@ -58,6 +59,7 @@ _NAMES = {
 }  # fmt: skip
 
 Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not whole, or ""
+_Ask: TypeAlias = Callable[[str, bytes], Reading]
 
 
 def form_of(file: AttachedFile) -> str:
@@ -73,11 +75,7 @@ def form_of(file: AttachedFile) -> str:
     return "msg" if form == "ole" and stream in (file.data or b"") else form
 
 
-def read(
-    file: AttachedFile,
-    ask: Callable[[str, bytes], Reading],
-    decode: Callable[[bytes, PartType], str],
-) -> Reading:
+def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]) -> Reading:
     """Return the text of a file, cut. `ask` reads what libraries read, `decode` plain text."""
     form, data = form_of(file), file.data
     if data is None:
@@ -249,7 +247,7 @@ _ERRORS = {"memory": HEAVY, "password|crypt": LOCKED, "cannot detect file format
 
 def extracted(form: str, data: bytes) -> Reading:
     """Return the text of a file as far as it can be read, or of packed mail its MIME."""
-    limit = 2 * LARGEST_BYTES if form in PACKED else MAX_CHARS
+    limit = 2 * LARGEST_FILE if form in PACKED else MAX_CHARS
     text = ""
     try:
         for part in _parts(form, io.BytesIO(data)):

@@ -32,14 +32,7 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest import outlook
-from data_pipeline.ingest.attachments import (
-    LARGEST_BYTES,
-    PACKED,
-    PICTURE,
-    Extractor,
-    form_of,
-    read,
-)
+from data_pipeline.ingest.attachments import PACKED, PICTURE, Extractor, form_of, read
 from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.invitations import invitation_text
@@ -47,6 +40,7 @@ from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     ATTACHMENT_SECONDS,
     CPU_SECONDS,
+    LARGEST_FILE,
     LARGEST_MESSAGE,
     MEMORY_BYTES,
     MailFields,
@@ -410,7 +404,7 @@ def _attachment(part: Part, kind: PartType) -> _Attachment:
     content = head.part_bytes(part)
     size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
     name = _file_name(part) or "unnamed"
-    data = content if len(content) <= LARGEST_BYTES else None
+    data = content if len(content) <= LARGEST_FILE else None
     file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
 
@@ -423,20 +417,15 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         kind = head.part_type(part)
         packs = kind.kind.startswith("application/") and not part.is_multipart()
         file = _attachment(part, kind).file if packs else None
-        if (
-            file
-            and (form := form_of(file)) in PACKED
-            and (mime := read(file, extractor.ask, leaf_text)[0])
-        ):
+        form = form_of(file) if file else ""
+        if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
             body, *others = _children(packed) or [packed]
             words = set(" ".join(_message_texts(tree, [])).split())
             if others and words.issuperset(" ".join(_message_texts(body, [])).split()):
                 packed.set_payload([*others])
             del part["content-type"]
-            part["content-type"] = (
-                "message/rfc822" if form in ("mail", "msg") else "multipart/mixed"
-            )
+            part["content-type"] = PACKED[form]
             part.set_payload([packed])
         parts += [(child, depth + 1) for child in _children(part) if depth < _DEEPEST_PART]
 

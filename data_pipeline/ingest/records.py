@@ -15,6 +15,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
 LARGEST_MESSAGE = 50_000_000
+LARGEST_FILE = 20_000_000  # of attached files that are kept and read
 # For one message: CPU time of reading and indexing it, and the time that its attachments may take.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
 # What reading and indexing it may add to the memory of this process. Attachments have a process of

@@ -394,7 +394,7 @@ def test_what_holds_the_content_of_a_message_is_its_body() -> None:
 
 
 def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "LARGEST_BYTES", 5)
+    monkeypatch.setattr(parse, "LARGEST_FILE", 5)
     made = message("The text.")
     for name, data in (("a", b"12345"), ("b", b"123456")):
         made.add_attachment(data, "application", "pdf", filename=name)
