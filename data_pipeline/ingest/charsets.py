@@ -25,7 +25,7 @@ _UNPROVEN = ("", "ascii", "utf-8", "cp1252")
 _ESCAPED = re.compile(r"iso2022|hz|utf-7")
 _SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
 
-_ASCII, _HIGH_BYTES = bytes(range(0x80)), bytes(range(0x80, 0x100))
+_ASCII = bytes(range(0x80))
 _HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JIS_RUN, _JIS_PAIR = re.compile(rb"\x1b(\$|\()[@BIJ]([^\x1b]*)"), re.compile(rb"[!-~]{2}")
@@ -88,10 +88,6 @@ def _strict(data: bytes, codec: str) -> str:
     return ""
 
 
-def _high(data: bytes) -> int:
-    return len(data) - len(data.translate(None, _HIGH_BYTES))
-
-
 def _as_labelled(data: bytes, codec: str) -> str:
     """Return the text if its label proves something and at most a quarter of it is bad, else ""."""
     if codec in _UNPROVEN:
@@ -103,7 +99,9 @@ def _as_labelled(data: bytes, codec: str) -> str:
         if codec == "iso2022-jp":
             data, codec = _JIS_RUN.sub(_shift_jis, data), "cp932"
         text = data.decode(codec, "replace")
-    return text if text.count("\ufffd") * 4 <= (_high(data) or len(text)) else ""
+    return (
+        text if text.count("\ufffd") * 4 <= (len(data.translate(None, _ASCII)) or len(text)) else ""
+    )
 
 
 def _shift_jis(run: "re.Match[bytes]") -> bytes:
@@ -128,7 +126,7 @@ def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
     valid = len(readable.encode()) - len(readable)
     lost = len(data) - len(readable) - valid
     if lost > (valid * 2 if declared == "utf-8" else valid / 3):
-        is_latin = sum(map(len, _HIGH_RUN.findall(data))) * 3 < _high(data)
+        is_latin = sum(map(len, _HIGH_RUN.findall(data))) * 3 < len(data.translate(None, _ASCII))
         beside = codec_of(nearby)
         if not is_latin or "cp1252" not in (declared, beside):
             text = _as_labelled(data, beside) or _as_labelled(data, _detected(data, is_latin))

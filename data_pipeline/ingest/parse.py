@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from email.message import Message
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
 from inscriptis.html_engine import Inscriptis  # type: ignore[import-untyped]
@@ -362,18 +362,19 @@ def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
     """Return what to keep of the versions of a text: plain text, HTML that says much more, or both
     if each lacks what the other says (plain text may be a notice that there is HTML); and an
     invitation."""
-    plain = [texts for kind, texts in versions if kind.kind == "text/plain"][:1]
-    rich = [texts for kind, texts in versions if kind.is_html or kind.is_container][:1]
-    invitations = [texts for kind, texts in versions if kind.kind == "text/calendar"]
+    plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
+    rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
+    invitations = [
+        text for kind, texts in versions if kind.kind == "text/calendar" for text in texts
+    ]
     if plain and rich:
-        texts = (_URL.sub("", "\n".join(each[0]).lower()) for each in (plain, rich))
+        texts = (_URL.sub("", "\n".join(each).lower()) for each in (plain, rich))
         words, others = (set(_WORD.findall(text)) for text in texts)
         if len(others - words) * 3 > len(others):
             plain = [*plain, *rich] if len(words - others) * 2 > len(words) else rich
-    chosen = plain or rich or invitations or [texts for _, texts in versions][:1]
-    return [text for texts in chosen for text in texts] + [
-        text for texts in invitations if chosen is not invitations for text in texts
-    ]
+    if plain or rich or invitations:
+        return [*(plain or rich), *invitations]
+    return [text for _, texts in versions[:1] for text in texts]
 
 
 def _decoded(part: Part, message: Part) -> Part:
@@ -589,12 +590,9 @@ def compose(
     message_id, subject, sender, directory_name = texts
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
-    email = _email(fields, directory_name)
-    return replace(
-        email,
-        references=tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:],
-        delivered_to=next((box.address for box in head.mailboxes(delivered) if box.address), ""),
-    )
+    references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
+    delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
+    return _email(fields, directory_name, references=references, delivered_to=delivered_to)
 
 
 def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
@@ -607,9 +605,8 @@ def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
-def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
+def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
-    fields = fields._replace(body=_cut(fields.body))
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
     roles: list[tuple[Mailbox, ...]] = []
@@ -624,15 +621,14 @@ def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
     sender = head.sender_mailbox(fields.sender, directory_name)
     decoded = decode_words(fields.subject)
     subject = visible(decoded)
-    body = _shown(fields.body, len(decoded) - len(subject))
+    body = _shown(_cut(fields.body), len(decoded) - len(subject))
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
     zone = int(offset.total_seconds()) // 60 if offset else 0
     message_id = _clean_message_id(fields.message_id)
     message_id = message_id or derived_message_id(sent_at, sender, subject, body)
-    return ParsedEmail(
-        fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone
-    )
+    mail = fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body
+    return ParsedEmail(*mail, utc_offset=zone, **more)
 
 
 def _shown(text: str, left_out: int = 0) -> str:
