@@ -267,12 +267,13 @@ def _of_24_hours(time: "re.Match[str]") -> str:
 def _in_english(text: str) -> str:
     """Return a date in another language as `email` reads it."""
     text = _YEAR_FIRST.sub(lambda date: f"{date[3]} {_MONTHS[int(date[2]) - 1]} {date[1]}", text)
-
-    def month(word: "re.Match[str]") -> str:
-        beginning = word[1].lower()
-        return _FOREIGN_MONTHS.get(beginning) or _FOREIGN_MONTHS.get(beginning[:3], word[0][:3])
-
-    return _WORD_OF_DATE.sub(month, text.rpartition(",")[2])
+    return _WORD_OF_DATE.sub(
+        lambda word: (
+            _FOREIGN_MONTHS.get(word[1].lower())
+            or _FOREIGN_MONTHS.get(word[1][:3].lower(), word[0][:3])
+        ),
+        text.rpartition(",")[2],
+    )
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
