@@ -131,6 +131,7 @@ def ingest(
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
     owner = None if owner is None else owner.strip().lower()
+    changes = Counter[str]()
     if any(map(is_account, sources)):
         is_other = append and path.exists() and not state_file(path).exists()
         whole = all(map(is_account, sources)) and not is_other
@@ -145,8 +146,8 @@ def ingest(
         if again != followed:
             save_states(state_file(path), again)
         for account in accounts:
-            follow(account, path, owner or _owner_of(account) or "")
-        sources, source_format = [str(state_file(path))], "imap"
+            changes.update(follow(account, path, owner or _owner_of(account) or ""))
+        sources, source_format, append = [str(state_file(path))], "imap", False
     elif append and state_file(path).exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
@@ -164,9 +165,9 @@ def ingest(
     say_likely_others(path, db)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
-        output.print_json({**report.to_json(), **row})
+        output.print_json({**report.to_json(), **row, **changes})
     else:
-        output.print_line("\n".join(_sums(report, questions, db)))
+        output.print_line("\n".join([*_changes(changes), *_sums(report, questions, db)]))
 
 
 @app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
@@ -187,9 +188,9 @@ def sync(
         try:
             _sync(accounts, path, db, as_json)
         except UserError as error:
-            if not seconds or isinstance(error, RejectedError):
+            if not (seconds and accounts):
                 raise
-            output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; trying again in {every}")
+            output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; the next sync is in {every}")
         # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
         for _ in range(seconds):
             if time.time() - began < seconds:
@@ -211,13 +212,16 @@ def _accounts_of(path: Path, db: Path | None) -> list[Account]:
 
 
 def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -> None:
-    """Read all accounts, though one can't be reached, and make the file if anything changed."""
-    changes, errors = Counter[str](new=0, changed=0, deleted=0), list[UserError]()
-    for account in accounts:
+    """Read all accounts, though one can't be reached, and make the file if anything changed. An
+    account that is rejected is no longer one of `accounts`."""
+    changes, errors = Counter[str](), list[UserError]()
+    for account in list(accounts):
         try:
             changes.update(follow(account, path))
         except UserError as error:
             errors.append(error)
+            if isinstance(error, RejectedError):
+                accounts.remove(account)
     file, report = state_file(path), None
     # An ingest that was interrupted leaves an older file.
     if not path.exists() or path.stat().st_mtime_ns <= file.stat().st_mtime_ns:
@@ -225,15 +229,18 @@ def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), None)
         report, _ = read_sources([str(file)], path, "imap", owner=owner)
-    if len(errors) == len(accounts) and not report:
-        raise errors[0]
-    if as_json:
+    if as_json and (changes or report):
         output.print_json({**changes, "ingest": report and report.to_json()})
-    else:
-        line = ", ".join(f"{count:,} {what}" for what, count in changes.items())
-        output.print_line("\n".join([line, *(_sums(report, None, db) if report else ())]))
-    for each in sorted(errors, key=lambda each: not isinstance(each, RejectedError)):
-        raise each
+    elif changes or report:
+        sums = _sums(report, None, db) if report else ()
+        output.print_line("\n".join([*_changes(changes), *sums]))
+    if errors:
+        raise UserError("; ".join(map(str, errors)))
+
+
+def _changes(changes: Counter[str]) -> list[str]:
+    """Return a line on what accounts brought."""
+    return [", ".join(f"{count:,} {what}" for what, count in changes.items())] if changes else []
 
 
 @app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
