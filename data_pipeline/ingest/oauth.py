@@ -7,6 +7,7 @@ token is kept in a file of ART_E_HOME and buys an access token for each connecti
 
 import base64
 import hashlib
+import itertools
 import re
 import secrets
 import sys
@@ -143,13 +144,14 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
         raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
     try:
-        answer = httpx.post(url, data=fields, timeout=_TIMEOUT_S, follow_redirects=False)
+        with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
+            body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = type(error).__name__
         raise UserError(f"no answer from {place.hostname} ({why}): check the network") from None
     if answer.is_redirect:
         raise UserError(f"{place.hostname} leads to another address, which gets no token: check it")
     try:
-        return _BODY.validate_json(answer.content)
+        return _BODY.validate_json(body)
     except ValidationError:
         raise UserError(f"{place.hostname} answers what no OAuth server does: check it") from None

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from art_e.children import plain_environment
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from art_e.text import encodable
@@ -228,7 +229,7 @@ def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
     with tempfile.TemporaryDirectory() as folder:
         # Deleted items too, each mail in a file of its own, text in UTF-8.
         command = [readpst, "-D", "-e", "-8", "-q", "-j", "0", "-o", folder, str(file.absolute())]
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        run = subprocess.run(command, capture_output=True, check=False, env=plain_environment())
         if run.returncode:
             said = (run.stderr + run.stdout).decode("utf-8", "replace").split("\n")[0][:200]
             raise UserError(f"readpst can't read {file} ({said}): is it whole? copy it again")
