@@ -280,8 +280,7 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
     for number, (separator, data) in enumerate(_pieces(stream), start=1):
         source = f"{name}#{number}"
         if number == 1 and _INTERNAL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
-            fault = ("not-mail", "the mail program's notes on the mailbox")
-            yield RawMessage(source, b"", fault=fault)
+            yield RawMessage(source, b"", fault=("not-mail", "a mail program's own notes"))
             continue
         words = separator.decode("ascii", "replace").replace(" DST", "").split()
         days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]
@@ -297,9 +296,9 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     while line := ahead.popleft() if ahead else stream.readline(_LONGEST_READ):
         if line.startswith(b"From ") and before.endswith(b"\n"):
             block = list(_header_block(stream, ahead))
-            is_first = not separator and not data.strip()
-            follows_blank = not before.strip()
-            if _is_separator(line, block, follows_blank) or (is_first and _DATED.match(line)):
+            # Only a short text is looked at, because this may be asked of every line.
+            is_first = not separator and len(data) < 1000 and not data.strip()
+            if _is_separator(line, block, not before.strip()) or (is_first and _DATED.match(line)):
                 if not is_first:
                     yield separator, bytes(data)
                 # Some programs put their own From_ line above one that was there.
