@@ -3,17 +3,14 @@
 import datetime as dt
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 
 _FOLD = re.compile(r"\r?\n[ \t]")
 # Name, parameters and value of a property.
 _PROPERTY = re.compile(r'([\w-]+)((?:;(?:"[^"\n]*+"|[^":\n])*+)?):(.*)')
-_PARAMETER = re.compile(r';(CN|TZID)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
+_PARAMETER = re.compile(r';(?:CN|TZID)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
-_LABELS = {
-    "SUMMARY": "What", "DTSTART": "When", "RRULE": "Repeats", "LOCATION": "Where",
-    "ORGANIZER": "Organizer",
-}  # fmt: skip
+_LABELS = {"SUMMARY": "What", "DTSTART": "When", "RRULE": "Repeats", "LOCATION": "Where"}
+_NONE = ("", "")
 
 
 def invitation_text(calendar: str) -> str:
@@ -22,7 +19,7 @@ def invitation_text(calendar: str) -> str:
     lines: list[str] = []
     inside, event = list[str](), dict[str, tuple[str, str]]()
     for match in filter(None, map(_PROPERTY.match, _FOLD.sub("", calendar).splitlines())):
-        name, parameters, value = match[1].upper(), match[2], match[3].strip()
+        name, value = match[1].upper(), match[3].strip()
         if name == "BEGIN":
             inside.append(value.upper())
         elif name == "END" and (inside or [""]).pop() == "VEVENT":
@@ -31,42 +28,35 @@ def invitation_text(calendar: str) -> str:
         elif (name, value.upper()) in (("METHOD", "CANCEL"), ("STATUS", "CANCELLED")):
             lines.append("Cancelled:")
         elif inside[-1:] == ["VEVENT"]:
-            named = {
-                each[1].upper(): each[2] or each[3] for each in _PARAMETER.finditer(parameters)
-            }
-            event[name] = (_ESCAPE.sub(_unescaped, value), named.get("CN") or named.get("TZID", ""))
+            named = _PARAMETER.search(match[2])
+            value = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
+            event[name] = (value, (named[1] or named[2]) if named else "")
     return "\n".join(lines) or calendar
-
-
-def _unescaped(escape: "re.Match[str]") -> str:
-    return "\n" if escape[1] in "nN" else escape[1]
 
 
 def _event_lines(event: dict[str, tuple[str, str]]) -> Iterator[str]:
     if "DTSTART" in event:
-        event["DTSTART"] = (_span(*event["DTSTART"], event.get("DTEND", ("", ""))[0]), "")
+        event["DTSTART"] = (_span(*event["DTSTART"], event.get("DTEND", _NONE)[0]), "")
     for name, label in _LABELS.items():
-        value, person = event.get(name, ("", ""))
-        if value:
-            value = " ".join(_MAILTO.sub("", value).split())
-            yield f"{label}: {person} <{value}>" if person else f"{label}: {value}"
-    yield from event.get("DESCRIPTION", ("", ""))[0].splitlines()
+        if value := " ".join(event.get(name, _NONE)[0].split()):
+            yield f"{label}: {value}"
+    address, person = event.get("ORGANIZER", _NONE)
+    if address := _MAILTO.sub("", address):
+        yield f"Organizer: {person} <{address}>" if person else f"Organizer: {address}"
+    yield from event.get("DESCRIPTION", _NONE)[0].splitlines()
 
 
 def _span(start: str, zone: str, end: str) -> str:
     try:
-        first = last = dt.datetime.fromisoformat(start.removesuffix("Z"))
+        first, last = (dt.datetime.fromisoformat(each[:15]) for each in (start, end or start))
     except ValueError:
-        return start
-    with suppress(ValueError):
-        last = dt.datetime.fromisoformat(end.removesuffix("Z"))
-    if "T" not in start:  # whole days, of which the end is the day behind
-        last = max(first, last - dt.timedelta(days=1))
-        return _day(first) + (f" to {_day(last)}" if last > first else "")
-    zone = " (UTC)" if start.endswith("Z") else f" ({zone})" if zone else ""
-    day = "" if last.date() == first.date() else f"{_day(last)}, "
-    return f"{_day(first)}, {first:%H:%M}" + (f" to {day}{last:%H:%M}" if end else "") + zone
-
-
-def _day(day: dt.date) -> str:
-    return f"{day:%A} {day.day} {day:%B %Y}"
+        return f"{start} to {end}" if end else start
+    day, last_day = (f"{each:%A} {each.day} {each:%B %Y}" for each in (first, last))
+    if "T" not in start:  # whole days; the end is the day behind
+        last -= dt.timedelta(days=last > first)
+        return day + (f" to {last:%A} {last.day} {last:%B %Y}" if last > first else "")
+    zone = "UTC" if start.endswith("Z") else zone
+    until = f"{last:%H:%M}" if last_day == day else f"{last_day}, {last:%H:%M}"
+    return (
+        f"{day}, {first:%H:%M}" + (f" to {until}" if end else "") + (f" ({zone})" if zone else "")
+    )

@@ -96,7 +96,6 @@ SUBJECTS = {
     b"\xbfm \xb2\xa1": "¿m ²¡",
     b"=?utf-8?b?" + b"YWFh" * 300 + b"?=": "aaa" * 300,
     b"=?utf-8?b?w5xiZXI": "Über",  # without its end
-    b"=?utf-8?b?R3LDtsM=?=": "Grö\ufffd",
     "Договор".encode("koi8-r") + b"\nContent-Type: text/plain; charset=koi8-r": "Договор",
     "Договор".encode("cp1251") + b"\nContent-Type: text/html\n\n<meta charset=cp1251>": "Договор",
     b"nul\x00l and \x1b[31mred": "null and [31mred",
@@ -260,14 +259,12 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         # The widest charset of a name, however it is spelled.
         ("gb2312", "镕基楼，陶喆".encode("gbk"), "镕基楼，陶喆"),
         ("Shift_JIS", "①髙橋".encode("cp932"), "①髙橋"),
-        ("euc-kr", "똠방각하".encode("cp949"), "똠방각하"),
         ("big5", "碁峰€".encode("cp950"), "碁峰€"),
         ("iso-2022-jp", b"\x1b$B-!\x1b(Ba \x1b(I1\x1b(B", "①a ｱ"),
         ("", "日本".encode("iso2022_jp"), "日本"),
         ("iso-8859-2", b"\x8akoda \x84x\x93", "Škoda „x“"),
         ("tis-620", "รก".encode("cp874"), "รก"),
         *((label, "Да!".encode("cp1251"), "Да!") for label in CYRILLIC),
-        ("x-mac-roman", "für".encode("mac_roman"), "für"),
         ("iso-8859-8-i", "הפגישה".encode("iso8859_8"), "הפגישה"),
         ("unicode-1-1-utf-7", "für".encode("utf-7"), "für"),
         # A bad byte is one bad character.
@@ -278,7 +275,6 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         ("gb2312", "会议改到星期五".encode(), "会议改到星期五"),
         ("us-ascii", "Встреча перенесена".encode("koi8-r"), "Встреча перенесена"),
         ("iso-8859-1", "Договор аренды".encode("cp1251"), "Договор аренды"),
-        ("utf-16", "Übergabe".encode(), "Übergabe"),
     ],
 )
 def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, text: str) -> None:
