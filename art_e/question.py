@@ -37,6 +37,14 @@ SHIPPED = ("enron", "enron-hard")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
+def chosen_split(name: str | None) -> Split | None:
+    """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
+    chosen = next((each for each in SPLITS if each == name), None)
+    if name is not None and chosen is None:
+        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
+    return chosen
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One row of a golden set, or (with `answer` None) a user's own question. `message_ids` are the

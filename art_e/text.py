@@ -34,7 +34,7 @@ _FLAGS = "|".join(
     "".join(chr(0xE0000 + ord(tag)) for tag in region) for region in ("gbeng", "gbsct", "gbwls")
 )
 # A hidden character and, if it means something there, itself: behind what it changes, and once.
-_EACH_HIDDEN = re.compile(
+_EACH_HIDDEN = (
     rf"(?=[{HIDDEN}])(?:((?<={_JOINING})[\u200c\u200d]"
     rf"|(?:(?<={_EMOJI})|(?<={_EMOJI}\ufe0f))\u200d(?={_EMOJI})|(?<={_EMOJI})[\ufe0e\ufe0f]"
     rf"|(?<=[#*0-9])\ufe0f(?=\u20e3)|(?<=\U0001f3f4)(?:{_FLAGS})\U000e007f"
@@ -59,7 +59,7 @@ def visible(text: str, named: Callable[[str], str] = lambda _: "") -> str:
     words and emoji, one variation selector behind its base. `named` gives what stands for them."""
     if text.isascii() or _HIDDEN.search(text) is None:
         return text
-    return _EACH_HIDDEN.sub(lambda found: found[1] or named(found[0]), text)
+    return re.sub(_EACH_HIDDEN, lambda found: found[1] or named(found[0]), text)
 
 
 def printable(text: str) -> str:

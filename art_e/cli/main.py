@@ -8,6 +8,7 @@ went away. An error is one line on stderr. A command's module is imported when i
 """
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -15,10 +16,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
+from typer._coercion import RuntimeParam, build_runtime_param
+from typer._param_types import coerce_cli_path
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
@@ -85,15 +89,43 @@ COMMANDS = {
 }
 
 
+class _PlainValue(RuntimeParam):
+    """Converts what needs no check. typer has pydantic convert all values, and importing it takes
+    as long as a search."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind, info = self.annotation, self.parameter_info
+        if kind is Path:
+            coerce_cli_path(value, info, path_type=None, param=param, ctx=ctx)  # may raise
+        whole = kind is int and str(value).isdecimal() and int(value) >= (info.min or 0)
+        if whole or (info.parser is None and kind in (str, Path, list[str])):
+            return kind(value)
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+
+def _convert_plainly(command: Any, context: Any) -> None:
+    for each in command.get_params(context):
+        described = each.type_descriptor
+        # typer fills it in later if it is None.
+        each._runtime_param = _PlainValue(described.parameter_info, described.annotation)
+
+
 class Commands(TyperGroup):
     """The commands, with the exit codes and errors that this module's docstring names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
+            gc.disable()  # what is imported stays
             module = importlib.import_module(COMMANDS[cmd_name][0])
+            gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+            _convert_plainly(self.commands[cmd_name], ctx)
         return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_plainly(self, ctx)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; an error suggests the nearest name."""

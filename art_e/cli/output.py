@@ -5,6 +5,7 @@ All text from others passes `clean`, and rich never reads it as markup.
 
 import json
 import logging
+import os
 import re
 import signal
 import sys
@@ -152,7 +153,12 @@ def text(*parts: "str | tuple[str, str] | Text") -> "Text":
 
 def print_text(*parts: "str | tuple[str, str] | Text") -> None:
     """Print parts as `text` takes them, without wrapping lines."""
-    console().print(text(*parts), soft_wrap=True)
+    if sys.stdout.isatty() or "FORCE_COLOR" in os.environ:
+        console().print(text(*parts), soft_wrap=True)
+        return
+    # Without styles rich, which is slow to import, has nothing to do.
+    contents = (each[0] if isinstance(each, tuple) else str(each) for each in parts)
+    print_line("".join(map(clean, contents)).expandtabs())
 
 
 def print_lines(*lines: str) -> None:

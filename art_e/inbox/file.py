@@ -11,17 +11,19 @@ import json
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import duckdb
+import _duckdb as duckdb  # what the package adds takes as long to import as a search
 
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.tokenizer import TOKENIZER
-from art_e.question import Question
 from art_e.text import encodable
+
+if TYPE_CHECKING:
+    from art_e.question import Question
 
 # Memory for the mail of addresses searched before; the least recently used goes first.
 CACHE_BYTES = 512_000_000
@@ -126,7 +128,7 @@ class InboxFile:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
-    def inbox_of(self, question: Question) -> Inbox:
+    def inbox_of(self, question: "Question") -> Inbox:
         """The question's inbox as of its date. Raises `UserError` like `open_inbox`."""
         return self.open_inbox(question.inbox_address, question.query_date)
 

@@ -4,7 +4,7 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from art_e.inbox.tokenizer import ADDRESS, CJK, STOP_WORDS, WORD, fold
+from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, UNSPACED, WORD, fold
 
 # Goes up when older files can't be read any more.
 SCHEMA_VERSION = "11"
@@ -49,10 +49,13 @@ def tables_sql() -> str:
 def macros_sql() -> str:
     """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
-    # What Python makes of each character of Unicode; "\0" parts them. Those that vanish come last.
+    # What Python makes of each character of Unicode; "\0" parts them.
     text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
     pairs = zip(text, fold("\0".join(text)).split("\0"), strict=True)
-    changed = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: not pair[1])
+    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    # Those that vanish come last, and ligatures, of which several characters become, apart.
+    single = sorted((pair for pair in changed if len(pair[1]) < 2), key=lambda pair: not pair[1])
+    ligatures = [pair for pair in changed if len(pair[1]) > 1]
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
         mail=SHOWN.format(ids="FROM ids_of(inbox)", junk="with_junk"),
@@ -61,9 +64,12 @@ def macros_sql() -> str:
         k1_plus_1=K1 + 1,
         b=B,
         one_minus_b=1 - B,
-        changed="".join(before for before, _ in changed),
-        folded="".join(after for _, after in changed),
+        changed="".join(before for before, _ in single),
+        folded="".join(after for _, after in single).replace("'", "''"),
+        ligatures="".join(before for before, _ in ligatures),
+        apart=" ".join(after for _, after in ligatures),
         letters="".join(f"{run[0]}-{run[-1]}" for run in WORD.findall(text)),
-        cjk=f"[{CJK}]",
+        unspaced=f"[{UNSPACED}]",
+        marks=list(MARKS),
         address=ADDRESS,
     )

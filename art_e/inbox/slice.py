@@ -17,7 +17,7 @@ import numpy as np
 from art_e.inbox.mail import Execute, Mask, Numbers, Reals
 from art_e.inbox.schema import COPIES, LISTED, SHOWN
 from art_e.inbox.snippet import searchable
-from art_e.inbox.threads import threads_of
+from art_e.inbox.threads import near, threads_of
 from art_e.inbox.tokenizer import fold
 
 # Look-ups in SQL before all stems are read: about 1 ms each, against 40 ms for 87,000 words.
@@ -42,8 +42,8 @@ class Vocabulary:
             if self._look_ups > LOOK_UPS_IN_SQL:
                 ids = self._ids = dict(self._execute(sql).fetchall())
             else:
-                only = f"{sql} WHERE stem IN (SELECT unnest(?::VARCHAR[]))"
-                ids = dict(self._execute(only, [listed]).fetchall())
+                only = f"{sql} WHERE stem IN ({', '.join('?' * len(listed)) or 'NULL'})"
+                ids = dict(self._execute(only, listed).fetchall())
         return {stem: ids[stem] for stem in listed if stem in ids}
 
 
@@ -59,6 +59,7 @@ _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 # The position of a mail that has a message id, and the second when it or the copy with that id was
 # sent: earlier the id is unknown.
 Named = tuple[int, int]
+Postings = tuple[Numbers, Reals]
 # The numbers of several terms, ascending, each as often as it has postings; and these.
 _Index = tuple[Numbers, Numbers, Reals]
 # What a search shows of a mail: message id, date in UTC, its zone's minutes from UTC, sender's
@@ -163,10 +164,17 @@ class Slice:
             found.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
         return found
 
-    def threads(self, size: int) -> list[list[int]]:
-        """The positions of all mails of the thread of each of the first `size` mails."""
-        ids = self.ids[:size].tolist()
-        return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
+    def threads(self, size: int, positions: list[int]) -> dict[int, list[int]]:
+        """For these positions, those of all mails of the thread among the first `size` mails; for
+        all positions where that is as quick."""
+        ids, mine = self.ids[:size].tolist(), self._mine
+        if self._rows is None:
+            some = near(self._execute, self.ids[positions].tolist(), ids[-1], mine)
+            if some is not None:
+                ids, mine = some, f"{mine} AND email_id IN ({', '.join(map(str, some))})"
+        places = self.ids.searchsorted(ids).tolist()
+        threads = threads_of(self._execute, ids, mine, self._from_parties, self._own)
+        return {at: [places[n] for n in named] for at, named in zip(places, threads, strict=True)}
 
     def begin_search(self) -> bool:
         """Note a search, the second of which reads the whole slice; whether it is in memory."""
@@ -175,7 +183,7 @@ class Slice:
         self._searched = True
         return self._rows is not None
 
-    def postings(self, term_ids: list[int]) -> list[tuple[Numbers, Reals]]:
+    def postings(self, term_ids: list[int]) -> list[Postings]:
         """Where each term occurs in this slice: positions, ascending, and how often in each."""
         index = self._index
         if index is None:

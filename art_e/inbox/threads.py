@@ -49,6 +49,23 @@ UNION
 SELECT email_id, other FROM by_subject WHERE is_reply AND gap <= to_days({days})
 """
 
+# The mails that share a subject or a named id with others, all of which a link may need.
+_NEAR = """
+WITH known AS (
+    SELECT list(bare_subject) FILTER (bare_subject <> '') AS subjects,
+        list_distinct(list(message_id) || list(gmail_thread) || flatten(list(reference_ids)))
+            AS names
+    FROM emails WHERE email_id IN ({ids})
+)
+SELECT email_id FROM emails, known WHERE {mine} AND email_id <= {last} AND (
+    list_contains(subjects, bare_subject) OR list_contains(names, message_id)
+    OR (gmail_thread <> '' AND list_contains(names, gmail_thread))
+    OR list_has_any(reference_ids, names)
+) ORDER BY email_id
+"""
+# More mails than this are not sought one by one.
+_MANY = 200
+
 
 def bare_subject(subject: str) -> str:
     """A subject in lower case without the prefixes of replies and forwards."""
@@ -81,6 +98,18 @@ def threads_of(
     for place in range(len(ids)):
         members[root(place)].append(place)
     return [members[root(place)] for place in range(len(ids))]
+
+
+def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | None:
+    """The mails up to `last` that may be in the threads of `ids`; None if they are many."""
+    found: list[int] = []
+    while len(ids) > len(found):
+        found = ids
+        listed = ", ".join(map(str, ids)) or "NULL"
+        ids = [at for (at,) in execute(_NEAR.format(ids=listed, mine=mine, last=last)).fetchall()]
+        if len(ids) > _MANY:
+            return None
+    return ids
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.threads import bare_subject
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
@@ -136,7 +136,7 @@ class BatchTables(NamedTuple):
 
 class _Indexed(NamedTuple):
     """A mail with the words that are indexed of it: of its subject, of its body and attachments, of
-    its sender's name, and the addresses; each with white space between them."""
+    its sender's name, and addresses and marked words; each with white space between them."""
 
     mail: StoredMail
     content_digest: bytes
@@ -196,7 +196,8 @@ def _indexed(mail: StoredMail) -> _Indexed:
     texts = (email.subject, email.body + email.attached, email.sender.indexed)
     named = {each for text in texts[:2] for each in addresses(text)}
     subject, text, sender = map(_spaced, texts)
-    return _Indexed(mail, content_digest(email), (subject, text, sender, " ".join(sorted(named))))
+    others = " ".join([*sorted(named), *marked(f"{subject} {text}")])
+    return _Indexed(mail, content_digest(email), (subject, text, sender, others))
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -291,8 +292,10 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     # Without addresses, or a mail would count as long for its many recipients.
     content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
     lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
-    # In the order in which Arrow met them: those of subjects and bodies, then those of names alone.
+    # Those of subjects, bodies and marks in the order of their numbers, then those of names alone.
     in_content = np.arange(word_ids[:content_end].max(initial=-1) + 1)
+    marks = np.unique(word_ids[names_end:])
+    in_content = np.concatenate((in_content, marks[marks >= len(in_content)]))
     listed = np.concatenate((in_content, word_ids[content_end:names_end]))
     of_row = np.concatenate((np.full(len(in_content), -1), rows[content_end:names_end]))
     listed, of_row = listed[is_word[listed]], of_row[is_word[listed]]

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens
 from art_e.question import load_questions, read_rows
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
@@ -239,8 +239,9 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
         sender = email.sender.indexed
         everything = content + indexed(tokens(sender))
         named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
-        postings.update((row, stem) for stem in stems(everything) + named)
-        found += content
+        named += indexed(marked(" ".join(tokens(f"{email.subject} {email.body}"))))
+        postings.update((row, stem) for stem in stems(everything + named))
+        found += content + named
         lengths.append(len(everything))
     rows = batch.postings.to_pylist()
     assert len(rows) == len(postings)
