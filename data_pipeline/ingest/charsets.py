@@ -40,7 +40,7 @@ _BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
 @functools.lru_cache(maxsize=1024)
 def codec_of(label: str) -> str:
     """Return Python's codec for a declared charset, however it is spelled; "" if unknown."""
-    label = label.strip(" \t\r\n\0\"';").lower()[:100]
+    label = scrub(label).strip(" \t\r\n\"';").lower()[:100]
     spellings = [label, label.removeprefix("x-")]
     spellings += [match.expand(name) for form, name in _MISSPELLED if (match := form.search(label))]
     for spelling in filter(None, spellings):

@@ -350,6 +350,7 @@ _WORD = re.compile(
 )
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
 
+_ENCODING = "content-transfer-encoding"
 _TRANSFER_ENCODING = re.compile(r"base64|quoted-printable|uuencode")
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
@@ -490,16 +491,19 @@ def declared_type(value: str) -> PartType:
 def part_bytes(part: "Message[str, str]", *, is_text: bool = False) -> bytes:
     """Return the content of a part, its transfer encoding undone however that is spelled. A list's
     footer behind the base64 of a text stays in the clear."""
-    label = _TRANSFER_ENCODING.search(str(part.get("content-transfer-encoding", "")).lower())
-    if label and label[0] == "base64" and not part.is_multipart():
-        data = str(part.get_payload()).encode("utf-8", "replace")
-        lines = _BASE64_LINES.match(data) if is_text else None
-        end = lines.end() if lines and not _BASE64_LINE.search(data, lines.end()) else len(data)
-        return unbase64(data[:end]) + (b"\n" + data[end:] if data[end:] else b"")
-    if label and label[0] != label.string:
-        part.replace_header("content-transfer-encoding", label[0])
+    declared = str(part.get(_ENCODING, ""))
+    label = _TRANSFER_ENCODING.search(declared.lower())
+    is_base64 = label is not None and label[0] == "base64"
+    if label and (is_base64 or label[0] != declared.lower()):
+        part.replace_header(_ENCODING, "binary" if is_base64 else label[0])
     content = part.get_payload(decode=True)
-    return content if isinstance(content, bytes) else b""
+    data = content if isinstance(content, bytes) else b""
+    if not is_base64:
+        return data
+    part.replace_header(_ENCODING, declared)
+    lines = _BASE64_LINES.match(data) if is_text else None
+    end = lines.end() if lines and not _BASE64_LINE.search(data, lines.end()) else len(data)
+    return unbase64(data[:end]) + (b"\n" + data[end:] if data[end:] else b"")
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
