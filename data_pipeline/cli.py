@@ -385,8 +385,10 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
         what = "of these spam, trash or drafts: left out of search and ask without --all"
         rows[what] = counts["junk"]
     rows["duplicates"] = counts["duplicates"]
-    for stage in ("filtered", "quarantined", "cut"):
-        rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}
+    for stage in ("filtered", "quarantined", "cut", "not_mail"):
+        rows |= {
+            f"{stage.replace('_', ' ')}: {reason}": count for reason, count in counts[stage].items()
+        }
     rows["attachments"] = counts["attachments"]
     yield f"{report.db}"
     for name, count in rows.items():

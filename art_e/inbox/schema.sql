@@ -69,7 +69,8 @@ CREATE TABLE junk_parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NUL
 CREATE TABLE terms (word VARCHAR NOT NULL, term_id INTEGER NOT NULL, stem VARCHAR NOT NULL);
 CREATE TABLE postings (term_id INTEGER NOT NULL, email_id INTEGER NOT NULL, frequency INTEGER NOT NULL);
 
--- Messages that were read and not stored (stage 'filtered' or 'quarantined'), or not whole ('cut').
+-- Messages that were read and not stored (stage 'filtered' or 'quarantined'), or not whole ('cut'), and
+-- files that are not mail ('not_mail').
 CREATE TABLE skipped (source VARCHAR NOT NULL, stage VARCHAR NOT NULL, reason VARCHAR NOT NULL, detail VARCHAR NOT NULL);
 
 -- schema_version, tokenizer, counts (JSON), digest (of all mail), and complete = 'true', written last.

@@ -162,9 +162,9 @@ def process(job: Job) -> Iterator[BatchTables]:
         cut = item.fault if isinstance(item, RawMessage) else None
         email = result.mail.email
         if (REST in email.body or REST in email.attached) and not isinstance(item, StoredMail):
-            cut = "long-text", f"stored up to {MOST_CHARS:,} characters"
+            cut = Skipped("", "long-text", f"stored up to {MOST_CHARS:,} characters", "cut")
         if cut:
-            skipped.append(Skipped(email.source, *cut, "cut"))
+            skipped.append(cut._replace(source=email.source))
         size = len(result.texts[1])
         if chars + size > _MOST_TEXT and kept:
             yield _tables(kept, skipped)

@@ -29,7 +29,7 @@ from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, is_mail
 
 _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
@@ -106,7 +106,7 @@ def ingest(
         for job, batches in processed(jobs, build.folder):
             for batch in batches:
                 build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
-            new = sum(not isinstance(item, StoredMail) for item in job.items)
+            new = sum(not isinstance(item, StoredMail) and is_mail(item) for item in job.items)
             read += new
             on_progress(new)
         if read == 0:
@@ -304,7 +304,8 @@ class InboxBuild:
         def count(table: str) -> int:
             return int(self._run(f"SELECT count(*) FROM inbox.{table}").fetchall()[0][0])
 
-        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}, "cut": {}}
+        stages = ("filtered", "quarantined", "cut", "not_mail")
+        skipped: dict[str, dict[str, int]] = {stage: {} for stage in stages}
         rows = self._run("SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL")
         for stage, reason, number in rows.fetchall():
             skipped[stage][reason] = number

@@ -531,7 +531,7 @@ def _parse_message(
     raw: RawMessage, source: str, extractor: Extractor | None
 ) -> ParsedEmail | Skipped:
     if raw.fault and not raw.data:
-        return Skipped(source, *raw.fault)
+        return raw.fault._replace(source=source)
     if not raw.data or raw.data.isspace():
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
     data = outlook.message_of(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data

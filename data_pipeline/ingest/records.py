@@ -30,8 +30,8 @@ class RawMessage(NamedTuple):
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. `owner` is the address whose inbox holds it, whoever wrote it. `fault` is a
-    reason and a detail: without data why it can't be stored, with data why only a part of it is.
+    only `in_mbox`. `owner` is the address whose inbox holds it, whoever wrote it. `fault` says
+    without data why it can't be stored, with data why only a part of it is.
     """
 
     source: str
@@ -41,7 +41,7 @@ class RawMessage(NamedTuple):
     in_mbox: bool = False
     gmail_thread: str = ""
     owner: str = ""
-    fault: tuple[str, str] | None = None
+    fault: "Skipped | None" = None
 
     @property
     def size(self) -> int:
@@ -108,7 +108,13 @@ class Skipped(NamedTuple):
     source: str
     reason: str
     detail: str
-    stage: Literal["quarantined", "filtered", "cut"] = "quarantined"
+    stage: Literal["quarantined", "filtered", "cut", "not_mail"] = "quarantined"
+
+
+def is_mail(item: object) -> bool:
+    """Return whether an item of a source is a mail, and not only a file beside mail."""
+    fault = item.fault if isinstance(item, RawMessage) else None
+    return fault is None or fault.stage != "not_mail"
 
 
 @contextmanager

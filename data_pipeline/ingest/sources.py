@@ -40,7 +40,14 @@ from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
-from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
+from data_pipeline.ingest.records import (
+    FORMATS,
+    LARGEST_MESSAGE,
+    Format,
+    MailFields,
+    RawMessage,
+    Skipped,
+)
 from data_pipeline.synthetic.world import WORLD as INJECTED
 from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
 
@@ -96,7 +103,7 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
-            is_empty = is_empty and isinstance(message, RawMessage) and message.fault == _NOT_MAIL
+            is_empty = is_empty and not records.is_mail(message)
             yield message
     if is_empty:
         raise UserError(f"{encodable(path)} holds no {nothing}")
@@ -115,9 +122,10 @@ def _check_there(path: str) -> None:
 
 # ---- Mail in files: mbox, Maildir, MH, and as Apple Mail, Thunderbird and Outlook keep it.
 
-_GONE = ("gone", "moved or deleted while the mail was read")
-_NOT_MAIL = ("not-mail", "another kind of file, or a mail program's working copy")
-_PARTIAL = ("partial", "Apple Mail keeps its attachments elsewhere, or has not fetched them")
+_GONE = Skipped("", "gone", "moved or deleted while the mail was read")
+_NOT_MAIL = Skipped("", "other-file", "of another kind, or a mail program's copy", "not_mail")
+_INTERNAL = Skipped("", "bookkeeping", "a mail program's notes on the mailbox", "not_mail")
+_PARTIAL = Skipped("", "partial", "Apple Mail keeps or has left its attachments elsewhere", "cut")
 _MAILDIR = re.compile(r"(?:(.*)/)?(cur|new|tmp)/(?:[^/]+/)*[^/.][^/]*")
 # A mailbox that Thunderbird is rewriting, its copies for the desktop's search, and attachments
 # that Apple Mail keeps as files.
@@ -136,7 +144,7 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
     for name, place in archives.files(path):
         part = _MAILDIR.fullmatch(name)
         if isinstance(place, str):
-            yield RawMessage(name, b"", fault=("unread", place))
+            yield RawMessage(name, b"", fault=Skipped("", "unread", place))
         elif part and isinstance(place, Path) and _is_maildir(path / (part[1] or "")):
             yield _maildir_message(place, name, part)
         else:
@@ -272,15 +280,17 @@ _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
 # The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
-_INTERNAL = re.compile(rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M)
+_INTERNAL_MAIL = re.compile(
+    rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M
+)
 
 
 def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
     """The messages of a file. `source` is "<file name>#<number>"."""
     for number, (separator, data) in enumerate(_pieces(stream), start=1):
         source = f"{name}#{number}"
-        if number == 1 and _INTERNAL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
-            yield RawMessage(source, b"", fault=("not-mail", "a mail program's own notes"))
+        if number == 1 and _INTERNAL_MAIL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
+            yield RawMessage(source, b"", fault=_INTERNAL)
             continue
         words = separator.decode("ascii", "replace").replace(" DST", "").split()
         days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]

@@ -69,7 +69,7 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
     filtered = {"long-body": 1, "many-recipients": 1}
     assert report.counts == {
         "read": 6, "stored": 2, "duplicates": 1, "filtered": filtered, "quarantined": {"empty": 1},
-        "cut": {}, "junk": 0, "inboxes": 32, "attachments": 0, "unread": {},
+        "cut": {}, "not_mail": {}, "junk": 0, "inboxes": 32, "attachments": 0, "unread": {},
     }  # fmt: skip
     with InboxFile(db) as file:
         assert file.counts == report.counts
@@ -265,7 +265,7 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
 
 # ---- The command.
 
-SUMS = """db read stored duplicates filtered quarantined cut junk inboxes attachments unread added
+SUMS = """db read stored duplicates filtered quarantined cut not_mail junk inboxes attachments unread added
 seconds messages_per_second""".split()
 
 

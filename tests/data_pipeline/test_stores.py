@@ -52,20 +52,20 @@ STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, 
         {"1": (), "2": (), "0": ()}, {},
     ),
     "UW-IMAP": ({"all": b"From a@x Tue Mar 14 09:00:00 2023\n" + UW + b"\nNotes.\n\n" + BARE[1]},
-                {"1": ()}, {"all#1": "not-mail"}),
+                {"1": ()}, {"all#1": "bookkeeping"}),
     "Thunderbird": (
         {"prefs.js": b"// Mozilla\n", "Mail/Trash": BARE[0], "Mail/Trash.msf": b"// <!--",
          "Mail/Trash.sbd/Old": BARE[1], "Mail/nstmp": BARE[1], "Mail/Drafts": b"",
          "Mail/Work": b"From \n" + mail(2, headers="X-Mozilla-Status: 0005\n")
          + b"\nFrom \n" + mail(3, headers="X-Mozilla-Status: 0008\n")},
         {"0": TRASH, "1": TRASH, "2": ("starred",), "3": ("trash", "unread")},
-        dict.fromkeys(("prefs.js", "Mail/Trash.msf", "Mail/nstmp", "Mail/Drafts"), "not-mail"),
+        dict.fromkeys(("prefs.js", "Mail/Trash.msf", "Mail/nstmp", "Mail/Drafts"), "other-file"),
     ),
     "MH": (
         {"inbox/1": mail(1), "inbox/,2": mail(2), "trash/3": mail(3), ".mh_sequences": b"unseen: 1",
          "inbox/4": mail(4, "long " * 2000), "inbox/4-lease.pdf": b"%PDF"},
         {"1": INBOX, "2": TRASH, "3": TRASH, "4": INBOX},
-        {".mh_sequences": "not-mail", "inbox/4-lease.pdf": "not-mail"},
+        {".mh_sequences": "other-file", "inbox/4-lease.pdf": "other-file"},
     ),
     "Apple": (
         {"V10/1/INBOX.mbox/2/Data/Messages/1.emlx": emlx(mail(1), 1 << 40 | 17),
@@ -75,15 +75,15 @@ STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, 
          "V10/MailData/Envelope Index": b"SQLite format 3\0", "Sent Messages.mbox/mbox": BARE[0]},
         {"1": ("inbox", "starred"), "2": UNREAD, "3": ("answered", "inbox"), "0": ("sent",)},
         {"V10/1/INBOX.mbox/2/Data/Messages/2.partial.emlx": "partial",
-         "V10/1/INBOX.mbox/2/Data/Attachments/2/1/note.eml": "not-mail",
-         "V10/MailData/Envelope Index": "not-mail"},
+         "V10/1/INBOX.mbox/2/Data/Attachments/2/1/note.eml": "other-file",
+         "V10/MailData/Envelope Index": "other-file"},
     ),
     "Evolution": (
         {".Trash/cur/1.host!2,S": mail(1), ".Trash/new/x": mail(4), ".Trash/tmp/2.host": mail(2),
          "folders/INBOX/cur/3f/77": gzip.compress(mail(3)), "folders/INBOX/new/.keep": b"",
          "Old": b"From a@x Tue Mar 14 09:00:00 2023\n" + mail(5, headers="X-Evolution: 01-0011\n")},
         {"1": TRASH, "3": UNREAD, "4": ("trash", "unread"), "5": ("answered",)},
-        {".Trash/tmp/2.host": "not-mail", "folders/INBOX/new/.keep": "not-mail"},
+        {".Trash/tmp/2.host": "other-file", "folders/INBOX/new/.keep": "other-file"},
     ),
 }  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_every_mail_of_a_store_is_read_once(name: str, tmp_path: Path) -> None:
     path = str(write(tmp_path, files))
     assert detect(path) == "mail" and default_rules("mail") == Rules()
     items = [each for each in open_source(path, "mail") if isinstance(each, RawMessage)]
-    assert {each.source: each.fault[0] for each in items if each.fault} == faults
+    assert {each.source: each.fault.reason for each in items if each.fault} == faults
     emails = [email for email in map(parse_message, items) if isinstance(email, ParsedEmail)]
     assert {email.subject: email.labels for email in emails} == labels
     assert len(emails) == len(labels)
