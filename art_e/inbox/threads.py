@@ -23,7 +23,7 @@ _PREFIX = re.compile(
 )
 
 _LINKS = """
-WITH mine AS (
+WITH mine AS MATERIALIZED (
     SELECT email_id, message_id, reference_ids, gmail_thread, sent_at, bare_subject,
         length(bare_subject) < length(subject) AS is_reply
     FROM emails WHERE {mine} AND email_id <= {last}
@@ -36,7 +36,7 @@ named AS (
 by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
 people AS (
     SELECT DISTINCT email_id, address_id FROM {parties}
-    WHERE role <> 'owner' AND address_id NOT IN ({own})
+    WHERE role <> 'owner' AND address_id NOT IN ({own}) AND email_id IN (SELECT email_id FROM mine)
 ),
 by_subject AS (
     SELECT email_id, lag(email_id) OVER earlier AS other, is_reply,
