@@ -99,21 +99,23 @@ class Slice:
         self._mine = f"email_id IN {(SHOWN if shared else LISTED).format(**scope)}"
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
-            " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
+            " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day,"
+            " id_taken"
             f" FROM emails WHERE {self._mine} ORDER BY email_id"
         ).fetchnumpy()
         columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
         # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
-        self.ids, self.length, self.sent, self.day = columns
+        self.ids, self.length, self.sent, self.day, taken = columns
         self.nbytes = self.ids.nbytes * 4
         # A message id belongs to the first mail of the slice that has it; later ones get another.
-        renamed = execute(
+        renamed = (
             "SELECT email_id, name_of(message_id, copy_digest, true)"
             f" FROM emails AS later WHERE id_taken AND {self._mine} AND EXISTS ("
             "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
             f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
-        ).fetchall()
-        self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
+        )
+        named = execute(renamed).fetchall() if taken.any() else []
+        self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in named}
         self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
         self._searched = False
