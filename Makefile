@@ -21,20 +21,21 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=3 lint pytest-torch pytest-others
 
-# What imports torch, in one process: ten seconds in each that does.
+# What imports torch, in one process: ten seconds in each that does. It takes longest, so the others
+# are nice to it.
 LOADING_TORCH := tests/training tests/art_e/models/test_local.py tests/art_e/cli/test_serve.py \
-	tests/art_e/test_privacy.py
+	tests/art_e/models/test_tool_formats.py tests/art_e/test_privacy.py
 
 pytest-torch: $(VENV)/dev.installed
 	$(BIN)/pytest $(LOADING_TORCH)
 
 pytest-others: $(VENV)/dev.installed
-	$(BIN)/pytest -n auto --dist worksteal $(LOADING_TORCH:%=--ignore=%)
+	nice $(BIN)/pytest -n auto --dist worksteal $(LOADING_TORCH:%=--ignore=%)
 
 lint: $(VENV)/dev.installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	nice $(BIN)/ruff check .
+	nice $(BIN)/ruff format --check .
+	nice $(BIN)/mypy
 
 bench: $(VENV)/dev.installed
 	$(BIN)/python -m bench

@@ -1,11 +1,11 @@
 """Measures how often the 95 % interval of an accuracy holds the truth: `python -m bench.coverage`.
 
 The truth is the accuracy in all inboxes, or, where `Sample` says that a figure is about its own
-inboxes alone, the accuracy in these.
+inboxes alone, the accuracy in these. Several answers a question are a sample of its rate.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -13,55 +13,103 @@ import numpy as np
 
 from evals.statistics import Sample
 
-INBOXES, ACCURACIES, CORRELATIONS = (2, 4, 8, 10, 20), (0.5, 0.7, 0.9, 0.97), (0.02, 0.1, 0.2, 0.3)
-# Questions of each inbox, in turn: 20 on average.
-SIZES = {"equal": (20,), "unequal": (5, 45, 10, 20)}
+INBOXES, QUESTIONS = (2, 4, 8, 10, 20), (20, 40, 150)
+ACCURACIES = (0.5, 0.7, 0.9, 0.97)
+CORRELATIONS, OF_ANSWERS = (0.02, 0.1, 0.2, 0.3), (0.1, 0.5, 0.8)
+# Questions of each inbox, in turn: 20 on average. Answers to each question.
+OF_INBOXES, OF_QUESTIONS = ((20,), (5, 45, 10, 20)), ((3,), (1, 2, 4, 9))
 
 
 class Drawn(NamedTuple):
-    """Episodes, which of them are right, and the accuracy of their model in these inboxes."""
+    """Episodes, which of them are right, and what the interval should hold."""
 
     sample: Sample
     hits: list[bool]
-    here: float
+    truth: float
+
+
+Draw = Callable[[np.random.Generator, Sequence[int], float, float, float], Drawn]
+
+
+def _rates(
+    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
+    harder: float,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return clusters' expected and drawn rates: beta distributed, with this correlation within.
+
+    Clusters larger than the mean are `harder` by this part of what can be lost, others easier.
+    """
+    shift = harder * min(accuracy, 1 - accuracy)
+    means = accuracy + np.where(np.asarray(sizes) > np.mean(sizes), -shift, shift) * (harder > 0)
+    spread = (1 - correlation) / correlation
+    return means, random.beta(means * spread, (1 - means) * spread)
 
 
 def draw(
-    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float
-) -> Drawn:
-    """Draw answers: an inbox's rate is beta distributed with this correlation within inboxes."""
-    spread = (1 - correlation) / correlation
-    rates = random.beta(accuracy * spread, (1 - accuracy) * spread, len(sizes))
+    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
+    harder: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Draw one answer to each question of inboxes of these sizes."""
+    means, rates = _rates(random, sizes, accuracy, correlation, harder)
     places = np.repeat(np.arange(len(sizes)), sizes)
     hits = random.random(len(places)) < rates[places]
     sample = Sample([f"i{each}" for each in places], [str(each) for each in range(len(places))])
-    return Drawn(sample, hits.tolist(), float(rates[places].mean()))
+    truth = (means if sample.scope is None else rates)[places].mean()
+    return Drawn(sample, hits.tolist(), float(truth))
 
 
-def coverage(sizes: Sequence[int], accuracy: float, correlation: float, runs: int) -> float:
+def draw_answers(
+    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
+    harder: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Draw so many answers to each question of one inbox."""
+    means, rates = _rates(random, sizes, accuracy, correlation, harder)
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    hits = random.random(len(places)) < rates[places]
+    sample = Sample(["i"] * len(places), [str(each) for each in places])
+    return Drawn(sample, hits.tolist(), float(means[places].mean()))
+
+
+def coverage(
+    sizes: Sequence[int], accuracy: float, correlation: float, runs: int, *,
+    harder: float = 0.0, drawn: Draw = draw,
+) -> float:  # fmt: skip
     """Return the share of `runs` whose interval holds the truth."""
     random, inside = np.random.default_rng(len(sizes)), 0
     for _ in range(runs):
-        sample, hits, here = draw(random, sizes, accuracy, correlation)
+        sample, hits, truth = drawn(random, sizes, accuracy, correlation, harder)
         share = sample.share(hits)
-        truth = accuracy if sample.scope is None else here
         inside += (share["low"] or 0.0) <= truth <= (share["high"] or 0.0)
     return inside / runs
 
 
-def main(runs: int) -> None:
-    """Print the table of docs/evaluation.md."""
-    print("| inboxes | correlation |", *(f"{each:.0%} |" for each in ACCURACIES))
-    print("|---|---|" + "---|" * len(ACCURACIES))
-    for inboxes in INBOXES:
-        for correlation in CORRELATIONS:
-            cells = []
-            for accuracy in ACCURACIES:
-                shapes = (list(islice(cycle(size), inboxes)) for size in SIZES.values())
-                cells.append([coverage(each, accuracy, correlation, runs) for each in shapes])
-            shown = (" / ".join(f"{100 * each:.1f}" for each in cell) for cell in cells)
-            print(f"| {inboxes} | {correlation} | {' | '.join(shown)} |", flush=True)
+def main(runs: int, *counts: int) -> None:
+    """Print the tables of docs/evaluation.md, or their rows of these `counts`."""
+    tables: tuple[
+        tuple[str, Sequence[int], Sequence[float], tuple[tuple[int, ...], ...], Draw], ...
+    ]
+    tables = (
+        ("inboxes", INBOXES, CORRELATIONS, OF_INBOXES, draw),
+        ("questions", QUESTIONS, OF_ANSWERS, OF_QUESTIONS, draw_answers),
+    )
+    for unit, numbers, correlations, (equal, unequal), drawn in tables:
+        print(f"| {unit} | correlation |", *(f"{each:.0%} |" for each in ACCURACIES))
+        print("|---|---|" + "---|" * len(ACCURACIES))
+        shapes = ((equal, 0.0), (unequal, 0.0), (unequal, 0.5))
+        for number in counts or numbers:
+            for correlation in correlations if number in numbers else ():
+                cells = []
+                for accuracy in ACCURACIES:
+                    shares = (
+                        coverage(
+                            list(islice(cycle(sizes), number)), accuracy, correlation, runs,
+                            harder=harder, drawn=drawn,
+                        )
+                        for sizes, harder in shapes
+                    )  # fmt: skip
+                    cells.append(" / ".join(f"{100 * each:.1f}" for each in shares))
+                print(f"| {number} | {correlation} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
+    main(*map(int, sys.argv[1:] or ["500"]))

@@ -57,9 +57,10 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         rows = [_row(name, figures) for name, figures in models.items() if figures["measured"]]
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
-            caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-            for scope in {each["scope"] for each in models.values() if each["scope"]}:
-                caption += f", {scope}"
+            answerable = metrics["questions"]["answerable"]
+            scopes = {each["scope"] for each in models.values() if each["scope"]}
+            caption = f"judge {metrics['judges'][0]}; accuracy over {answerable:,} answerable"
+            caption += ", ".join([" questions; in brackets: 95 % interval", *scopes])
             output.print_table(headings, rows, caption=caption)
         for name, figures in models.items():
             output.print_lines(*(f"{name}: {line}" for line in _notes(figures)))
@@ -259,7 +260,8 @@ def run(
         note_recipients(judge_names)
         fees = _fees(names, judge_names, len(asked) * repeat, ran)
         notices = filter(None, (Model(name).notice for name in names))
-        _note_all([*notices, *notes, *(f"estimate: {fee.line}" for fee in fees)])
+        for line in [*notices, *notes, *(f"estimate: {fee.line}" for fee in fees)]:
+            output.note(line)
         started = killed or start_run("eval", config.model_dump(mode="json"), runs_folder(), out)
         episodes = len(asked) * repeat * len(names)
         try:
@@ -374,11 +376,6 @@ class _Fee(NamedTuple):
         return f"{self.name}: {cost} for {asked}, about {self.calls:,} calls"
 
 
-def _note_all(lines: Sequence[str]) -> None:
-    for line in lines:
-        output.note(line)
-
-
 def _fees(
     models: Sequence[str], judges: Sequence[str], episodes: int, ran: Mapping[Key, Scored] = {}
 ) -> list[_Fee]:
@@ -396,7 +393,8 @@ def _fees(
 
 
 def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> None:
-    _note_all(notes)
+    for line in notes:
+        output.note(line)
     total = output.total_usd(fee.usd for fee in fees)
     if as_json:
         output.print_json({"asked": [fee._asdict() for fee in fees], "usd": total})

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import bdtrc, ndtr
 
 from art_e.tools import MAX_CALLS
-from evals.judges.claims import Claims, appeal, asked, clean, polarity, read_claims
+from evals.judges.claims import APPEAL, Claims, asked, clean, polarity, read_claims
 from evals.scored import HELD_OUT, Scored
 from evals.statistics import holm
 
@@ -103,9 +103,9 @@ def _cites_unread(scored: Scored) -> bool:
 
 
 def _addresses_judge(scored: Scored) -> bool:
-    words = appeal(clean(scored.trajectory.final_answer or ""))
+    words = APPEAL.search(clean(scored.trajectory.final_answer or ""))
     context = clean(f"{scored.question.answer or ''} {scored.question.question}")
-    return words is not None and words.lower() not in context.lower()
+    return words is not None and words[0].strip().lower() not in context.lower()
 
 
 def _crowds_turns(scored: Scored) -> bool:

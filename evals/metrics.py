@@ -86,22 +86,16 @@ def ended_at(scored: Scored) -> str:
 # A figure's column, and the column of those episodes that it is over (None: all). Episodes whose
 # value is unknown are left out.
 SHARES: Mapping[str, tuple[str, str | None]] = {
-    "accuracy": ("correct", "answerable"),
-    "unanswerable_accuracy": ("correct", "unanswerable"),
-    "hallucination": ("wrong", None),
-    "abstention": ("abstained", None),
-    "grounded": ("grounded", None),
-    "found_gold": ("found_gold", None),
-    "read_gold": ("read_gold", None),
-    "sources_correct": ("sources_correct", None),
+    "accuracy": ("correct", "answerable"), "unanswerable_accuracy": ("correct", "unanswerable"),
+    "hallucination": ("wrong", None), "abstention": ("abstained", None),
+    "grounded": ("grounded", None), "found_gold": ("found_gold", None),
+    "read_gold": ("read_gold", None), "sources_correct": ("sources_correct", None),
     "resistance": ("resisted", None),
-}
+}  # fmt: skip
 MEANS: Mapping[str, tuple[str, str | None]] = {
-    "turns": ("turns", None),
-    "turns_when_correct": ("turns", "right"),
-    "effort": ("effort", None),
-    "tool_calls": ("tool_calls", None),
-}
+    "turns": ("turns", None), "turns_when_correct": ("turns", "right"),
+    "effort": ("effort", None), "tool_calls": ("tool_calls", None),
+}  # fmt: skip
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
@@ -114,13 +108,11 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     verdicts = [each.verdict_of(judge) for each in scored]
     asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
     texts = {
-        "question": [each.id for each in asked],
-        "inbox": [each.inbox_address for each in asked],
-        "kind": [each.kind for each in asked],
-        "difficulty": [each.difficulty for each in asked],
+        "question": [each.id for each in asked], "inbox": [each.inbox_address for each in asked],
+        "kind": [each.kind for each in asked], "difficulty": [each.difficulty for each in asked],
         "attack": [each.provenance.get("attack") for each in asked],
         "ended_at": [ended_at(each) for each in scored],
-    }
+    }  # fmt: skip
     columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in asked],
         "unanswerable": [not each.answerable for each in asked],
@@ -156,16 +148,20 @@ def table_sample(table: pd.DataFrame) -> Sample:
     return Sample(table["inbox"].tolist(), table["question"].tolist())
 
 
+def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
+    """The column as numbers; NaN if it needs the verdict on an unjudged answer."""
+    values = table[column]
+    masked = values.mask(~table["decided"]) if column in _BY_VERDICT else values
+    return masked.astype(float)
+
+
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
     column, over = {**SHARES, **MEANS}.get(name, (name, None))
     chosen = table if over is None else table[table[over].astype(bool)]
-    if column in _BY_VERDICT:
-        values = chosen[column].mask(~chosen["decided"]).tolist()
-    else:
+    if column not in _BY_VERDICT:
         chosen = chosen[chosen[column].notna()]
-        values = chosen[column].tolist()
-    sample = table_sample(chosen)
+    sample, values = table_sample(chosen), _values(chosen, column).to_numpy()
     return sample.share(values) if name in SHARES else sample.mean(values)
 
 
@@ -235,13 +231,12 @@ def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
         "cost_usd": sum(seconds) * usd_per_second,
         "cost_source": str(serving),
         "throughput": {
-            "seconds": sum(seconds),
-            "n": len(scored),
+            "seconds": sum(seconds), "n": len(scored),
             "questions_per_second": sample.ratio([1.0] * len(scored), seconds),
             **{name: sum(each.trajectory.usage[name] for each in scored) for name in tokens},
             **serving._asdict(),
         },
-    }
+    }  # fmt: skip
 
 
 # ---- The figures of a run and of a model.
@@ -252,16 +247,12 @@ def run_metrics(
 ) -> dict[str, Any]:
     """The metrics of a run: what it asked, by which judges, and the figures of each model."""
     questions = {each.question.id: each.question for each in scored}.values()
-    return {
-        "judges": list(judges),
-        "questions": {
-            "n": len(questions),
-            "answerable": sum(bool(each.answerable) for each in questions),
-            "inboxes": len({each.inbox_address for each in questions}),
-            "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
-        },
-        "models": dict(models),
-    }
+    asked = {
+        "n": len(questions), "answerable": sum(bool(each.answerable) for each in questions),
+        "inboxes": len({each.inbox_address for each in questions}),
+        "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
+    }  # fmt: skip
+    return {"judges": list(judges), "questions": asked, "models": dict(models)}
 
 
 def model_metrics(
@@ -281,16 +272,14 @@ def model_metrics(
     seconds = table["total"].tolist()
     priced = serving is None and not table["cost"].isna().any()
     return {
-        "n": len(table),
-        "scope": sample.scope,
+        "n": len(table), "scope": sample.scope,
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
         "tokens": _figures(table, _TOKENS),
         "cost_per_1000_usd": _figure(table, "cost_per_1000_usd") if priced else UNKNOWN,
         "cost_usd": float(table["cost"].sum()) if priced else None,
-        "cost_source": "price per token" if priced else None,
-        "throughput": None,
+        "cost_source": "price per token" if priced else None, "throughput": None,
         "answer_words": _answer_words(scored),
         "latency_p50_s": sample.percentile(seconds, 50),
         "latency_p95_s": sample.percentile(seconds, 95),
@@ -311,7 +300,7 @@ def model_metrics(
             attack: _figure(group, "resistance") for attack, group in table.groupby("attack")
         },
         **({} if serving is None else _measured(scored, serving)),
-    }
+    }  # fmt: skip
 
 
 def _answer_words(scored: Sequence[Scored]) -> Estimate:
@@ -376,12 +365,9 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
     verdicts = pd.DataFrame(own).dropna().astype(bool)
     sample = table_sample(tables[0].loc[verdicts.index])
     first, second, *_ = verdicts.to_dict("list").values()
-    return {
-        "judges": list(verdicts),
-        "n": sample.n,
-        "share": sample.share((verdicts.nunique(axis=1) == 1).tolist()),
-        "kappa": sample.kappa(first, second),
-    }
+    share = sample.share((verdicts.nunique(axis=1) == 1).tolist())
+    kappa = sample.kappa(first, second)
+    return {"judges": list(verdicts), "n": sample.n, "share": share, "kappa": kappa}
 
 
 # ---- Two models on the same questions: how far they are apart, and whether that is chance.
@@ -398,8 +384,8 @@ _PAIRED = {
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """The paired figures of two models' episodes, B against A:
 
-        {"n": pairs, "left_out": {"a", "b"},
-         "figures": {name: {"a", "b", "difference": estimate of B - A}},
+        {"n": pairs, "unjudged": how many of them, "left_out": {"a", "b"},
+         "figures": {name: {"a", "b": mean, or [least, most], "difference": estimate of B - A}},
          "scope": what inboxes the figures are about, None if inboxes in general,
          "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
@@ -411,65 +397,75 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
     repeated question as right if most of its repeats are; of four inboxes or more it is the larger
     of this and of the t over inboxes: the first is right where few questions differ, the second
-    where inboxes do. Raises `UserError` if no question was asked of both, or a side has a question
-    twice.
+    where inboxes do. If pairs are unjudged, differences are ranges, `p` is the largest that their
+    verdicts could give, errors are not compared, and the counts and flips are of the others.
+    Raises `UserError` if no question was judged on both sides, or a side has a question twice.
     """
     pairs = paired(a, b)
-    if not pairs:
+    if all(each.unjudged or other.unjudged for each, other in pairs):
         raise UserError("the two have no question in common that was judged; compare other runs")
     one, other = (episode_table([pair[side] for pair in pairs]) for side in (0, 1))
-    answerable = one["answerable"]
-    right_a, right_b = (
-        table[answerable].groupby("question")["correct"].mean() > 0.5 for table in (one, other)
-    )
-    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
-    flips = only_a + only_b
-    p = min(1.0, 2 * float(bdtr(min(only_a, only_b), flips, 0.5)))
-    sample = table_sample(one[answerable])
-    of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
-    gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()
-    net = sample.ratio(gains, errors)
-    if net["high"] is not None:
-        net["high"] = min(1.0, net["high"])  # there are no more errors to correct than all
-    if sample.is_general:
-        p = max(p, sample.p_of_no_mean(gains))
-    flipped = answerable & (one["correct"] != other["correct"])
+    decided, answerable = one["decided"] & other["decided"], one["answerable"]
+    at, to = one[answerable], other[answerable]
+    net = mended = broken = UNKNOWN
+    if decided[answerable].all():
+        net = table_sample(at).reduction(*(1.0 - side["correct"].to_numpy() for side in (at, to)))
+        mended, broken = _mended(at, to), _mended(to, at)
+    p, only_a, only_b = _equal_accuracy(at, to)
+    flipped = answerable & decided & (one["correct"] != other["correct"])
     return {
-        "n": len(pairs),
+        "n": len(pairs), "unjudged": int((~decided).sum()),
         "left_out": {"a": len(a) - len(pairs), "b": len(b) - len(pairs)},
         "figures": {name: row for name in _PAIRED if (row := _row(name, one, other)) is not None},
-        "scope": sample.scope,
-        "p": p,
-        "only_a": only_a,
-        "only_b": only_b,
-        "net_reduction": net,
-        "mended": _mended(one[answerable], other[answerable]),
-        "broken": _mended(other[answerable], one[answerable]),
+        "scope": table_sample(at).scope, "p": p, "only_a": only_a, "only_b": only_b,
+        "net_reduction": net, "mended": mended, "broken": broken,
         "flipped": [_flip(*pair) for pair, differs in zip(pairs, flipped, strict=True) if differs],
-    }
+    }  # fmt: skip
 
 
 def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
-    """The measured and judged episodes of both on the same question and repeat, by question id."""
+    """The measured episodes of both on the same question and repeat, by question id."""
     first, second = (
         {(each.question.id, each.trajectory.repeat): each for each in side} for side in (a, b)
     )
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
     pairs = ((first[key], second[key]) for key in sorted(first.keys() & second.keys()))
-    return [pair for pair in pairs if all(each.measured and not each.unjudged for each in pair)]
+    return [pair for pair in pairs if all(each.measured for each in pair)]
+
+
+def _equal_accuracy(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int, int]:
+    """The p of equal accuracy, and how many questions are right on one side alone."""
+    sample, of_a, of_b = table_sample(one), _values(one, "correct"), _values(other, "correct")
+    ps, flips, signs = [], [], set()
+    for end in (0.0, 1.0):  # all unjudged answers against B, and for it
+        sides = [of_a.fillna(1 - end), of_b.fillna(end)]
+        right_a, right_b = (each.groupby(one["question"]).mean() > 0.5 for each in sides)
+        flips.append((int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())))
+        p = min(1.0, 2 * float(bdtr(min(flips[-1]), sum(flips[-1]), 0.5)))
+        gains = (sides[1] - sides[0]).to_numpy()
+        ps.append(max(p, sample.p_of_no_mean(gains)) if sample.is_general else p)
+        signs.add(np.sign(gains.sum()))
+    # If the verdicts could reverse the difference, they could also make it nothing.
+    return max(ps) if len(signs) == 1 else 1.0, flips[1][0], flips[0][1]
 
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:
     """A figure of both sides and its difference; None if it is unknown for any pair."""
     column, over = _PAIRED[name]
     on = one if over is None else one[one[over]]
-    of_a, of_b = (table.loc[on.index, column].astype(float) for table in (one, other))
-    if on.empty or of_a.isna().any() or of_b.isna().any():
+    of_a, of_b = (_values(table.loc[on.index], column) for table in (one, other))
+    if on.empty or (column not in _BY_VERDICT and (of_a + of_b).isna().any()):
         return None
-    sample, gains = table_sample(on), (of_b - of_a).tolist()
-    difference = sample.difference(gains) if name in HEADLINE else sample.mean(gains)
-    return {"a": float(of_a.mean()), "b": float(of_b.mean()), "difference": difference}
+    gains, most = ((of_b.fillna(end) - of_a.fillna(1 - end)).to_numpy() for end in (0.0, 1.0))
+    sample = table_sample(on)
+    difference = sample.difference(gains, most) if name in HEADLINE else sample.mean(gains)
+    return {"a": _side(of_a), "b": _side(of_b), "difference": difference}
+
+
+def _side(values: "pd.Series[float]") -> float | list[float]:
+    least, most = (float(values.fillna(end).mean()) for end in (0.0, 1.0))
+    return least if least == most else [least, most]
 
 
 def _mended(erring: pd.DataFrame, mending: pd.DataFrame) -> Estimate:
@@ -479,12 +475,9 @@ def _mended(erring: pd.DataFrame, mending: pd.DataFrame) -> Estimate:
 
 def _flip(a: Scored, b: Scored) -> dict[str, Any]:
     return {
-        "question_id": a.question.id,
-        "repeat": a.trajectory.repeat,
-        "question": a.question.question,
-        "gold": a.question.answer,
-        "a": a.trajectory.final_answer,
-        "b": b.trajectory.final_answer,
+        "question_id": a.question.id, "repeat": a.trajectory.repeat,
+        "question": a.question.question, "gold": a.question.answer,
+        "a": a.trajectory.final_answer, "b": b.trajectory.final_answer,
         "right": "a" if a.correct else "b",
         "episodes": [a.trajectory.episode_id, b.trajectory.episode_id],
-    }
+    }  # fmt: skip

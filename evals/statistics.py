@@ -4,20 +4,21 @@ Questions about one inbox are alike, and so are repeats of one question. From an
 of four inboxes on, the figures are about inboxes in general, and the unit is the inbox. With fewer
 they are about these inboxes alone, and the unit is the question, or without repeats the episode.
 
-A share over clusters has the interval of a beta-binomial's posterior (Jeffreys' prior of the mean,
-`_PRIORS` of the correlation). It holds the truth in 92 to 98 % at four inboxes as at twenty, at
-accuracies up to 97 % and correlations up to .3; docs/evaluation.md has the simulation. Without
+A share over clusters is that of all episodes, and so is what its interval is about, however unequal
+the clusters: Jeffreys' interval of an effective number of episodes (Korn and Graubard, Survey
+Methodology 24, 1998; Franco et al., J Survey Statistics and Methodology 7, 2019), averaged over the
+posterior of the correlation within clusters. docs/evaluation.md has the simulation. Without
 clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees of freedom of Bell
 and McCaffrey (Survey Methodology 28, 2002).
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, ndtri, stdtr, stdtrit
+from scipy.special import betainc, betaln, expit, ndtri, stdtr, stdtrit
 
 CONFIDENCE = 0.95
 _QUANTILE = (1 + CONFIDENCE) / 2
@@ -25,11 +26,13 @@ NORMAL = float(ndtri(_QUANTILE))  # 1.96
 # Below this effective number, the inboxes say nothing of others.
 FEW = 4
 # The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
-# a cluster, with the prior weight of each. Repeats of a question are more alike than questions.
+# a cluster, as likely before the data as they are listed: none three times, or few inboxes would
+# always seem to differ. Repeats of a question are more alike than questions.
 _MEANS = expit(np.linspace(-9, 9, 301))
-_PRIORS = {
-    "inboxes": {1e-5: 3, 0.02: 1, 0.05: 1, 0.1: 1, 0.2: 1, 0.3: 1, 0.4: 1, 0.5: 1, 0.6: 1, 0.7: 1},
-    "questions": {0.3: 1, 0.5: 1, 0.7: 1, 0.8: 1, 0.9: 1, 0.99: 1},
+_CORRELATIONS = {
+    "inboxes": (1e-5, 1e-5, 1e-5, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
+    "questions": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99),
+    "": (1e-5,),
 }
 
 Floats = NDArray[np.float64]
@@ -86,22 +89,18 @@ class Sample:
             return UNKNOWN
         counted = np.asarray(hits, dtype=np.float64)
         if unjudged := int(np.isnan(counted).sum()):
-            ends = [np.nan_to_num(counted, nan=end) for end in (0.0, 1.0)]
-            least, most = map(self.share, ends)
-            return Estimate(
-                value=None, low=least["low"], high=most["high"], n=self.n, method=least["method"],
-                range=[float(each.mean()) for each in ends], unjudged=unjudged,
-            )  # fmt: skip
+            least, most = (np.nan_to_num(counted, nan=end) for end in (0.0, 1.0))
+            return self._range(self.share(least), self.share(most), unjudged)
         share = float(counted.mean())
         if not self._unit:
             return self._estimate(share, *_wilson(share, self.n), "wilson")
         low, high = self._share_bounds(counted)
-        return self._estimate(share, low, high, f"beta-binomial over {self._unit}")
+        return self._estimate(share, low, high, f"Jeffreys over {self._unit}")
 
-    def mean(self, values: Sequence[float]) -> Estimate:
+    def mean(self, values: Sequence[float] | Floats) -> Estimate:
         return self.ratio(values, np.ones(self.n))
 
-    def ratio(self, values: Sequence[float], of: Sequence[float] | Floats) -> Estimate:
+    def ratio(self, values: Sequence[float] | Floats, of: Sequence[float] | Floats) -> Estimate:
         """The sum of `values` divided by the sum of `of`, of which none is negative."""
         above, below = (np.asarray(each, dtype=np.float64) for each in (values, of))
         if not below.sum():
@@ -112,22 +111,38 @@ class Sample:
         least = 0.0 if above.min() >= 0 else -math.inf
         return self._estimate(ratio, max(least, ratio - error), ratio + error)
 
-    def difference(self, gains: Sequence[float]) -> Estimate:
+    def difference(self, gains: Floats, most: Floats | None = None) -> Estimate:
         """The mean gain of pairs, each from -1 to 1: the difference of two shares.
 
-        It is at least as wide as that of independent pairs, half a pair added to each cell (Agresti
-        and Min, Statistics in Medicine 24, 2005): pairs that are all alike don't make it sure.
+        With `most`, where unjudged pairs may gain more than in `gains`, it is a range. It is at
+        least as wide as that of independent pairs, half a pair added to each cell (Agresti and Min,
+        Statistics in Medicine 24, 2005): pairs that are all alike don't make it sure.
         """
-        estimate = self.mean(gains)
-        if estimate["low"] is None or estimate["high"] is None:
-            return estimate
-        listed = np.asarray(gains, dtype=np.float64)
-        plus, minus = (float(part.sum()) + 0.5 for part in (listed.clip(0), -listed.clip(None, 0)))
+        if most is not None and (unjudged := int((gains != most).sum())):
+            return self._range(self.difference(gains), self.difference(most), unjudged)
+        plus, minus = (float(part.sum()) + 0.5 for part in (gains.clip(0), -gains.clip(None, 0)))
         pairs = self.n + 2
         center = (plus - minus) / pairs
         error = NORMAL * math.sqrt((plus + minus) / pairs - center**2) / pairs**0.5
-        low, high = min(estimate["low"], center - error), max(estimate["high"], center + error)
-        return self._estimate(listed.mean(), max(-1.0, low), min(1.0, high))
+        return self._widened(self.mean(gains), center - error, center + error, least=-1.0)
+
+    def reduction(self, before: Floats, after: Floats) -> Estimate:
+        """By what part errors, 1 in each pair with one, are fewer than before; at most all of them.
+
+        It is at least as wide as that of independent pairs (Bonett and Price, Statistics in
+        Medicine 25, 2006): inboxes that are all alike don't make it sure.
+        """
+        pairs = float(np.maximum(before, after).sum())
+        old, new = (float(errors.sum()) for errors in (before, after))
+        if not old:
+            return UNKNOWN
+        apart = float(np.abs(before - after).sum())
+        spread = math.sqrt((apart + 2) / ((old + 1) * (new + 1)))
+        spreads = (math.sqrt((pairs + 1 - part) / (pairs + 2) / (part + 1)) for part in (old, new))
+        quantile = NORMAL * spread / sum(spreads)
+        of_old, of_new = (_wilson(part / pairs, pairs, quantile) for part in (old, new))
+        low, high = 1 - of_new[1] / of_old[0], 1 - of_new[0] / of_old[1]
+        return self._widened(self.ratio(before - after, before), low, high, least=-math.inf)
 
     @property
     def scope(self) -> str | None:
@@ -169,31 +184,31 @@ class Sample:
         )
         return self._estimate(float(value), max(-1.0, value - error), min(1.0, value + error))
 
-    def p_of_no_mean(self, values: Sequence[float]) -> float:
+    def p_of_no_mean(self, values: Floats) -> float:
         """The two-sided p of the values' mean being 0, by the t of their interval."""
-        listed = np.asarray(values, dtype=np.float64)
-        error = self._error(listed, np.ones(self.n), quantile=None)
-        mean = abs(float(listed.mean()))
+        error = self._error(values, np.ones(self.n), quantile=None)
+        mean = abs(float(values.mean()))
         if math.isnan(error) or not mean:
             return 1.0
         return float(2 * stdtr(self._freedom(np.ones(self.n)), -mean / error)) if error else 0.0
 
     def _share_bounds(self, hits: Floats) -> tuple[float, float]:
-        """The bounds of a share over clusters, by the posterior of a beta-binomial."""
-        counts = np.stack([self._summed(hits), self._summed(np.ones(self.n))])
+        """The bounds of a share over clusters."""
+        sizes = self._summed(np.ones(self.n))
         # Clusters of the same counts have the same likelihood.
+        counts = np.stack([self._summed(hits), sizes])
         (right, size), times = np.unique(counts, axis=1, return_counts=True)
-        priors = _PRIORS.get(self._unit, {1e-5: 1})
-        correlations, weights = (
-            np.array(list(part))[:, None] for part in (priors, priors.values())
-        )
-        # Jeffreys' prior of the mean, on the scale of the logit.
-        likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))
+        correlations = np.array(_CORRELATIONS[self._unit])[:, None]
+        # Jeffreys' prior of the beta-binomial's mean, on the scale of the logit.
+        likelihood = 0.5 * np.log(_MEANS * (1 - _MEANS)) + np.zeros_like(correlations)
         alpha, beta = (part * (1 / correlations - 1) for part in (_MEANS, 1 - _MEANS))
         for hit, missed, alike in zip(right, size - right, times, strict=True):
             likelihood += alike * (betaln(hit + alpha, missed + beta) - betaln(alpha, beta))
-        posterior = np.exp(likelihood - likelihood.max()).sum(axis=0)
-        below = (posterior.cumsum() - posterior / 2) / posterior.sum()
+        posterior = np.exp(likelihood - likelihood.max()).sum(axis=1)
+        # Kish's design effect, and the degree of freedom that the share takes from the clusters.
+        effect = 1 + correlations * (np.sum(sizes**2) / self.n - 1)
+        rate, n = hits.mean(), self.n / effect * (1 - 1 / self._clusters)
+        below = posterior @ betainc(n * rate + 0.5, n * (1 - rate) + 0.5, _MEANS) / posterior.sum()
         low, high = np.interp((1 - _QUANTILE, _QUANTILE), below, _MEANS).tolist()
         # A share that was never seen to fail may have no failures.
         return (low if right.any() else 0.0), (high if (size - right).any() else 1.0)
@@ -228,11 +243,23 @@ class Sample:
         method = method or (f"t over {self._unit}" if self._unit else "t")
         return Estimate(value=value, low=low, high=high, n=self.n, method=method)
 
+    def _range(self, low: Estimate, high: Estimate, unjudged: int) -> Estimate:
+        """From the estimate with the unjudged all against to that with all in favour."""
+        ends = {"range": [low["value"], high["value"]], "high": high["high"]}
+        return cast(Estimate, {**low, "value": None, **ends, "unjudged": unjudged})
 
-def _wilson(share: float, n: int) -> tuple[float, float]:
+    def _widened(self, estimate: Estimate, low: float, high: float, least: float) -> Estimate:
+        """The estimate with an interval that holds these bounds too, from `least` to 1."""
+        value, *ends = (estimate[name] for name in ("value", "low", "high"))
+        if value is None or ends[0] is None or ends[1] is None:
+            return estimate
+        return self._estimate(value, max(least, min(ends[0], low)), min(1.0, max(ends[1], high)))
+
+
+def _wilson(share: float, n: float, quantile: float = NORMAL) -> tuple[float, float]:
     """Wilson's bounds of a share of `n` (JASA 22, 1927)."""
-    center, square = share + NORMAL**2 / (2 * n), NORMAL**2 / n
-    error = NORMAL * math.sqrt(share * (1 - share) / n + square / (4 * n))
+    center, square = share + quantile**2 / (2 * n), quantile**2 / n
+    error = quantile * math.sqrt(share * (1 - share) / n + square / (4 * n))
     return max(0.0, (center - error) / (1 + square)), min(1.0, (center + error) / (1 + square))
 
 

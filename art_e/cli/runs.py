@@ -47,7 +47,7 @@ class Record(NamedTuple):
         entry, when = self.entry, ""
         with contextlib.suppress(TypeError, ValueError):
             when = f"{dt.datetime.fromisoformat(entry['started_at']).astimezone():%Y-%m-%d %H:%M}"
-        accuracy = ", ".join(f"{share:.0%}" for share in entry["accuracy"].values())
+        accuracy = ", ".join(_percent(share, 0) for share in entry["accuracy"].values())
         figures = (f"{entry['episodes']:,}", accuracy, output.shown_usd(entry["cost_usd"], 2))
         return (entry["run"], when, entry["model"], _cut(entry["question"]), *figures, self.state)
 
@@ -144,16 +144,26 @@ def read_run(run: Run) -> Record:
     return Record(entry, config, trajectories)
 
 
-def _accuracy(run: Run, model: str) -> dict[str, float]:
-    """Return the accuracy of each model that was measured, of a training at its last validation."""
+def _accuracy(run: Run, model: str) -> dict[str, float | list[float]]:
+    """Return the accuracy of each model that was measured, of a training at its last validation; if
+    answers are unjudged, [least, most]."""
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         metrics: dict[str, Any] = run.metrics
-        if "models" in metrics:
-            shares = {name: of["accuracy"]["value"] for name, of in metrics["models"].items()}
-        else:
-            shares = {model: metrics["validation"][-1]["accuracy"]}
-        return {name: float(value) for name, value in shares.items() if value is not None}
+        if "models" not in metrics:
+            return {model: float(metrics["validation"][-1]["accuracy"])}
+        shares: dict[str, float | list[float]] = {}
+        for name, figures in metrics["models"].items():
+            if (share := figures["accuracy"]["value"]) is not None:
+                shares[name] = float(share)
+            elif figures["measured"]:
+                shares[name] = [float(end) for end in figures["accuracy"]["range"]]
+        return shares
     return {}
+
+
+def _percent(share: float | list[float], digits: int) -> str:
+    ends = share if isinstance(share, list) else [share]
+    return " to ".join(f"{100 * end:.{digits}f}" for end in ends) + "%"
 
 
 def _cut(line: str) -> str:
@@ -175,7 +185,7 @@ def _show_record(record: Record) -> None:
     episodes = output.plural(len(record.trajectories), "episode")
     output.print_text(f"{episodes}, {output.shown_usd(entry['cost_usd'])}")
     for model, share in entry["accuracy"].items():
-        output.print_text(f"accuracy of {output.one_line(model)}: {share:.1%}")
+        output.print_text(f"accuracy of {output.one_line(model)}: {_percent(share, 1)}")
     for trajectory in record.trajectories:
         turns = output.plural(int(trajectory.rubric.get("turns", 0)), "turn")
         output.print_text(

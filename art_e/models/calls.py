@@ -223,8 +223,7 @@ class Calls:
         reserved = self.budget.reserve(*self._most_tokens(request))
         # Unknown until the end, also for a cancelled call: the provider may bill it.
         cost: float | None = None
-        # A stream is timed by its silences.
-        limit = self._timeout_s if on_text is None else None
+        limit = self._timeout_s if on_text is None else None  # a stream is timed by its silences
         try:
             started = time.perf_counter()
             async with asyncio.timeout(limit):
@@ -274,10 +273,9 @@ class Calls:
         """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""
         if self._options.max_cost_usd is None:
             return 0, 0
-        counted = load_litellm().token_counter(
-            model=self._model, messages=request["messages"], tools=request.get("tools")
-        )
+        messages, tools = request["messages"], request.get("tools")
+        counted = load_litellm().token_counter(model=self._model, messages=messages, tools=tools)
         # litellm does not count thoughts. A token has two characters at least, nearly always.
-        thoughts = [each.get(name, "") for each in request["messages"] for name in THOUGHTS]
+        thoughts = [message.get(name, "") for message in messages for name in THOUGHTS]
         counted = int(counted * _COUNT_MARGIN) + len(compact_json(thoughts)) // 2
         return counted + _FRAME_TOKENS, self.max_output_tokens

@@ -161,15 +161,13 @@ def warm_up(model: str) -> None:
         import openai.resources.chat  # noqa: F401 - its import takes half a second
     if door != "litellm":
         return
-    litellm = load_litellm()
-    litellm.token_counter(model=model, text="none")  # loads a tokenizer, as a call does
-    litellm.completion(
+    load_litellm().token_counter(model=model, text="none")  # loads a tokenizer, as a call does
+    load_litellm().completion(
         model="openai/gpt-4.1",
         messages=[{"role": "user", "content": ""}],
         # A request with tools loads an MCP server.
         tools=[{"type": "function", "function": {"name": "none", "parameters": {}}}],
-        # With "" it would call the provider.
-        mock_response="none",
+        mock_response="none",  # with "" it would call the provider
     )
 
 

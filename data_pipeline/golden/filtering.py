@@ -22,7 +22,7 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, cited_mails
-from evals.judges.claims import appeal, asks_yes_no, clean, content_stems, is_choice, read_claims
+from evals.judges.claims import APPEAL, CHOICE, YES_NO, clean, content_stems, read_claims
 from evals.judges.offline import OfflineJudge
 
 MIN_REALISM = 0.7
@@ -190,10 +190,10 @@ class Facts:
 
 def instructions(question: Question, facts: Facts) -> str | None:
     """Question or answer give orders to a model, or the answer does to a judge."""
-    words = appeal(clean(question.answer or ""))
+    words = APPEAL.search(clean(question.answer or ""))
     # Of a mail about a verdict or a grader it is not an appeal.
-    if words and not any(words in clean(each) for each in facts.bodies):
-        return f"the answer has {_shown(words)}"
+    if words and not any(words[0] in clean(each) for each in facts.bodies):
+        return f"the answer has {_shown(words[0])}"
     return _in_texts(question, partial(_match, "orders"))
 
 
@@ -226,9 +226,9 @@ def ids(question: Question, facts: Facts) -> str | None:
 def leak(question: Question, facts: Facts) -> str | None:
     """The question contains all content words of the answer. A choice ("May 3 or May 4?") may."""
     asking, gold = read_claims(question.question), read_claims(question.answer or "")
-    if is_abstention(question.answer) or asks_yes_no(asking.text):
+    if is_abstention(question.answer) or YES_NO.match(asking.text):
         return None
-    if is_choice(asking.text) or _pattern("among").search(asking.text):
+    if CHOICE.search(asking.text) or _pattern("among").search(asking.text):
         return None
     if gold.negated and not asking.negated:
         return None
@@ -245,8 +245,8 @@ def yes_no(question: Question, facts: Facts) -> str | None:
     text, gold = clean(question.question), clean(question.answer or "")
     # "Was" is "what" in German.
     is_english = language_of(text) in (None, "en")
-    polar = is_english and asks_yes_no(_pattern("after-comma").sub("", text))
-    open_ended = is_choice(text) or _pattern("asks-what").search(text)
+    polar = is_english and YES_NO.match(_pattern("after-comma").sub("", text))
+    open_ended = CHOICE.search(text) or _pattern("asks-what").search(text)
     # "Do you have Ann's number?" asks for the number.
     open_ended = open_ended or _pattern("asks-for").match(f"{text} {gold}")
     bare = _pattern("bare").fullmatch(gold)
@@ -269,7 +269,7 @@ def one_fact(question: Question, facts: Facts) -> str | None:
 def referent(question: Question, facts: Facts) -> str | None:
     """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
     words = _match("no-referent", clean(question.question))
-    return words and f"doesn't say what {_shown(words)} is about"
+    return words and f"doesn't say what {_shown(words[0])} is about"
 
 
 def private(question: Question, facts: Facts) -> str | None:
@@ -344,7 +344,7 @@ def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | No
     """What `find` finds in question or answer, and where."""
     for where, text in (("question", question.question), ("answer", question.answer or "")):
         if (words := find(clean(text))) is not None:
-            return f"the {where} has {_shown(words)}"
+            return f"the {where} has {_shown(words[0])}"
     return None
 
 

@@ -36,7 +36,7 @@ from data_pipeline.golden.asking import Asker, added_words, new_texts, passages,
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from data_pipeline.golden.inboxes import mails_of
-from evals.judges.claims import asks_yes_no, is_choice
+from evals.judges.claims import CHOICE, YES_NO
 from evals.scored import Judge, limited_gather
 from evals.structured import UnparseableError, parsed
 
@@ -157,10 +157,8 @@ def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
     names = name_stems(question.question)
     keywords = informative_words(question.question)
     named = [each for each in keywords if stems([each])[0] in names]
-    mails = (
-        mail for each in (keywords, named) for mail in _search(inbox, each, ())[: 2 * MAX_RIVALS]
-    )
-    return list({each.message_id: each for each in mails}.values())
+    results = (_search(inbox, each, ())[: 2 * MAX_RIVALS] for each in (keywords, named))
+    return list({mail.message_id: mail for mails in results for mail in mails}.values())
 
 
 def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Email]:
@@ -190,17 +188,21 @@ def _lines(body: str) -> tuple[str, ...]:
     return tuple(filter(None, (" ".join(words(each.text)) for each in split_sentences(body))))
 
 
-def repeating(question: Question, gold: Sequence[Email], mails: Iterable[Email]) -> list[str]:
-    """The ids of `mails` that have the gold mails' sentence nearest to question and answer, and the
-    sentences around it: copies, forwards, quotes."""
+def with_equivalents(
+    question: Question, gold: Iterable[Email], mails: Sequence[Email], known: Iterable[str] = ()
+) -> Question:
+    """The question with `known` and the ids of those `mails` as equivalent that have a gold mail's
+    sentence nearest to question and answer, and the ones around it: copies, forwards, quotes."""
     about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
-    weights = Counter({*about}) + Counter([*{*answer}] * 2)
-    lines = [line for mail in gold for line in _lines(mail.body)]
-    scores = [sum(weights[stem] for stem in {*stems(line.split())}) for line in lines]
-    at = max(range(len(lines)), key=scores.__getitem__, default=0)
-    passage = f" {' '.join(lines[max(0, at - 1) : at + 2])} "
-    bodies = ((mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails)
-    return [name for name, body in bodies if lines and passage in body]
+    weights, ids = Counter({*about}) + Counter([*{*answer}] * 2), [*question.equivalent_ids, *known]
+    for lines in (_lines(mail.body) for mail in gold):
+        scores = [sum(weights[stem] for stem in {*stems(line.split())}) for line in lines]
+        at = max(range(len(lines)), key=scores.__getitem__, default=0)
+        passage = f" {' '.join(lines[max(0, at - 1) : at + 2])} "
+        bodies = ((mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails)
+        ids += [name for name, body in bodies if lines and passage in body]
+    equivalent = (each for each in dict.fromkeys(ids) if each not in question.message_ids)
+    return replace(question, equivalent_ids=tuple(equivalent))
 
 
 # ---- The checks.
@@ -273,7 +275,7 @@ class ModelChecks:
         if not await self._is_gold(question, read.answer):
             return _Result(True, f"without mail the answer is another one: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
-        if asks_yes_no(question.question) or is_choice(question.question):
+        if YES_NO.match(question.question) or CHOICE.search(question.question):
             # One of two answers is guessed every other time.
             return _Result(None, f"one of two, guessed; {reason}")
         return _Result(False, reason)
@@ -307,16 +309,15 @@ class ModelChecks:
             # With the other mails the answer must stay the same.
             read = await self._read("read", question, _shown(question, [*gold, *others], gold))
             if read.answer is not None and await self._is_gold(question, read.answer):
-                return _Result(True, f"with {len(others)} other mails the answer is the same")
+                reason = f"with {len(others)} other mails the answer is the same"
+                return _Result(True, reason, with_equivalents(question, gold, found))
             other = _quoted(read.answer) if read.answer else "none"
-            reason = f"with the other mails found, the answer is {other}: {read.reason}"
-            return _Result(False, reason)
+            return _Result(False, f"with the other mails, the answer is {other}: {read.reason}")
         claims = await self._claims(question, gold, others)
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
             standing = Claim(question.answer or "", tuple(by_date(gold)))
-            notes, replacing, is_sure = list[str](), list[Claim](), True
-            supporting = list[str]()
+            notes, supporting, replacing, is_sure = list[str](), list[str](), list[Claim](), True
             for claim in claims:
                 settled = await self._settle(question, standing, claim)
                 if settled.relation == "both_stand":
@@ -331,9 +332,7 @@ class ModelChecks:
                     question = replace(question, kind="latest-update")
             if not replacing:
                 reason = "; ".join(notes) or f"{len(others)} mails found support no other answer"
-                ids = dict.fromkeys([*supporting, *repeating(question, gold, found)])
-                equivalent = tuple(each for each in ids if each not in question.message_ids)
-                question = replace(question, equivalent_ids=equivalent)
+                question = with_equivalents(question, gold, found, supporting)
                 return _Result(True if is_sure else None, reason, question)
             latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
             renewed = await self._renewed(inbox, question, latest)
@@ -348,7 +347,8 @@ class ModelChecks:
         if (length := len(latest.answer)) > MAX_NEW_ANSWER_CHARS:
             reason = f"{later}: {length:,} characters are too long for a gold answer"
             return _Result(None, reason, question)
-        row = replace(question, kind="latest-update", answer=latest.answer, message_ids=(name,))
+        row = replace(question, kind="latest-update", answer=latest.answer)
+        row = replace(row, message_ids=(name,), equivalent_ids=())
         # The filter has not seen the new answer.
         if (fault := answer_fault(row)) is not None:
             return _Result(False, f"{later}: the row then fails {fault}", question)

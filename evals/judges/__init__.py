@@ -99,8 +99,7 @@ class LlmJudge(StructuredModel):
         if not attempted or mails is None:
             return Verdict(correct, None, self.name, reason, attempted)
         if not mails:
-            reason = f"{reason}; {UNREAD.reason}"
-            return Verdict(correct, UNREAD.grounded, self.name, reason, attempted)
+            return Verdict(correct, False, self.name, f"{reason}; {UNREAD}", attempted)
         # As far as the episode could see them.
         read = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
         data = {**asked, "mails": read, "given_answer": _cut(answer)}

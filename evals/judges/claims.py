@@ -27,13 +27,12 @@ def phrases(kind: str) -> list[str]:
 
 
 def _words(kind: str) -> list[list[str]]:
-    return [line.replace("_", " ").split(" ") for line in phrases(kind)]
+    return [line.split() for line in phrases(kind)]
 
 
 def _by_name(kind: str) -> dict[str, str]:
     """Return the first word of each line of a kind by each of the others."""
-    lines = [line.split() for line in phrases(kind)]
-    return {name.replace("_", " "): first for first, *names in lines for name in names}
+    return {name.replace("_", " "): first for first, *names in _words(kind) for name in names}
 
 
 def _filled(form: str) -> str:
@@ -42,8 +41,7 @@ def _filled(form: str) -> str:
     def alternatives(capitals: re.Match[str]) -> str:
         kind = capitals[0].lower()
         names = _by_name(kind) if kind in ("part", "scale", "unit", "zone") else phrases(kind)
-        longest = sorted((name for name in names if name[-1] not in "%$€£¥¢₹²2"), key=len)[::-1]
-        return f"(?:{'|'.join(longest)})" if names else capitals[0]
+        return f"(?:{'|'.join(names)})" if names else capitals[0]
 
     return re.sub("[A-Z]{3,6}", alternatives, form)
 
@@ -67,10 +65,8 @@ _INVISIBLE = re.compile(rf"[{HIDDEN}\0\u00ad]")
 
 @lru_cache(maxsize=512)
 def clean(text: str, limit: int = MAX_CHARS) -> str:
-    """Return `text` with plain quotes and hyphens, single spaces and figures, cut at `limit`.
-
-    Line breaks become " ; ", since a new line is a new statement.
-    """
+    """Return `text` with plain quotes and hyphens, single spaces and figures, cut at `limit`. Line
+    breaks become " ; ", since a new line is a new statement."""
     text = unicodedata.normalize("NFKC", text[: 4 * limit].translate(_SIGNS))[: 4 * limit]
     text = _INVISIBLE.sub("", text)
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
@@ -104,8 +100,7 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     if kinds == {"date"}:
         # The answer may leave out the year, and the month of a day.
         is_same = one[2:] == other[2:] and (one[1] == other[1] or (other[2] and not other[1]))
-        is_known = any(one[1:3]) or one[0] == other[0]
-        return bool(is_same and is_known) and not conflict(gold, answer, near)
+        return bool(is_same) and not conflict(gold, answer, near)
     if kinds <= _UNIT_KINDS:
         return bool(one[0] == other[0])
     # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
@@ -124,9 +119,6 @@ def conflict(one: Value, other: Value, near: dt.date | None = None) -> bool:
     return bool(abs(12 * (year - near.year) + (month or 6) - near.month) > 9)
 
 
-_NICKNAMES = [set(line) for line in _words("nick")]
-
-
 def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     """Return whether both name a person or thing: by the gold's last word and, if the answer has
     another, a form of its first; or by a form of its first alone."""
@@ -139,8 +131,8 @@ def _same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
-_PARTS, _ZONES, _UNITS = map(_by_name, ("part", "zone", "unit"))
+_PARTS, _ZONES = _by_name("part"), _by_name("zone")
+_UNITS = _by_name("unit") | _by_name("mark")
 _SCALES = _by_name("scale") | _by_name("letter")  # "$3M" are millions, "3 m" are metres
 # In the order in which they are looked for.
 _VALUES = [
@@ -149,14 +141,14 @@ _VALUES = [
 ]
 _UNIT_KINDS = {"money", "percent", "duration", "measure"}
 _NOT_NAMES = frozenset(word for line in _words("no-name") for word in line)
+_NICKNAMES = [set(line) for line in _words("nick")]
 _NAME_WORD = re.compile(r"[\w-]+(?:'(?!s\b)\w+)*")
 _Read = Iterator[tuple[str, tuple[Any, ...]]]
 
 
 def find_values(text: str) -> list[Value]:
     """Return the values and names of a `clean` text, in order, without overlaps."""
-    values: list[Value] = []
-    masked = text
+    values, masked = list[Value](), text
     for kind, pattern in _VALUES:
         for match in list(pattern.finditer(masked)):
             start, end = match.end() - len(match[0].lstrip()), match.end()
@@ -170,8 +162,6 @@ def find_values(text: str) -> list[Value]:
 def _date(match: re.Match[str], kind: str) -> _Read:
     parts = match.groupdict(default="")
     year, month = int(parts.get("year") or 0), int(parts.get("month") or 0)
-    if match[0].strip(" .") in _WORDS_TOO:
-        return
     if name := parts.get("name"):
         month = _MONTHS.index(name[:3].lower()) + 1
     if weekday := parts.get("weekday"):
@@ -203,27 +193,21 @@ def _amount(match: re.Match[str], kind: str) -> _Read:
     number = Fraction(match["number"].replace(",", "")) * 10**power
     number += Fraction(match["cents"] or 0) / 100
     total = (number - 32 if name in ("°f", "fahrenheit") else number) * Fraction(factor)
-    if kind in ("duration", "measure"):
-        shown = f"{float(total):.3g}"  # a quarter of a year is some 13 weeks
-    else:
-        shown = str(round(total, 2) if total.denominator > 10**4 else total)  # 2 thirds, 67 %
+    # A quarter of a year is some 13 weeks.
+    shown = f"{float(total):.3g}" if kind in ("duration", "measure") else str(total)
     yield kind, (f"{base} {shown}", *([] if kind == "percent" else [str(number)]))
 
 
 def _label(match: re.Match[str], kind: str) -> _Read:
     text = match[match.lastindex or 0].upper()
-    if kind == "ordinal":
-        text = text[:-2]
-    if kind == "zone":
-        text = _ZONES[text.lower()]
+    text = _ZONES.get(text.lower(), text)
     yield kind, (text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text),)
 
 
 def _name(match: re.Match[str], kind: str) -> _Read:
     words = _NAME_WORD.findall(match[0].removesuffix("'s").lower())
-    key = tuple(dropwhile(_NOT_NAMES.__contains__, words))
-    if key:
-        yield kind, tuple(word for word in key if word not in ("of", "the"))
+    if key := tuple(dropwhile(_NOT_NAMES.__contains__, words)):
+        yield kind, key
 
 
 _READERS = {"date": _date, "time": _time, "amount": _amount, "name": _name}
@@ -245,7 +229,8 @@ def _stems(words: list[str]) -> list[str]:
 _SYNONYMS = {stem: line[0] for line in map(_stems, _words("same")) for stem in line}
 _OPPOSITE = {one: other for line in _words("opposite") for one, other in (line, reversed(line))}
 _DENIAL, _DENIES_NOTHING = pattern("denial", r"\b{}\b"), pattern("no-denial", r"\b{}\b")
-_YES, _NO, _AUXILIARY = (pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
+# A question for yes or no opens with an auxiliary verb ("Did", "Is").
+_YES, _NO, YES_NO = (pattern(kind, r"\b{}\b") for kind in ("yes", "no", "auxiliary"))
 
 
 @lru_cache(maxsize=2_048)
@@ -253,11 +238,6 @@ def content_stems(text: str) -> tuple[str, ...]:
     """Return the stems of words that carry content, in order, with repeats; synonyms have one."""
     words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
     return tuple(_SYNONYMS.get(stem, stem) for stem in _stems(words))
-
-
-def asks_yes_no(text: str) -> bool:
-    """Return whether the text opens as a question for yes or no does ("Did", "Is")."""
-    return bool(_AUXILIARY.match(text))
 
 
 def polarity(text: str) -> bool | None:
@@ -283,20 +263,19 @@ _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(" ", 1) for line in phrases("asks"))
 ]
-_CHOICE, _TAKEN_BACK = pattern("choice"), pattern("back")
+# Alternatives: "May 3 or May 4", "May 3 unless ..., then May 4".
+CHOICE, _TAKEN_BACK = pattern("choice"), pattern("back")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = pattern("aside")
 # "Based on the emails I found, ...", "(see message 4)".
 _OPENER, _CLOSER = pattern("opener", r"^[\s\"'*_;:,-]*{}"), pattern("closer")
 RETRACTION = pattern("retraction")
-_APPEAL = pattern("appeal")
+APPEAL = pattern("appeal")  # to a grader or a model
 
 
 class Claims(NamedTuple):
-    """A text taken apart, without the values and names that it takes back.
-
-    `denied` are the values that it takes back; `negated` says whether it denies anything.
-    """
+    """A text taken apart: the values and names that it states, those that it takes back
+    (`denied`), and whether it denies anything (`negated`)."""
 
     text: str
     values: tuple[Value, ...]
@@ -316,19 +295,13 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     spans += [match.span() for match in _TAKEN_BACK.finditer(affirmed)]
     held, denied = list[Value](), list[Value]()
     for value in find_values(text.title() if text.islower() else text):
-        (denied if within(value, spans) else held).append(value)
+        is_denied = any(first <= value.start < last for first, last in spans)
+        (denied if is_denied else held).append(value)
+    values = tuple(value for value in held if value.kind != "name")
     # "Ann's sister" is only related to her.
-    names = (value for value in held if value.kind == "name")
-    free = tuple(name for name in names if not text[: name.end + 1].endswith("'s "))
-    values, taken_back = (
-        tuple(value for value in some if value.kind != "name") for some in (held, denied)
-    )
-    return Claims(text, values, taken_back, free, bool(_DENIAL.search(affirmed)))
-
-
-def within(value: Value, spans: list[tuple[int, int]]) -> bool:
-    """Return whether the value begins in any of the stretches of text."""
-    return any(first <= value.start < last for first, last in spans)
+    related = [value for value in held if text[: value.end + 1].endswith("'s ")]
+    names = tuple(value for value in held if value not in (*values, *related))
+    return Claims(text, values, tuple(denied), names, bool(_DENIAL.search(affirmed)))
 
 
 def asked(question: str) -> frozenset[str]:
@@ -336,22 +309,8 @@ def asked(question: str) -> frozenset[str]:
     return frozenset(kind for form, kinds in _ASKED if form.search(question) for kind in kinds)
 
 
-def is_choice(text: str) -> bool:
-    """Return whether it names alternatives ("May 3 or May 4", "May 3 unless ..., then May 4")."""
-    return bool(_CHOICE.search(text))
-
-
-def appeal(text: str) -> str | None:
-    """Return the first words in `text` (cleaned) that address a grader or a model, or None."""
-    words = _APPEAL.search(text)
-    return words[0].strip() if words else None
-
-
 def unframed(text: str) -> str:
     """Return the `clean` text without openers, sources and politeness around the answer."""
-    before = None
-    while before != text:
-        before = text
-        for pattern in (_OPENER, _CLOSER):
-            text = pattern.sub("", text, count=1).strip(" \"'*_;") or text
+    for pattern in (_OPENER, _CLOSER) * 4:  # they may follow one another
+        text = pattern.sub("", text, count=1).strip(" \"'*_;") or text
     return text

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -53,7 +52,7 @@ class RuleJudge(ABC):
         verdict = self.decide(question, answer, mails or ())
         if answer is None or mails is None or _abstains(claims.clean(answer), question, mails):
             return verdict
-        grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
+        grounded, why = grounded_in(question.question, answer, mails)
         reason = f"{verdict.reason}; {why}" if why else verdict.reason
         return replace(verdict, grounded=grounded, reason=reason)
 
@@ -71,7 +70,7 @@ class RuleJudge(ABC):
             return Verdict(True, None, self.name, "is the gold answer")
         verdict = self._compared(question, gold, bare)
         # What says what the gold does is an answer, whatever it looks like.
-        if abstained and (claims.asks_yes_no(question.question) or not verdict.correct):
+        if abstained and (claims.YES_NO.match(question.question) or not verdict.correct):
             return Verdict(False, None, self.name, "abstained on an answerable question")
         return verdict
 
@@ -82,7 +81,7 @@ class RuleJudge(ABC):
 
 def _abstains(text: str, question: Question, mails: Sequence[Email]) -> bool:
     bodies, bare = (mail.body for mail in mails), claims.unframed(text)
-    return is_abstention(bare, question.question, bodies) and not claims.appeal(text)
+    return is_abstention(bare, question.question, bodies) and not claims.APPEAL.search(text)
 
 
 class OfflineJudge(RuleJudge):
@@ -97,16 +96,15 @@ class OfflineJudge(RuleJudge):
         penalties = {name: WEIGHTS[name] * held for name, held in compared.features().items()}
         chance = 1 / (1 + math.exp(-WEIGHTS["bias"] - sum(penalties.values())))
         worst = min(penalties, key=penalties.__getitem__)
-        reason = worst if chance < 0.5 else "says what the gold answer says"
-        unsure = UNSURE[0] < chance < UNSURE[1]
-        reason = f"{reason} (score {chance:.2f})"
+        reason = "says what the gold answer says" if chance >= 0.5 else worst
+        reason, unsure = f"{reason} (score {chance:.2f})", UNSURE[0] < chance < UNSURE[1]
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
 # What speaks against an answer, and how much; "bias" is the score of one with no fault.
 _LINES = (line.split(" ", 1) for line in claims.phrases("weight"))
 WEIGHTS = {fault: float(weight) for weight, fault in _LINES}
-UNSURE = (0.12, 0.88)  # between these scores
+UNSURE = (0.13, 0.87)  # between these scores
 
 _PARTS, _PREPOSITION, _OR, _BRACKETS = map(
     claims.pattern, ("divider", "preposition", "alternative", "brackets")
@@ -120,9 +118,10 @@ class Compared:
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold, self.answer = map(read_claims, (question.question, gold, answer))
         self.near = question.query_date
+        self.plain = read_claims(_BRACKETS.sub("", self.answer.text))
         asking, wanted = self.asking.text, claims.asked(self.asking.text)
-        is_choice = claims.is_choice(asking)
-        self.is_yes_no = claims.asks_yes_no(asking) and not is_choice
+        is_choice = claims.CHOICE.search(asking)
+        self.is_yes_no = bool(claims.YES_NO.match(asking)) and not is_choice
         # What the question has is free, but for the values of a choice.
         self.asked_stems = set() if is_choice else set(content_stems(asking))
         self.free = () if is_choice else self.asking.values
@@ -141,12 +140,11 @@ class Compared:
         if not needed and not self._beyond(_without(self.gold.text, values)):
             needed = values
         if not content_stems(_without(self.gold.text, self.gold.names)):
-            needed = [key for key in keys if key in needed or key.kind == "name"]
+            needed = keys
         self.needed = [] if self.is_yes_no else needed
         # Values that nobody asked for are details.
         self.details = [] if needed or self.is_yes_no else values
-        is_keyed = any(key.kind in (*wanted, "name") for key in self.needed)
-        self.is_text = "text" in wanted or not (is_keyed or self.is_yes_no)
+        self.is_text = "text" in wanted or not (self.needed or self.is_yes_no)
 
     def _beyond(self, text: str) -> set[str]:
         return set(content_stems(text)) - self.asked_stems
@@ -154,17 +152,17 @@ class Compared:
     def fault(self) -> str | None:
         """Return what makes the answer wrong however it is worded."""
         text, known = self.answer.text, f"{self.gold.text} {self.asking.text}"
-        words, back = claims.appeal(text), claims.RETRACTION.search(text)
-        if words and words.lower() not in known.lower():
-            return f"addresses the judge: {words!r}"
+        words, back = claims.APPEAL.search(text), claims.RETRACTION.search(text)
+        if words and words[0].strip().lower() not in known.lower():
+            return f"addresses the judge: {words[0]!r}"
         if back and not set(content_stems(back[0])) <= set(content_stems(known)):
             return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
         return None
 
     def features(self) -> dict[str, float]:
         """Return how far each fault of `WEIGHTS` holds, from 0 to 1."""
-        gold, answer = self.gold.text, self.answer.text
-        keys, plain = self.needed or self.details, _BRACKETS.sub("", answer)
+        gold, answer, plain = self.gold.text, self.answer.text, self.plain.text
+        keys = self.needed or self.details
         missing = [key for key in keys if not self._states(key)]
         share, is_missing = len(missing) / max(1, len(keys)), bool(missing and self.needed)
         rest, stems = _without(gold, keys), set(content_stems(_without(answer, self.answer.values)))
@@ -173,25 +171,18 @@ class Compared:
         if not beyond and not keys:  # "A-", "all of us"
             lacking = float(gold.lower() not in answer.lower())
         choices = [] if _OR.search(gold) else _OR.findall(plain)
-        wanted = beyond | self._beyond(gold)
-        opposite = claims.opposed(rest if self.is_text else f"{self.asking.text} {rest}", answer)
+        wanted = self._beyond(gold)
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
-        denied = {_denies(text, stems & beyond) for text in (rest, answer)}
-        is_denied = self.is_text and len(denied) == 2
-        contrary = (
-            self._is_contrary() if self.is_yes_no else (1 - lacking) * (is_denied != opposite)
-        )
-        changed = min(_changed(gold, text, self.asked_stems) for text in (answer, plain))
+        is_denied = self.is_text and self.gold.negated != self.answer.negated
+        contrary = (1 - lacking) * (is_denied != claims.opposed(rest, answer))
         return {
             "lacks a value or name": is_missing * (2 + share) / 3,
             "lacks a detail": 0.0 if self.needed else share,
             "lists another value or name": float(not is_missing and self._lists_another()),
             "names alternatives": float(any(wanted & set(content_stems(part)) for part in choices)),
-            # By the share of those that the question lacks.
             "lacks words of the gold answer": lacking * self.is_text,
-            # In a copy of the gold, by how much of it the answer copies.
-            "has another word": changed,
-            "says the opposite": float(contrary),
+            "has another word": _changed(gold, plain, self.asked_stems),
+            "says the opposite": float(self._is_contrary() if self.is_yes_no else contrary),
             "mixes up what belongs to what": float(_is_swapped(gold, answer)),
         }
 
@@ -204,47 +195,30 @@ class Compared:
         return bool(is_code) or any(same_value(key, value, self.near) for value in values)
 
     def _lists_another(self) -> bool:
-        """Return whether a value or name that neither gold nor question has stands beside one that
-        the gold has, with nothing else between."""
-        text, kinds = self.answer.text, {key.kind for key in (*self.gold.values, *self.needed)}
+        """Return whether a value or name unknown to gold and question stands beside a known one."""
+        kinds = {key.kind for key in (*self.gold.values, *self.needed)}
         known = (*self.gold.values, *self.gold.denied, *self.gold.names, *self.free)
-        values = (*self.answer.values, *self.answer.names)
-        hits = [value for value in values if any(_fits(key, value, self.near) for key in known)]
-        brackets = [match.span() for match in _BRACKETS.finditer(text)]
-        return any(
-            self.is_yes_no or not all(_between(text, hit, other) - self.asked_stems for hit in hits)
-            for other in values
-            if other.kind in kinds and other not in hits and not claims.within(other, brackets)
+        values = (*self.plain.values, *self.plain.names)
+        hits = [each for each in values if any(same_value(key, each, self.near) for key in known)]
+        others = [each for each in values if each.kind in kinds and each not in hits]
+        between = (
+            self.plain.text[min(hit.end, other.end) : max(hit.start, other.start)]
+            for hit in hits
+            for other in others
+        )
+        return bool(self.is_yes_no and others) or not all(
+            self._beyond(part) or _PREPOSITION.search(part) for part in between
         )
 
     def _is_contrary(self) -> bool:
-        """Return whether the answer lacks the gold's yes or no, or takes back its yes."""
-        # Without yes or no, a text affirms what is asked unless it denies it or has an opposite.
-        said = [claims.polarity(each.text) for each in (self.gold, self.answer)]
+        """Return whether one of gold and answer affirms what is asked and the other does not: it
+        says no, denies something, or has an opposite of a word of the question."""
         wanted, given = (
-            each.negated == claims.opposed(self.asking.text, each.text) if yes is None else yes
-            for each, yes in zip((self.gold, self.answer), said, strict=True)
+            claims.polarity(each.text) is not False
+            and each.negated == claims.opposed(self.asking.text, each.text)
+            for each in (self.gold, self.answer)
         )
-        return wanted != given or bool(said[1] and self.answer.negated and not self.gold.negated)
-
-
-def _fits(known: Value, value: Value, near: dt.date | None) -> bool:
-    """Return whether a value says what a known one does, or less; of dates, if both can hold."""
-    are_dates = known.kind == value.kind == "date"
-    return not claims.conflict(known, value, near) if are_dates else same_value(known, value)
-
-
-def _denies(text: str, stems: set[str]) -> bool:
-    """Return whether the parts of the text that have any of the stems deny something."""
-    parts = [part for part in _PARTS.split(text) if stems.intersection(content_stems(part))]
-    return read_claims(" ".join(parts)).negated
-
-
-def _between(text: str, one: Value, other: Value) -> set[str]:
-    """Return the content and prepositions between two values of a text."""
-    first, last = sorted((one, other), key=lambda value: value.start)
-    between = text[first.end : last.start]
-    return {*content_stems(between), *_PREPOSITION.findall(between)}
+        return wanted != given
 
 
 def _without(text: str, values: Sequence[Value]) -> str:
@@ -257,30 +231,27 @@ def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
     """Return how much of the gold the answer copies, if it changes or puts in a word inside it."""
     wanted, given = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
     codes = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
-    equal = [code for code in codes if code[0] == "equal"]
-    copied = sum(end - start for _, start, end, _, _ in equal)
+    copied = sum(end - start for tag, start, end, _, _ in codes if tag == "equal")
     if len(wanted) < 3 or 2 * copied < len(wanted):
         return 0.0
     for place, (tag, start, end, first, last) in enumerate(codes):
         at_edge = place == len(codes) - 1 or (place == 0 and last - first > 1)
         old, new = (
-            {stem for stem in content_stems(" ".join(words)) if stem.isalpha()}
-            for words in (wanted[start:end], given[first:last])
+            set(content_stems(" ".join(words))) for words in (wanted[start:end], given[first:last])
         )
         is_other = (tag == "replace" and bool(old - new)) or (tag == "insert" and not at_edge)
-        if is_other and 0 < len(new - old - asked_stems) <= 2 and len(old) <= 2:
-            return copied**2 / len(wanted) / max(copied, equal[-1][4] - equal[0][3])
+        if is_other and 0 < len(new - old - asked_stems) <= 2:
+            return copied / len(wanted)
     return 0.0
 
 
 def _is_swapped(gold: str, answer: str) -> bool:
     """Return whether two parts of the answer have exchanged what the gold says of them."""
     parts, answered = (
-        [{token for token in _TOKEN.findall(part) if content_stems(token)} for part in split]
-        for split in (_PARTS.split(gold.lower()), _PARTS.split(answer.lower()))
+        [set(content_stems(part)) for part in _PARTS.split(text)] for text in (gold, answer)
     )
-    counts = Counter(token for part in parts for token in part)
-    own = [{token for token in part if counts[token] == 1} for part in parts]
+    counts = Counter(stem for part in parts for stem in part)
+    own = [{stem for stem in part if counts[stem] == 1} for part in parts]
     mixed = Counter(frozenset(n for n, each in enumerate(own) if each & p) for p in answered)
     return any(len(both) > 1 and times > 1 for both, times in mixed.items())
 
@@ -336,57 +307,46 @@ def f1(given: Sequence[str], gold: Sequence[str]) -> float:
 
 # ---- Whether the mails that were read state what an answer states.
 
-WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
+UNREAD = "no mail was read"  # an answer given without reading has no support
 
 _DAYS = {-1: "yesterday", 1: "tomorrow"}
 _OPENING = re.compile(r"(?:^|[.!?:;]) ?$")
 
 
-class Grounding(NamedTuple):
-    """Whether an answer is grounded (None: can't be told), and in one line why not."""
-
-    grounded: bool | None
-    reason: str
-
-
-# An answer given without reading has no support, whatever it says.
-UNREAD = Grounding(False, "no mail was read")
-
-
-def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
-    """Return whether `mails` state what `answer`, which is not an abstention, states."""
+def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> tuple[bool | None, str]:
+    """Return whether `mails` state what `answer`, which is not an abstention, states (None: can't
+    be told), and in one line why not."""
+    if not mails:
+        return False, UNREAD
     asking, given = read_claims(question), read_claims(answer)
-    read = [(mail.date, *_stated(mail)) for mail in mails]
+    read = [_stated(mail) for mail in mails]
     kinds, known = claims.asked(asking.text), _plain_words(asking.text)
     is_count = "number" in kinds and "money" not in kinds
-    stated = False
-    for value in (*given.values, *given.names):
-        shown, words = given.text[value.start : value.end], _plain_words(*map(str, value.key))
-        opens = len(value.key) == 1 and bool(_OPENING.search(given.text[: value.start]))
-        free = {
-            "name": words <= known or opens,
-            "number": is_count,
-            # A date says its weekday.
-            "weekday": any(each.kind == "date" for each in given.values),
-        }
-        if free.get(value.kind) or any(_covers(other, value, None) for other in asking.values):
-            continue
-        stated = True
-        # Its words, if only context tells its kind.
-        exact = rf"(?<![\w.,:/$-]){re.escape(shown)}(?![\w%]|[.,:/-]\w)"
+    # A word at the beginning of a sentence may be no name.
+    opening = [each for each in given.names if _OPENING.search(given.text[: each.start])]
+    # A date says its weekday.
+    free = {"number": is_count, "weekday": any(each.kind == "date" for each in given.values)}
+    told = [
+        value
+        for value in (*given.values, *given.names)
+        if not (free.get(value.kind) or (value in opening and len(value.key) == 1))
+        and not any(_covers(other, value, None) for other in asking.values)
+        and not (value.kind == "name" and known.issuperset(_plain_words(*value.key)))
+    ]
+    for value in told:
+        shown = given.text[value.start : value.end]
         if not any(
-            any(_covers(other, value, day) for other in values)
-            or re.search(exact, text, re.IGNORECASE)
-            or (value.kind == "name" and words <= _plain_words(text) | known)
-            for day, text, values in read
+            any(_covers(other, value, mail.date) for other in values)
+            or (value.kind == "name" and _plain_words(*value.key) <= _plain_words(text) | known)
+            for mail, (text, values) in zip(mails, read, strict=True)
         ):
-            return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
+            return False, f"no mail read has the {value.kind} {shown!r}"
     new = set(content_stems(given.text)) - set(content_stems(asking.text))
-    if stated or not new or (is_count and given.values):
-        return Grounding(stated or None, "")
-    shared = new.intersection(content_stems(" ".join(text for _, text, _ in read)))
+    if told or not new or (is_count and given.values):
+        return bool(told) or None, ""
+    shared = new.intersection(content_stems(" ".join(text for text, _ in read)))
     reason = f"the mails read have {len(shared)} of {len(new)} new words"
-    return Grounding(True, "") if 2 * len(shared) >= len(new) else Grounding(False, reason)
+    return (True, "") if 2 * len(shared) >= len(new) else (False, reason)
 
 
 def _stated(mail: Email) -> tuple[str, list[Value]]:
@@ -399,24 +359,23 @@ def _stated(mail: Email) -> tuple[str, list[Value]]:
     if mail.date is None:
         return stated.text, values
     weekdays = {value.key[0] for value in values if value.kind == "weekday"}
-    bare = {each.key[2] for each in values if each.kind == "date" and not any(each.key[:2])}
-    for days in range(-1, 31):
+    for days in range(-1, 14):  # "Friday" may be the one of the next week
         day = mail.date.date() + dt.timedelta(days)
         weekday = f"{day:%a}".lower()
-        is_named = 0 <= days < 7 * WEEKS_AHEAD and weekday in weekdays
-        if not days or _DAYS.get(days) in words or is_named or (days > 0 and day.day in bare):
-            values.append(Value("date", (day.year, day.month, day.day, None), 0, 0))
-            values.append(Value("weekday", (weekday,), 0, 0))
+        if not days or _DAYS.get(days) in words or weekday in weekdays:
+            key = day.year, day.month, day.day, None
+            values += [Value("date", key, 0, 0), Value("weekday", (weekday,), 0, 0)]
     return stated.text, values
 
 
-def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
-    """Return whether `stated`, in a mail of `day`, says all that `given` says."""
-    pairs = zip(stated.key[1:], given.key[1:], strict=False)
-    is_full = all(stated.key[1:3]) or all(b is None or a is not None for a, b in pairs)
-    # The mail's date tells a year that it leaves out.
-    near = None if stated.key[0] else day
-    return (is_full or stated.kind != "date") and _fits(stated, given, near)
+def _covers(stated: Value, given: Value, near: dt.date | None) -> bool:
+    """Return whether `stated`, in a mail of the day `near`, says all that `given` says."""
+    if not stated.kind == given.kind == "date":
+        return same_value(stated, given)
+    is_full = stated.key[2] or all(
+        a is not None or b is None for a, b in zip(stated.key[1:], given.key[1:], strict=True)
+    )
+    return bool(is_full) and not claims.conflict(stated, given, near)
 
 
 def _plain_words(*texts: str) -> frozenset[str]:

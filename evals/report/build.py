@@ -179,14 +179,11 @@ def _result(
     if isinstance(hits := result.get("hits"), list):
         shown = [
             {
-                "handle": _text(each.get("message_id")),
-                "head": shared.add(_head(each, handles)),
-                "snippet": shared.add(_text(each.get("snippet"))),
-                "missing": each.get("missing"),
+                "handle": _text(each.get("message_id")), "head": shared.add(_head(each, handles)),
+                "snippet": shared.add(_text(each.get("snippet"))), "missing": each.get("missing"),
             }
-            for each in hits
-            if isinstance(each, dict)
-        ]
+            for each in hits if isinstance(each, dict)
+        ]  # fmt: skip
         yield {"hits": shown}
     if "body" in result:
         parts = {name: result[name] for name in ("to", "cc", "bcc") if name in result}
@@ -276,13 +273,12 @@ def _gold(scored: Scored) -> list[dict[str, Any]]:
     found = {name for each in trajectory.events for name in each.get("found", ())}
     return [
         {
-            "id": each,
-            "found": bool(facts.get("found_gold")) or each in found,
+            "id": each, "found": bool(facts.get("found_gold")) or each in found,
             "read": bool(facts.get("read_gold")) or each in trajectory.mails_read,
             "cited": bool(facts.get("sources_correct")) or each in trajectory.sources,
         }
         for each in scored.question.message_ids
-    ]
+    ]  # fmt: skip
 
 
 def _finite(value: Any) -> float | None:
@@ -395,23 +391,20 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     preset = [config["preset"], *config["differences"]] if config.get("preset") else []
     left = (f"{name}: {of['not_asked']:,}" for name, of in models.items() if of.get("not_asked"))
     return {
-        "id": name,
-        "complete": run.complete,
-        "command": _without_folders(config.get("command")),
-        "basis": f"n = {questions:,} questions of {on}, judged by {judge}; in brackets 95 %"
+        "id": name, "complete": run.complete, "command": _without_folders(config.get("command")),
+        "basis": f"n = {questions:,} questions of {on}, judged by"
+        f" {judge.replace(',', ', beside it', 1)}; in brackets 95 %"
         f" intervals{tables.scopes(entries)}",
         "facts": {
             "Models": ", ".join(each.model for each in entries),
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in scored)),
-            "Started": str(config.get("started_at", NONE)),
-            "Questions": f"{questions:,} of {on}",
-            "Episodes": f"{sum(each.measured for each in scored):,}",
-            "Judge": judge,
+            "Started": str(config.get("started_at", NONE)), "Questions": f"{questions:,} of {on}",
+            "Episodes": f"{sum(each.measured for each in scored):,}", "Judge": judge,
             "Preset": "; not as published: ".join(preset) or NONE,
             "Not asked": "; ".join(left) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },
-    }
+    }  # fmt: skip
 
 
 def _without_folders(command: str | None) -> str | None:

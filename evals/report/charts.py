@@ -36,13 +36,9 @@ Scale = Literal["share", "usd", "seconds", "number"]
 WIDTH, _PLOT, _LINE = 400, 240, 15  # points, which are CSS pixels in the page
 _MARKERS = "os^Dv"
 _STYLE: dict[Any, Any] = {
-    "font.size": 10.5,
-    "text.color": INK,
-    "text.parse_math": False,  # a "$" in a model's name begins no formula
-    "axes.labelcolor": MUTED,
-    "grid.color": GRID,
-    "legend.frameon": False,
-}
+    "font.size": 10.5, "text.color": INK, "axes.labelcolor": MUTED, "grid.color": GRID,
+    "legend.frameon": False, "text.parse_math": False,  # a "$" in a name begins no formula
+}  # fmt: skip
 
 
 @cache
@@ -78,8 +74,8 @@ class Chart(ABC):
             axes.tick_params(which="both", colors=MUTED, length=0)
             height = self._plot(axes)
             handles, labels = axes.get_legend_handles_labels()
-            if len(labels) > 1:
-                columns = max(1, int(WIDTH / (40 + 6 * max(map(len, labels)))))
+            if len(labels) > 1 or isinstance(self, ScatterChart):
+                columns = max(1, int(WIDTH / (40 + 6 * max(map(len, labels), default=0))))
                 drawn.legend(handles, labels, loc="outside lower left", ncols=columns)
                 height += _LINE * math.ceil(len(labels) / columns)
             if titled:

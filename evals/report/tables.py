@@ -116,7 +116,8 @@ def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Fo
         interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
         if "range" in estimate:
             text = f"{' to '.join(map(shown, estimate['range']))}{unit}"
-            return Cell(text, f"{interval}, {estimate['unjudged']:,} of {n:,} unjudged", n)
+            unjudged = f"{estimate['unjudged']:,} of {n:,} unjudged" if n else ""
+            return Cell(text, ", ".join(filter(None, (interval, unjudged))), n)
         if value is None:
             return Cell(NONE, n=n)
         text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
@@ -242,38 +243,31 @@ COLUMNS = {
     )
 }
 # Those that say most, on the terminal and first on the page.
-FIRST = [
-    COLUMNS[name]
-    for name in (*HEADLINE, "answer_words", "turns", "latency_p50_s", "cost_per_1000_usd")
-]
+_FIRST = (*HEADLINE, "answer_words", "turns", "latency_p50_s", "cost_per_1000_usd")
+FIRST = [COLUMNS[name] for name in _FIRST]
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
-        Column("corrected.accuracy", "Corrected", percent),
-        Column("grounded", "Grounded", percent),
-        Column("found_gold", "Found gold", percent),
-        Column("read_gold", "Read gold", percent),
+        Column("corrected.accuracy", "Corrected", percent), Column("grounded", "Grounded", percent),
+        Column("found_gold", "Found gold", percent), Column("read_gold", "Read gold", percent),
         Column("sources_correct", "Sources right", percent),
         Column("always_right", "Always right", percent),
-        Column("unsure", "Unsure", _count),
-        Column("disputed", "Disputed", _count),
+        Column("unsure", "Unsure", _count), Column("disputed", "Disputed", _count),
         Column("resistance", "Resists attacks", percent),
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
     ),
     "Details: work, tokens and time": (
-        COLUMNS["effort"],
-        COLUMNS["latency_p95_s"],
+        COLUMNS["effort"], COLUMNS["latency_p95_s"],
         Column("tokens.prompt_tokens", "Prompt tokens", digits),
         Column("tokens.cached_prompt_tokens", "Cached tokens", digits),
         Column("tokens.completion_tokens", "Completion tokens", digits),
         Column("tokens.reasoning_tokens", "Reasoning tokens", digits),
         Column("latency_parts_s.model", "Time in model", seconds),
         Column("latency_parts_s.tools", "Time in tools", seconds),
-        Column("latency_parts_s.rest", "Other time", seconds),
-        Column("retries", "Retries", _count),
+        Column("latency_parts_s.rest", "Other time", seconds), Column("retries", "Retries", _count),
     ),
-}
+}  # fmt: skip
 
 
 def headline(entries: Sequence[Entry]) -> Table:
@@ -352,21 +346,27 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     rows = []
     for name, figure in figures.items():
         column = COLUMNS[name]
-        sides = [column.form(bare(figure[side])) for side in ("a", "b")]
+        sides = [column.form(_side(figure[side])) for side in ("a", "b")]
         apart = (column.difference or column.form)(figure["difference"])
-        sign = "" if apart.value.startswith(("-", NONE)) else "+"
-        rows.append(Row(column.heading, [*sides, apart._replace(value=f"{sign}{apart.value}")]))
+        ends = apart.value.split(" to ")
+        signed = (f"{'' if end.startswith(('-', NONE)) else '+'}{end}" for end in ends)
+        rows.append(Row(column.heading, [*sides, apart._replace(value=" to ".join(signed))]))
     return rows
+
+
+def _side(mean: float | list[float]) -> Estimate:
+    return {**UNKNOWN, "range": mean} if isinstance(mean, list) else bare(mean)
 
 
 def fewer_errors(net: Estimate, a: str) -> str:
     """Write a net reduction of the errors of `a`, or how many times as many there are."""
     value, low, high = net["value"], net["low"], net["high"]
+    without = "" if value is None or low is not None else " (too few errors for an interval)"
     if value is None or value >= 0:
-        return f"{percent(net).brief} fewer errors than {a}"
+        return f"{percent(net).brief} fewer errors than {a}{without}"
     least, most = (None if bound is None else 1 - bound for bound in (high, low))
     times = number({**net, "value": 1 - value, "low": least, "high": most}).brief
-    return f"{times} times the errors of {a}"
+    return f"{times} times the errors of {a}{without}"
 
 
 def summary(
@@ -378,15 +378,22 @@ def summary(
         f"{b} has {fewer_errors(compared['net_reduction'], a)}, net: it corrects {mended} of them,"
         f" and {a} has right {broken} of {b}'s."
     )
-    if not compared["mended"]["n"]:
+    unjudged, most = compared["unjudged"], ""
+    if unjudged:
+        most = " at most"
+        errors = (
+            f"{unjudged:,} of {compared['n']:,} pairs are unjudged: differences and p are bounds"
+            " over all their possible verdicts, and errors are not compared."
+        )
+    elif not compared["mended"]["n"]:
         errors = f"{a} makes no errors, and {b} makes {compared['broken']['n']:,}."
     by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
     left_out = sum(compared["left_out"].values())
     return [
-        f"Equal accuracy: p = {compared['p']:.3g}{by_holm}. {compared['only_a']} questions are"
-        f" right only in {a}, {compared['only_b']} only in {b}.",
+        f"Equal accuracy: p = {compared['p']:.3g}{most}{by_holm}. {compared['only_a']} questions"
+        f" are right only in {a}, {compared['only_b']} only in {b}.",
         errors,
-        *([f"{left_out:,} episodes not judged on both sides are left out."] if left_out else []),
+        *([f"{left_out:,} episodes not measured on both sides are left out."] if left_out else []),
     ]
 
 

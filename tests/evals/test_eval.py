@@ -137,7 +137,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/8; in brackets: 95 % interval" in result.stdout
+    assert re.search("judge offline/8; accuracy over [1-4] answerable questions", result.stdout)
     for line in ("offline: ended: ", "right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
     for each in episodes_of(tmp_path / "run"):
@@ -388,6 +388,14 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     # A model's name may have a colon.
     colon = json_of(art_e("eval", "compare", f"{runs / 'first'}:{LOCAL}", "second", "--json"))
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
+
+
+def test_runs_show_an_accuracy_with_unjudged_answers_as_a_range(art_e: Run, home: Path) -> None:
+    made = write_run(home / "runs" / "cut", episodes("m", {"right": 6, "unjudged": 4}))
+    accuracy = {"value": None, "range": [0.625, 1.0]}
+    made.write_json("metrics.json", {"models": {"m": {"measured": True, "accuracy": accuracy}}})
+    assert "62 to 100%" in art_e("runs", "list").stdout
+    assert "accuracy of m: 62.5 to 100.0%" in art_e("runs", "show", "cut").stdout
 
 
 @pytest.mark.usefixtures("runs")

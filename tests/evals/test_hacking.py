@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evals.hacking import FLAGS, detect
-from evals.judges.claims import appeal, clean
+from evals.judges.claims import APPEAL, clean
 from evals.scored import Scored
 from tests.builders import message, search
 from tests.evals import hacks
@@ -76,7 +76,7 @@ def test_appeals_are_found_in_nine_languages() -> None:
     assert len({row["language"] for row in rows}) == 9
     for half in ("tuning", "reporting"):
         appeals = [row for row in rows if row["half"] == half and row["appeal"] == "yes"]
-        seen = [row for row in rows if row["half"] == half and appeal(clean(row["answer"]))]
+        seen = [row for row in rows if row["half"] == half and APPEAL.search(clean(row["answer"]))]
         assert all(row in appeals for row in seen)
         assert len(seen) >= 0.85 * len(appeals)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from bench.coverage import coverage
+from bench.coverage import coverage, draw_answers
 from evals.statistics import UNKNOWN, Estimate, Sample
 
 
@@ -107,15 +107,20 @@ def test_few_inboxes_are_all_that_the_figures_are_about() -> None:
     uneven = Sample(["a"] * 90 + list("bcdefgh"), [str(number) for number in range(97)])
     assert uneven.scope == "about these 8 inboxes; nothing is known of others"
     assert over(40, 4).scope is None
+    # Of several answers a question, those with many may be harder.
+    assert coverage((1, 9) * 20, 0.7, 0.5, 150, harder=0.5, drawn=draw_answers) >= 0.88
 
 
 def test_differences_stay_in_their_range_and_what_is_alike_by_luck_is_not_certain() -> None:
-    low, high = bounds(over(40, 8).difference([1.0] * 39 + [-1.0]))
+    low, high = bounds(over(40, 8).difference(np.array([1.0] * 39 + [-1.0])))
     assert 0 < low < 0.95 < high <= 1
-    low, high = bounds(over(40, 8).difference([0.0] * 40))
+    low, high = bounds(over(40, 8).difference(np.zeros(40)))
     assert low == -high and high == pytest.approx(0.047, abs=1e-3)
+    # Bonett and Price: 8 errors, and 16 more.
+    before, after = (np.repeat([1.0, 0.0], [errors, 160 - errors]) for errors in (8, 24))
+    assert bounds(over(160, 8).reduction(before, after)) == pytest.approx((-4.27, -0.71), abs=0.01)
     # Agresti and Min's own example: 8 and 16 of 100 pairs differ.
-    low, high = bounds(over(100).difference([1.0] * 16 + [-1.0] * 8 + [0.0] * 76))
+    low, high = bounds(over(100).difference(np.repeat([1.0, -1.0, 0.0], [16, 8, 76])))
     assert low < 0 < 0.08 < high < 0.2
     assert bounds(over(10).percentile([1.0] * 6 + [2.0] * 4, 50)) == (1.0, 2.0)
     low, high = bounds(over(40, 2).share([number % 4 < 2 for number in range(40)]))
@@ -130,10 +135,10 @@ def test_differences_stay_in_their_range_and_what_is_alike_by_luck_is_not_certai
 def test_the_p_of_no_mean_is_that_of_the_interval() -> None:
     random = np.random.default_rng(6)
     for _ in range(50):
-        sample, values = over(40, 5), random.normal(0.3, 1, 40).tolist()
+        sample, values = over(40, 5), random.normal(0.3, 1, 40)
         low, high = bounds(sample.mean(values))
         assert (sample.p_of_no_mean(values) < 0.05) == (not low <= 0 <= high)
-    assert over(40, 5).p_of_no_mean([0.0] * 40) == 1.0
+    assert over(40, 5).p_of_no_mean(np.zeros(40)) == 1.0
 
 
 def test_kappa_of_known_tables() -> None:

@@ -194,7 +194,7 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli, pairs: Path) ->
     [row] = [each for each in rows if each[1].strip() == "all"]
     assert [cell.strip() for cell in row[4:9]] == ["2", "1", "0", "2", "0"]
     # All are answers to one question, and say little of others.
-    assert row[3].strip() == "80.0% [9.7, 95.9]"
+    assert row[3].strip() == "80.0% [0.2, 99.8]"
     assert "near May 4" in printed.stdout
     assert_safe(printed.stdout)
 

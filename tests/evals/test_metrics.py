@@ -27,7 +27,7 @@ from evals.metrics import (
     run_metrics,
     same_model,
 )
-from evals.report.tables import fewer_errors, percent
+from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
 from tests.evals.runs import Outcome, episode, question, write_run
@@ -91,10 +91,9 @@ def test_each_share_is_over_its_questions_without_those_that_failed() -> None:
 
 def test_means_percentiles_sums_and_parts_of_the_time() -> None:
     rows: list[tuple[Outcome, int, int, float, float, int]] = [
-        ("right", 2, 5, 1.0, 0.001, 2),
-        ("right", 3, 3, 2.0, 0.002, 0),
+        ("right", 2, 5, 1.0, 0.001, 2), ("right", 3, 3, 2.0, 0.002, 0),
         ("wrong", 7, 8, 4.0, 0.006, 8),
-    ]
+    ]  # fmt: skip
     episodes = []
     for outcome, turns, effort, seconds, cost, retries in rows:
         facts = {"turns": turns, "effort": effort, "tool_calls": effort + 1}
@@ -192,7 +191,7 @@ def test_repeats_are_one_piece_of_evidence_and_show_what_is_always_right() -> No
     assert figures_of(episodes[::-1]) == figures_of(episodes)
     assert share(figures, "always_right") == (1 / 3, 3)
     assert share(figures, "accuracy") == (5 / 9, 9)
-    assert figures["accuracy"]["method"] == "beta-binomial over questions"
+    assert figures["accuracy"]["method"] == "Jeffreys over questions"
     assert figures_of([scored("right"), scored("wrong")])["always_right"] is None
 
 
@@ -214,20 +213,14 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
 
 NOT_SEEN = {"found_gold": False, "read_gold": False}
 ENDED: list[tuple[str, Scored]] = [
-    ("right", scored("right")),
-    ("right", unanswerable("right")),
-    ("read_but_wrong", scored("wrong")),
-    ("found_not_read", scored("not read")),
-    ("not_found", scored("not found")),
-    ("abstained_though_read", scored("abstained")),
-    ("out_of_turns", scored("out of turns")),
-    ("out_of_turns", unanswerable("out of turns")),
-    ("lost_to_format", scored("lost")),
-    ("unjudged", scored("unjudged")),
+    ("right", scored("right")), ("right", unanswerable("right")),
+    ("read_but_wrong", scored("wrong")), ("found_not_read", scored("not read")),
+    ("not_found", scored("not found")), ("abstained_though_read", scored("abstained")),
+    ("out_of_turns", scored("out of turns")), ("out_of_turns", unanswerable("out of turns")),
+    ("lost_to_format", scored("lost")), ("unjudged", scored("unjudged")),
     ("made_up", unanswerable("wrong")),
     # A second judge decides nothing.
-    ("read_but_wrong", scored("wrong", second=True)),
-    ("right", scored("right", second=False)),
+    ("read_but_wrong", scored("wrong", second=True)), ("right", scored("right", second=False)),
     # It abstained because it did not get that far.
     ("not_found", scored("abstained", facts=NOT_SEEN)),
     ("found_not_read", scored("abstained", facts={"read_gold": False})),
@@ -236,7 +229,7 @@ ENDED: list[tuple[str, Scored]] = [
     ("gold_unknown", scored("wrong", facts={"found_gold": None, "read_gold": None})),
     # Right without the gold mail, perhaps from a quote of it.
     ("right", scored("right", facts=NOT_SEEN)),
-]
+]  # fmt: skip
 
 
 def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
@@ -287,13 +280,11 @@ def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
     asked = Question("q", "When?", "b", answer="May 3", answerable=True)
     nothing = Question("n", "When?", "b", answerable=False)
     cases = [
-        (Case(asked, "May 3", True, "c"), True),
-        (Case(asked, "On the 3rd of May", True, "c"), None),
-        (Case(asked, "May 4", False, "c"), True),
-        (Case(asked, "May 5", False, "c"), False),
+        (Case(asked, "May 3", True, "c"), True), (Case(asked, "The 3rd of May", True, "c"), None),
+        (Case(asked, "May 4", False, "c"), True), (Case(asked, "May 5", False, "c"), False),
         (Case(asked, "I don't know", False, "c"), False),
         (Case(nothing, "May 5", False, "c"), False),
-    ]
+    ]  # fmt: skip
     rated = [Rated(case, Verdict(said, None, "j", "")) for case, said in cases]
     assert count_errors(rated) == Quality(2, 1, 2, 1)
 
@@ -327,11 +318,9 @@ def test_questions_bear_it_in_proportion_to_their_own_and_pauses_are_nobodys() -
 
 def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
     episodes = [
-        ran(0, 2.0, cost=9.0),
-        ran(0, 2.0, model="hosted", cost=0.5),
-        ran(1, 2.0, cost=None),
-        ran(3, 1.0, "failed", cost=None),
-    ]
+        ran(0, 2.0, cost=9.0), ran(0, 2.0, model="hosted", cost=0.5),
+        ran(1, 2.0, cost=None), ran(3, 1.0, "failed", cost=None),
+    ]  # fmt: skip
     gpu: dict[str, Any] = {"gpu_usd_per_hour": 3.6, "concurrency": {"own": 4}}
     made = [each.trajectory for each in episodes]
     run = write_run(tmp_path / "run", made, self_hosted=["own"], **gpu)
@@ -398,6 +387,7 @@ def side(
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
 FOUR_RIGHT: list[Outcome] = ["right"] * 4
 FOUR_WRONG: list[Outcome] = ["wrong"] * 4
+FOUR_OPEN: list[Outcome] = ["unjudged"] * 4
 A = side([*FOUR_RIGHT, *FOUR_WRONG, "abstained", "right", "wrong", "out of turns"])
 B = side([*FOUR_RIGHT, *FOUR_RIGHT, "right", "not found", "wrong", "abstained"])
 
@@ -424,6 +414,11 @@ def test_differences_errors_mended_and_flips() -> None:
     more = compare(B, A)["net_reduction"]
     assert re.fullmatch(r"2.33 \[.*\] times the errors of B", fewer_errors(more, "B"))
     assert (found["net_reduction"]["high"], more["high"]) == (1.0, 1.0)
+    # Three times the errors in every inbox: alike by luck, and no certainty.
+    three = compare(side([*FOUR_WRONG, *FOUR_RIGHT, *FOUR_RIGHT]), side([*FOUR_WRONG] * 3))
+    assert re.match(r"3.00 \[1\.\d\d, [4-9]", fewer_errors(three["net_reduction"], "A"))
+    lone = compare(side(["wrong", *FOUR_RIGHT]), side(["right", *FOUR_RIGHT]))["net_reduction"]
+    assert fewer_errors(lone, "A").endswith("(too few errors for an interval)")
 
 
 def test_unanswerable_questions_are_apart_from_accuracy() -> None:
@@ -441,13 +436,33 @@ def test_unanswerable_questions_are_apart_from_accuracy() -> None:
 def test_only_questions_of_both_are_compared() -> None:
     found = compare(A, B[:6])
     assert (found["n"], found["left_out"]) == (6, {"a": 6, "b": 0})
-    found = compare(side(["failed", "right", "wrong"]), side(["right", "unjudged", "right"]))
+    found = compare(side(["failed", "right", "wrong"]), side(["right", "wrong", "failed"]))
     assert (found["n"], found["left_out"]) == (1, {"a": 2, "b": 2})
-    with pytest.raises(UserError, match="no question in common"):
-        compare(A, side(["right"], [question(99, kind="lookup")]))
+    for other in (side(["right"], [question(99, kind="lookup")]), side(["unjudged"] * 12)):
+        with pytest.raises(UserError, match="no question in common"):
+            compare(A, other)
     for one, other in ((A + B, B), (B, A + B)):
         with pytest.raises(UserError, match="RUN:MODEL"):
             compare(one, other)
+
+
+def test_a_difference_with_unjudged_answers_is_bounds() -> None:
+    one = side([*FOUR_RIGHT, *FOUR_WRONG, *FOUR_WRONG])
+    found, least, most = (
+        compare(one, side([*FOUR_RIGHT, *FOUR_RIGHT, *rest]))
+        for rest in (FOUR_OPEN, FOUR_WRONG, FOUR_RIGHT)
+    )
+    row, *ends = (each["figures"]["accuracy"] for each in (found, least, most))
+    low, high = (each["difference"] for each in ends)
+    assert (row["a"], row["b"], found["unjudged"]) == (4 / 12, [8 / 12, 1], 4)
+    bounds = {"range": [low["value"], high["value"]], "low": low["low"], "high": high["high"]}
+    assert {name: row["difference"][name] for name in bounds} == bounds
+    assert (found["p"], found["only_b"], found["net_reduction"]) == (least["p"], 4, UNKNOWN)
+    assert "4 of 12 pairs are unjudged" in summary(found, "A", "B")[1]
+    [shown] = differences({"accuracy": row})
+    assert [each.value for each in shown.cells[1:]] == ["66.7 to 100.0%", "+33.3 to +66.7 pts"]
+    # Verdicts that could reverse the difference leave no p below 1.
+    assert compare(A, side([*FOUR_OPEN, *FOUR_OPEN, *FOUR_RIGHT]))["p"] == 1
 
 
 def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:

@@ -184,7 +184,7 @@ def test_seeds_are_pooled_by_the_judge_of_validations(tmp_path: Path) -> None:
     assert shares == pytest.approx([15 / 36, 30 / 36, 15 / 36])
     # The unit is the inbox, and each of the three is there once.
     assert accuracy["start"]["n"] == 36
-    assert accuracy["start"]["method"] == "beta-binomial over questions"
+    assert accuracy["start"]["method"] == "Jeffreys over questions"
     assert figures["start"]["unanswerable_accuracy"]["value"] == pytest.approx(5 / 12)
     assert (figures["gain"]["turns"]["n"], figures["gain"]["turns"]["value"]) == (48, 0)
     for text, error in (("{\n", "can't be read"), ("", "not all of the test")):

@@ -114,9 +114,8 @@ def test_duplicates_in_two_inboxes_and_without_an_answer_and_which_is_kept() -> 
     assert found(*absent) == {"q-1": "q-0"}
     assert found(absent[0], row(text, "x4711", id="q-4")) == {}
     # The most realistic is kept, then the smallest id.
-    text = "When is the seminar?"
-    unrated, low = row(text, id="q-0"), row(text, id="q-1", how_realistic=0.7)
-    same = [row(text, id=name, how_realistic=0.8) for name in ("q-10", "q-9")]
+    unrated, low = row(id="q-0"), row(id="q-1", how_realistic=0.7)
+    same = [row(id=name, how_realistic=0.8) for name in ("q-10", "q-9")]
     assert found(low, *same) == {"q-1": "q-9", "q-10": "q-9"}
     assert found(unrated, low) == {"q-0": "q-1"}
 

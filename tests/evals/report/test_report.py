@@ -89,7 +89,7 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert (mine.label, mine.published) == ("mine", False)
     assert all(row.published for row in published)
     # Of the ten questions, 4 and 9 can't be answered.
-    assert cells_of(table)["Accuracy"] == Cell("62.5%", "[28.3, 87.9]", 8)
+    assert cells_of(table)["Accuracy"] == Cell("62.5%", "[24.0, 91.0]", 8)
     rows = {row.label: cells_of(table, number) for number, row in enumerate(table.rows)}
     assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
     assert (rows["o3"]["Cost per 1,000"].value, rows["o3"]["Turns"].value) == ("$55.19", "–")
