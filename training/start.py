@@ -86,8 +86,8 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """Return the new adapter to train; None to train all weights, or the adapter that is there."""
     if (rank := table.lora) is None or is_peft_model(start.model):
         return None
-    aim = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
-    return LoraConfig(r=rank, lora_alpha=2 * rank, **aim)
+    targets, task = "all-linear", "CAUSAL_LM"
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, task_type=task)
 
 
 def keep_exact(model: Any) -> None:
