@@ -2,9 +2,10 @@
 
 A batch becomes Arrow tables, cheap to hand over as files and to load into DuckDB. Row and term
 numbers count within a table; `build.py` makes them the file's. Nothing here may import DuckDB:
-workers start without it. They are spawned, not forked, because the parent runs DuckDB's threads.
+workers run without it.
 """
 
+import gc
 import hashlib
 import itertools
 import multiprocessing
@@ -12,11 +13,13 @@ import multiprocessing.connection
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -357,7 +360,10 @@ def spread(
     """Every task with its result, in order; `work` is a function of a module. Tasks whose `size`s
     add up to more than `_MOST_HELD` wait for one another."""
     workers = os.cpu_count() or 1
-    context = multiprocessing.get_context("spawn")
+    # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would miss,
+    # but it never calls DuckDB. One of Python may hold a lock that the worker needs.
+    can_fork = sys.platform == "linux" and threading.active_count() == 1
+    context = multiprocessing.get_context("fork" if can_fork else "spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     under_way: deque[tuple[Task, Future[Done]]] = deque()
     held = 0
@@ -400,6 +406,11 @@ def _start_worker() -> None:
     for name in os.environ.keys() - plain_environment().keys():
         del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # PyArrow imports pandas, which takes 0.3 s, at the first list, unless that fails.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+    with suppress(ImportError, AttributeError):
+        pa.array([])
+    gc.freeze()  # so that no collection ends the parent's objects, or looks through the modules
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
