@@ -26,13 +26,10 @@ from typer import Argument, Option
 
 from art_e import __version__
 from art_e.cli import output
-from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
-from art_e.cli.conversation import Conversation
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
-from art_e.models.model import Model
 from art_e.question import Question
 from art_e.storage import home, locked, partial_of, write_whole
 from art_e.text import digest
@@ -410,6 +407,11 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
 @app.command(epilog=output.example("art-e demo", "art-e demo --json"))
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
+    # Here, because they take longer to import than mail to begin to be read.
+    from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
+    from art_e.cli.conversation import Conversation
+    from art_e.models.model import Model
+
     world = questions(WorldConfig(size=SIZE, seed=SEED))
     question = tour_question(world)
     db = _sample_inbox(world)

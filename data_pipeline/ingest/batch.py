@@ -289,7 +289,9 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     times = np.repeat(np.repeat([SUBJECT_WEIGHT, 1, 1, 1], count), words_of_text)
     times *= is_word[word_ids]
     keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
-    pairs, frequency = np.unique(keys, return_counts=True)
+    keys.sort(kind="stable")  # twice as fast, because the keys of each text are near each other
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    pairs, frequency = keys[starts], np.diff(starts, append=len(keys))
     postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
     postings = postings.cast(_POSTINGS)
     # Without addresses, or a mail would count as long for its many recipients.

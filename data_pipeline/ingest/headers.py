@@ -69,11 +69,14 @@ def without_stray_quoted_printable(text: str) -> str:
     line breaks and two escapes that nothing else writes ("=3D", or "=20" at a line's end). A body
     is often only partly quoted-printable, and `?id=27946744` must survive."""
     checks = (_SURE_ESCAPE, _SOFT_BREAK)
-    if text.count("=\n") < 2 or any(len(each.findall(text)) < 2 for each in checks):
+    if text.count("=\n") < 2 or any(len(each.split(text, 2)) < 3 for each in checks):
         return text
-    return _ESCAPES.sub(
-        lambda match: decode_bytes(bytes.fromhex(match[0].strip("\n").replace("=", ""))), text
-    )
+    return _ESCAPES.sub(lambda match: _unescaped(match[0]), text)
+
+
+@cached_if_short
+def _unescaped(escapes: str) -> str:
+    return decode_bytes(bytes.fromhex(escapes.strip("\n").replace("=", "")))
 
 
 def unbase64(data: bytes) -> bytes:
@@ -404,7 +407,8 @@ class Headers:
 
     def first(self, name: str) -> str:
         """The first value of `name` (lower case), else ""."""
-        return _readable(self.raw(name), self.charset)
+        values = self._values.get(name)
+        return _readable(values[0], self.charset) if values else ""
 
     def raw(self, name: str) -> str:
         """The first value of `name` (lower case) as the message has it, else ""."""
