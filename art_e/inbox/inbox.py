@@ -21,7 +21,7 @@ import numpy as np
 
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
-from art_e.inbox.schema import K1, POINTS, B
+from art_e.inbox.schema import K1, POINTS, B, statement
 from art_e.inbox.slice import Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words, stems, words
@@ -143,14 +143,9 @@ class Inbox:
         place_of = {int(self._mail.ids[at]): at for at in positions if at is not None}
         if not place_of:
             return [None] * len(positions)
-        rows = self._execute(
-            "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
-            " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
-            " list_sort(list_distinct(flatten(coalesce((SELECT list(labels)"
-            f" FROM {self._mail.labelled} AS own WHERE own.email_id = emails.email_id), []))))"
-            " FROM emails"
-            f" WHERE email_id IN ({', '.join(map(str, place_of))})"
-        ).fetchall()
+        ids = ", ".join(map(str, place_of))
+        sql = statement("mails", labelled=self._mail.labelled, ids=ids)
+        rows = self._execute(sql).fetchall()
         mails = {}
         for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)

@@ -1,10 +1,12 @@
 """The SQL of an inbox file, its version, and the constants of the ranking."""
 
+import re
 from functools import cache
 from importlib import resources
 from string import Template
 
-from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, UNSPACED, WORD, fold
+from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, WORD, fold
+from art_e.text import CLASSES
 
 # Goes up when older files can't be read any more.
 SCHEMA_VERSION = "11"
@@ -18,31 +20,27 @@ SUBJECT_WEIGHT = 2
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
-# In SQL, of the person with the addresses `ids`: all mail, the mails that they have in several
-# copies, each with the one that is shown, and all mail that is shown.
-LISTED = """(
-    SELECT email_id FROM parties WHERE address_id IN ({ids})
-    UNION ALL SELECT email_id FROM junk_parties WHERE {junk} AND address_id IN ({ids})
-)"""
-_OTHERS = """(
-    SELECT email_id FROM others_copies
-    WHERE address_id IN ({ids}) AND coalesce(owner_id NOT IN ({ids}), true)
-)"""
-COPIES = f"""(
-    SELECT email_id, min(email_id) OVER (PARTITION BY first_id) AS shown
-    FROM owners_copies SEMI JOIN {LISTED} USING (email_id) ANTI JOIN {_OTHERS} USING (email_id)
-)"""
-SHOWN = f"""(
-    SELECT email_id FROM {LISTED} WHERE email_id NOT IN {_OTHERS}
-    AND email_id NOT IN (SELECT email_id FROM {COPIES} WHERE shown <> email_id)
-)"""
-
 _FOLDER = resources.files("art_e.inbox")
 
 
 def tables_sql() -> str:
     """The statements that create an inbox file's empty tables."""
     return (_FOLDER / "schema.sql").read_text("utf-8")
+
+
+def statement(name: str, **values: object) -> str:
+    """The statement of that name in queries.sql."""
+    return _statements()[name].substitute(values)
+
+
+@cache
+def _statements() -> dict[str, Template]:
+    statements: dict[str, Template] = {}
+    text = (_FOLDER / "queries.sql").read_text("utf-8")
+    for name, sql in re.findall(r"^-- name: (\w+)\n((?:(?!--).*\n)+)", text, re.MULTILINE):
+        earlier = {key: each.template for key, each in statements.items()}
+        statements[name] = Template(Template(sql.strip()).safe_substitute(earlier))
+    return statements
 
 
 @cache
@@ -58,7 +56,7 @@ def macros_sql() -> str:
     ligatures = [pair for pair in changed if len(pair[1]) > 1]
     return Template((_FOLDER / "macros.sql").read_text("utf-8")).substitute(
         stop_words=f"[{quoted}]",
-        mail=SHOWN.format(ids="FROM ids_of(inbox)", junk="with_junk"),
+        mail=statement("shown", ids="FROM ids_of(inbox)", junk="with_junk"),
         points=POINTS,
         k1=K1,
         k1_plus_1=K1 + 1,
@@ -69,7 +67,7 @@ def macros_sql() -> str:
         ligatures="".join(before for before, _ in ligatures),
         apart=" ".join(after for _, after in ligatures),
         letters="".join(f"{run[0]}-{run[-1]}" for run in WORD.findall(text)),
-        unspaced=f"[{UNSPACED}]",
+        unspaced=CLASSES["unspaced"],
         marks=list(MARKS),
         address=ADDRESS,
     )

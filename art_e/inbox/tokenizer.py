@@ -18,7 +18,7 @@ from pathlib import Path
 
 import Stemmer
 
-from art_e.text import visible
+from art_e.text import CLASSES, visible
 
 # Stands in every file's `meta`; a file of another tokenizer is rejected.
 TOKENIZER = "snowball/3"
@@ -39,20 +39,12 @@ _NOT_ENGLISH = frozenset().union(*_COMMON.values())
 # Characters of a mail that tell its language.
 SAMPLE_CHARS = 600
 
-# Letters of scripts that write no spaces (kana, Han and Hangul; Thai, Lao, Burmese and Khmer, whose
-# vowel signs are folded away), as a class of characters in Python and in DuckDB.
-UNSPACED = (
-    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf"
-    "\u1000-\u102a\u103f\u1050-\u1055\u105a-\u105d\u1075-\u1081\u1780-\u17b3\u17d7\u17dc"
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7a3\uf900-\ufad9\uff66-\uff9d\U00020000-\U0002fa1d"
-)
 # A mail address in lower case; the bounds keep the time linear.
 _LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
 ADDRESS = _LOCAL + _DOMAIN
 
 WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(f"[{UNSPACED}]+")
+UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
 _LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
 # What is cut off a word: prepositions, articles and "and" before it, endings behind it.
@@ -109,7 +101,7 @@ def tokens(text: str) -> list[str]:
     found = words(text)
     if text.isascii():
         return found
-    parts = (_UNSPACED.sub(lambda run: f" {run[0]} ", word).split() for word in found)
+    parts = (UNSPACED.sub(lambda run: f" {run[0]} ", word).split() for word in found)
     return [pair for part in itertools.chain.from_iterable(parts) for pair in _pairs(part)]
 
 
@@ -121,7 +113,7 @@ def _pairs(word: str) -> list[str]:
 
 def is_unspaced(word: str) -> bool:
     """Whether a word's script has no spaces, which would tell it from the text around it."""
-    return _UNSPACED.match(word) is not None
+    return UNSPACED.match(word) is not None
 
 
 def addresses(text: str) -> list[str]:
