@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import pytest
@@ -26,30 +27,7 @@ from tests.processes import free_port
 USER, PASSWORD = "ann@home.example", "swordfish & 'tombola' ä"
 _PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
-# It runs as whoever starts it, without users of its own. "; " ends a line.
-_CONFIG = r"""
-protocols = imap; listen = 127.0.0.1, 127.0.0.2; log_path = {folder}/log
-base_dir = {folder}/run; state_dir = {folder}/state; first_valid_uid = 1
-default_internal_user = {user}; default_internal_group = {group}; default_login_user = {user}
-auth_failure_delay = 0; disable_plaintext_auth = no; mail_fsync = never
-ssl = yes; ssl_cert = <{folder}/cert.pem; ssl_key = <{folder}/key.pem
-mail_location = mdbox:{folder}/mail
-passdb {{; driver = oauth2; mechanisms = xoauth2; args = {folder}/oauth; }}
-passdb {{; driver = passwd-file; args = {folder}/users; }}
-auth_mechanisms = plain xoauth2
-userdb {{; driver = static; args = uid={user} gid={group} home={folder}; }}
-namespace inbox {{; inbox = yes; separator = .
-  mailbox Altpapier {{; special_use = \Trash; }}
-  mailbox Bulk {{; special_use = \Junk; }}
-  mailbox Outgoing {{; special_use = \Sent; }}
-}}
-service anvil {{; chroot =; }}
-service stats {{; chroot =; }}
-service imap-login {{; chroot =
-  inet_listener imap {{; port = {port}; }}
-  inet_listener imaps {{; port = {tls_port}; ssl = yes; }}
-}}
-"""
+_CONFIG = Template(Path(__file__).with_name("data").joinpath("dovecot.conf").read_text())
 # A token that is signed with this key is valid (RFC 7519).
 _OAUTH, _KEY = (
     "introspection_mode = local\nlocal_validation_key_dict = fs:posix:prefix={}/",
@@ -94,8 +72,8 @@ def dovecot() -> Iterator[Server]:
         (server.folder / "default/HS256").mkdir(parents=True)
         (server.folder / "default/HS256/default").write_bytes(base64.b64encode(_KEY))
         group = grp.getgrgid(owner.pw_gid).gr_name
-        config = _CONFIG.format(**server._asdict(), user=owner.pw_name, group=group)
-        (server.folder / "conf").write_text(config.replace("; ", "\n"))
+        config = _CONFIG.substitute(server._asdict(), user=owner.pw_name, group=group)
+        (server.folder / "conf").write_text(config)
         for each in (server.folder, *server.folder.rglob("*")):
             os.chown(each, owner.pw_uid, owner.pw_gid)
         command = [binary, "-F", "-c", f"{name}/conf"]

@@ -62,7 +62,7 @@ _KEPT = {
 # The commands in the order of the help page, with their lines there and their modules, whose `app`
 # is the command or holds it by its name.
 COMMANDS = {
-    "demo": ("data_pipeline.cli", "Take the tour: a sample inbox, one question, every step."),
+    "demo": ("data_pipeline.tour", "Take the tour: a sample inbox, one question, every step."),
     "ingest": ("data_pipeline.cli", "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, CSV."),
     "login": ("data_pipeline.cli", "Sign in to an IMAP account with OAuth (Microsoft, Gmail)."),
     "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP accounts hold now."),

@@ -39,24 +39,20 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
 
 
 class _Stream(io.RawIOBase):
-    """The bytes that `take` gives, at each call at most so many."""
-
     def __init__(self, take: Callable[[int], bytes]) -> None:
         self._take = take
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes."""
         data = self._take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
 def buffered(take: Callable[[int], bytes]) -> BufferedReader:
-    """Return the bytes that `take` gives as a file."""
+    """Return the bytes that `take` gives, at most as many as it is asked for, as a file."""
     return BufferedReader(_Stream(take), 1 << 16)
 
 
@@ -123,7 +119,7 @@ def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
             _tar_header(stream.read(_BLOCK))
         except tarfile.HeaderError:
             return None
-    return _tar_members(path)
+    return ((encodable(name), buffered(file.take)) for name, file in tar_members(path))
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
@@ -147,12 +143,6 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
             except NotImplementedError:
                 why = f"packed by a method that isn't read (number {info.compress_type})"
                 yield encodable(info.filename), why
-
-
-def _tar_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
-    with decompressed(path) as stream:
-        for name, member in tar_members(stream):
-            yield encodable(name), buffered(member.take)
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -188,38 +178,39 @@ class TarMember:
             self.take(1 << 16)
 
 
-def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """Name and data of the regular files of a tar archive, each to be read before the next one.
+def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
+    """Yield name and data of each regular file of a tar archive, to be read before the next one.
     `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
     `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it."""
-    extended: dict[str, str] = {}
-    while (header := stream.read(_BLOCK)) != _END:
-        name, size, kind = _tar_header(header)
-        if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
-            if size > _LONGEST_EXTENDED:
-                raise tarfile.ReadError(f"an extended header of {size:,} bytes")
-            record = TarMember(stream, size)
-            data = record.take(size)
-            record.skip()
-            if kind == tarfile.XHDTYPE:
-                extended.update(_pax_records(data))
-            else:
-                extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-            continue
-        name, size = extended.get("path", name), int(extended.get("size", size))
-        extended = {}
-        if kind == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
-        is_file = kind in tarfile.REGULAR_TYPES
-        # A folder or a link has no data, whatever size its header gives.
-        is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK
-        member = TarMember(stream, 0 if is_empty and not is_file else size)
-        if is_file:
-            yield name, member
-        member.skip()
-    while block := stream.read(1 << 16):
-        if block.strip(b"\0"):
-            raise tarfile.ReadError("an empty header amid the archive")
+    with decompressed(path) as stream:
+        extended: dict[str, str] = {}
+        while (header := stream.read(_BLOCK)) != _END:
+            name, size, kind = _tar_header(header)
+            if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+                if size > _LONGEST_EXTENDED:
+                    raise tarfile.ReadError(f"an extended header of {size:,} bytes")
+                record = TarMember(stream, size)
+                data = record.take(size)
+                record.skip()
+                if kind == tarfile.XHDTYPE:
+                    extended.update(_pax_records(data))
+                else:
+                    extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+                continue
+            name, size = extended.get("path", name), int(extended.get("size", size))
+            extended = {}
+            if kind == tarfile.GNUTYPE_SPARSE:
+                raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
+            is_file = kind in tarfile.REGULAR_TYPES
+            # A folder or a link has no data, whatever size its header gives.
+            is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK
+            member = TarMember(stream, 0 if is_empty and not is_file else size)
+            if is_file:
+                yield name, member
+            member.skip()
+        while block := stream.read(1 << 16):
+            if block.strip(b"\0"):
+                raise tarfile.ReadError("an empty header amid the archive")
 
 
 def _tar_header(header: bytes) -> tuple[str, int, bytes]:

@@ -21,6 +21,12 @@ from email.message import EmailMessage
 from subprocess import Popen
 from typing import IO, Any, TypeAlias
 
+from lxml import etree
+from python_calamine import CalamineWorkbook
+from striprtf.striprtf import rtf_to_text
+from tnefparse import TNEF
+from tnefparse.properties import MAPI_ATTACH_LONG_FILENAME
+
 from art_e.children import start_reader
 from art_e.inbox.mail import AttachedFile
 from data_pipeline.ingest import outlook
@@ -139,8 +145,6 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
             fields = reader.get_form_text_fields() or {}
             yield from (f"{name}: {value}" for name, value in fields.items() if value)
         case "rtf":
-            from striprtf.striprtf import rtf_to_text
-
             source = file.read().decode("latin-1")
             yield rtf_to_text(source, errors="replace")
         case "zip":
@@ -159,8 +163,6 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
                 raise ValueError(LOCKED)
             yield message["content"]["encap_content_info"]["content"].native.decode("latin-1")
         case "winmail":
-            from tnefparse import TNEF
-
             data = file.read()
             packed = TNEF(data[:6] + _CODE_PAGE + data[6:], do_checksum=False)
             if packed.has_body() or packed.attachments:
@@ -192,8 +194,6 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
 
 
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
-    from lxml import etree
-
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.parse(part, parser).getroot()
     etree.strip_elements(root, "{*}Fallback", "{*}instrText", "{*}delText", with_tail=False)
@@ -206,8 +206,6 @@ def _paragraphs(part: IO[bytes]) -> Iterator[str]:
 
 
 def _sheets(file: io.BytesIO) -> Iterator[str]:
-    from python_calamine import CalamineWorkbook
-
     file.seek(0)
     book = CalamineWorkbook.from_filelike(file)
     for name in book.sheet_names:
@@ -220,7 +218,6 @@ def _sheets(file: io.BytesIO) -> Iterator[str]:
 
 def _mime(packed: Any, subject: str = "") -> EmailMessage:
     """Return the mail that Outlook packed: its body, then its files."""
-    from tnefparse.properties import MAPI_ATTACH_LONG_FILENAME
 
     def text(value: str | bytes) -> str:
         return scrub(value if isinstance(value, str) else decode_bytes(value, packed.codepage))

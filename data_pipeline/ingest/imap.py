@@ -62,7 +62,7 @@ _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 
 def is_account(source: str) -> bool:
-    """Whether a source is an IMAP account."""
+    """Return whether a source is an IMAP account."""
     return source.startswith(("imaps://", "imap://"))
 
 
@@ -161,18 +161,18 @@ class State(BaseModel):
 _STATES: TypeAdapter[State | list[State]] = TypeAdapter(State | list[State])
 
 
-def save_states(path: Path, states: Iterable[State]) -> None:
-    """Write the states of the accounts that an inbox file follows."""
-    write_whole(path, _STATES.dump_json(list(states)).decode())
-
-
 def state_file(db: Path) -> Path:
-    """The file beside an inbox file that says which accounts it follows."""
+    """Return the file beside an inbox file that says which accounts it follows."""
     return db.with_name(f"{db.name}.sync.json")
 
 
+def save_states(path: Path, states: Iterable[State]) -> None:
+    """Write a state file."""
+    write_whole(path, _STATES.dump_json(list(states)).decode())
+
+
 def load_states(path: Path) -> list[State]:
-    """Return the states of the accounts that an inbox file follows."""
+    """Return the states of a state file, none if there is no file."""
     try:
         states = _STATES.validate_json(path.read_bytes())
         # Once a file followed one account.
@@ -380,9 +380,7 @@ def _read_folders(imap: _Wire, spool: Path, old: State, new: State) -> None:
         query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
         if any("\\all" in each.attributes for each in folders):
             folders = [each for each in folders if each.attributes & {"\\all", "\\junk", "\\trash"}]
-    for folder in folders:
-        if folder.key in new.folders:
-            continue
+    for folder in (each for each in folders if each.key not in new.folders):
         try:
             new.folders[folder.key] = _read_folder(imap, spool, folder, query)
         except imaplib.IMAP4.abort:
@@ -409,27 +407,25 @@ def _folders(imap: _Wire) -> Iterator[_Listed]:
         if match is None or not name or re.search(rb"[\r\n\0]", name):
             continue
         attributes = frozenset(match[1].decode("latin-1").lower().split())
-        words = _decoded(name)
-        if match[2]:
-            words = words.replace(match[2][-1:].decode("latin-1"), "/")
+        words = _decoded(name).replace((match[2] or b"/")[-1:].decode("latin-1"), "/")
         if not attributes & {"\\noselect", "\\nonexistent"}:
             yield _Listed(name.decode("latin-1"), words, attributes)
 
 
 def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
-    name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
+    wire_name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
     imap.expect()
-    count, _ = next(_responses(imap.select(name, readonly=True)), (b"0", []))  # EXAMINE
+    count, _ = next(_responses(imap.select(wire_name, readonly=True)), (b"0", []))  # EXAMINE
     validity = _number(imap.response("UIDVALIDITY")[1][0] or b"0")
     imap.expect(_LISTING)
     messages, sizes = dict[int, Marks](), dict[int, int]()
     # An empty folder has no "1:*".
     for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if _number(count) else ():
         plain = _LABELS.sub(b"", text)
-        fields = _fields(plain)
         if b"RFC822.SIZE" not in plain:
             continue  # the server's word on a change meanwhile
+        fields = _fields(plain)
         gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
         uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
         labels = of_imap(folder.name, folder.attributes, flags, gmail)
@@ -442,14 +438,13 @@ def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folde
     missing = [uid for uid in sorted(messages) if str(uid) not in kept]
     totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
     batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
-    doing = f"fetching {_words(folder.name, imap.password)}"
-    with progress("", len(missing), doing=doing) as advance:
+    name = _words(folder.name, imap.password)
+    with progress("", len(missing), doing=f"fetching {name}") as advance:
         for _, batch in itertools.groupby(missing, batch_of.get):
             for uid in _fetch_into(imap, place, list(batch)):
                 kept.add(str(uid))
                 advance()
     if lost := sum(str(uid) not in kept for uid in missing):
-        name = _words(folder.name, imap.password)
         note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
     return Folder(name=folder.name, place=place.name, messages=present)

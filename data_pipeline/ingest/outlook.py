@@ -10,6 +10,10 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.utils import format_datetime
 
+import olefile
+from compressed_rtf import decompress
+from striprtf.striprtf import rtf_to_text
+
 from data_pipeline.ingest.charsets import decode_bytes
 
 MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
@@ -21,8 +25,6 @@ _TABLE, _INNER = "__properties_version1.0", "__substg1.0_3701000D/"
 
 def message_of(data: bytes) -> bytes:
     """Return the message of a .msg file. Raises any exception if the file is damaged."""
-    import olefile
-
     with olefile.OleFileIO(io.BytesIO(data)) as file:
         streams = {"/".join(path): file.openstream(path).read() for path in file.listdir()}
     return _message(_Item(streams, "", 32), streams)
@@ -81,11 +83,7 @@ def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
     page = decode_bytes(item.data(0x1013, "0102"), f"cp{item.number(0x3FDE) or 1252}")
     plain, page = item.text(0x1000), item.text(0x1013) or page
     if not (plain or page) and (packed := item.data(0x1009, "0102")):
-        from compressed_rtf import decompress
-        from striprtf.striprtf import rtf_to_text
-
-        rtf = decompress(packed).decode("latin-1")
-        plain = rtf_to_text(rtf, errors="replace")
+        plain = rtf_to_text(decompress(packed).decode("latin-1"), errors="replace")
     for kind, text in (("plain", plain), ("html", page)):
         if text:
             body.attach(MIMEText(text, kind, "utf-8"))

@@ -45,7 +45,6 @@ class RawMessage(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return len(self.data)
 
 

@@ -22,42 +22,27 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import lru_cache, partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
 
 from art_e.children import plain_environment
 from art_e.errors import UserError
-from art_e.question import Question, Split
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
-from data_pipeline.ingest.records import (
-    FORMATS,
-    LARGEST_MESSAGE,
-    Format,
-    MailFields,
-    RawMessage,
-    Skipped,
-)
-from data_pipeline.synthetic.world import WORLD as INJECTED
-from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
+from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage, Skipped
+from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
 
 _PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
 _CSV_COLUMNS = ("file", "message")
-_SYNTHETIC = "synthetic:"
-_INJECTION = "synthetic:injection"
-_WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
-_SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
 Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
 
@@ -93,7 +78,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
-        return injection_mail() if path == _INJECTION else messages(described(path).config)
+        return injection_mail() if path == INJECTION else messages(described(path).config)
     if format != "hf" or Path(path).exists():
         _check_there(path)
     return _read(path, *_READERS[format])
@@ -200,20 +185,15 @@ def _maildir_message(file: Path, name: str, part: re.Match[str]) -> RawMessage:
         # Without the flags (":2,S"), which change when a mail is read.
         return BEFORE_FLAGS.split(name, maxsplit=1)[0]
 
-    def places() -> Iterator[Path]:
-        yield file
-        for folder in (file.parent, file.parent.with_name("cur")):
-            files = archives.regular_files(folder)
-            yield from (each for each in files if bare(each.name) == bare(file.name))
-
-    for now in places() if part[2] != "tmp" else ():
-        with contextlib.suppress(FileNotFoundError):
-            data = archives.head_of(now, LARGEST_MESSAGE + 1)
-            if data.startswith((archives.GZIP, archives.XZ)):  # Dovecot can pack them
-                with archives.decompressed(now) as stream:
-                    data = stream.read(LARGEST_MESSAGE + 1)
-            folder = f"{part[1] or ''}/{now.parent.name}"
-            return RawMessage(bare(name), data, labels=of_maildir(folder, encodable(now.name)))
+    folders = (file.parent, file.parent.with_name("cur"))
+    files = itertools.chain.from_iterable(map(archives.regular_files, folders))
+    moved = (each for each in files if bare(each.name) == bare(file.name))
+    for now in itertools.chain([file], moved) if part[2] != "tmp" else ():
+        # Dovecot can pack them.
+        with contextlib.suppress(FileNotFoundError), archives.decompressed(now) as stream:
+            data = stream.read(LARGEST_MESSAGE + 1)
+            labels = of_maildir(f"{part[1] or ''}/{now.parent.name}", encodable(now.name))
+            return RawMessage(bare(name), data, labels=labels)
     return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
 
 
@@ -249,13 +229,12 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
     or one owner's folder."""
     if not path.is_dir():
-        with archives.decompressed(path) as stream:
-            for name, member in archives.tar_members(stream):
-                data = member.take(LARGEST_MESSAGE + 1)
-                # From `maildir` on, whatever folders an archive puts above it.
-                parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
-                start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
-                yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
+        for name, member in archives.tar_members(path):
+            data = member.take(LARGEST_MESSAGE + 1)
+            # From `maildir` on, whatever folders an archive puts above it.
+            parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
+            start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
+            yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
         return
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     owner = root.resolve()
@@ -390,32 +369,29 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
         )
         to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
         date = row["date"]
-        if not isinstance(date, dt.datetime):
-            date = parse_date(_text(date))
+        date = date if isinstance(date, dt.datetime) else parse_date(_text(date))
         yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    files = [file for file in found if file.is_file()]
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     # The default pool has a gigabyte before it starts, beyond any limit.
     pa.set_memory_pool(pa.system_memory_pool())
     try:
-        for file in files:
+        for file in filter(Path.is_file, files):
             with records.limited_memory():
                 table = pq.ParquetFile(file)
             with table:
                 # A thread that lacks memory would end the process.
                 batches = table.iter_batches(_PARQUET_ROWS, use_threads=False)
-                while rows := _next_rows(batches):
+                rows: list[dict[str, Any]] | None = []
+                while rows is not None:
                     yield from rows
+                    with records.limited_memory():
+                        batch = next(batches, None)
+                        rows = batch and batch.to_pylist()
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
-
-
-def _next_rows(batches: Iterator[Any]) -> list[dict[str, Any]]:
-    with records.limited_memory():
-        return [row for batch in itertools.islice(batches, 1) for row in batch.to_pylist()]
 
 
 def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
@@ -457,45 +433,6 @@ _READERS: dict[Format, tuple[Reader, str]] = {
 }
 
 
-# ---- Synthetic worlds.
-
-_USAGE = (
-    "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
-    " such as synthetic:5000,seed=1, or synthetic:injection"
-)
-
-
-class Described(NamedTuple):
-    """A world, and the split of all its questions; None: they have several."""
-
-    config: WorldConfig
-    split: Split | None
-
-
-def described(text: str) -> Described:
-    """The world of a source string. Raises `UserError` for any other spelling."""
-    if text == _INJECTION:
-        return Described(INJECTED, None)
-    size, *options = text.removeprefix(_SYNTHETIC).replace("_", "").split(",")
-    parts = [option.strip().partition("=") for option in options]
-    settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
-    split = settings.pop("split", None)
-    try:
-        config = _WORLD.validate_python({"size": size, **settings})
-        named = None if split is None else _SPLIT.validate_python(split)
-    except ValidationError:
-        raise UserError(f"{text} describes no world: write {_USAGE}") from None
-    return Described(config, named)
-
-
-def questions_of(text: str) -> list[Question]:
-    """The questions of the world that `text` describes, in the split that it names."""
-    if text == _INJECTION:
-        return [attack.question for attack in attacks()]
-    config, split = described(text)
-    return [each if split is None else replace(each, split=split) for each in questions(config)]
-
-
 # ---- Which format a source has, by its content.
 
 _LOOKED_AT = 10_000  # files of a folder
@@ -509,14 +446,14 @@ _MAIL_HEADER = re.compile(
     rb"|content-type|sender|x-mozilla-status|x-gmail-labels)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-# Headers of the copy that the investigation published, in all of its mails.
+# Headers that Enron's published mails have, behind others, and other numbered files don't.
 _ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
 def detect(path_or_id: str) -> Format:
     """The format of a path, a hub id, an IMAP account or a `synthetic:` string; `UserError` where
     there is nothing, and where no format is recognised."""
-    if path_or_id.startswith(_SYNTHETIC):
+    if path_or_id.startswith(SYNTHETIC):
         return "synthetic"
     if is_account(path_or_id):
         return "imap"
@@ -527,11 +464,11 @@ def detect(path_or_id: str) -> Format:
     with reading(path):
         files = itertools.islice(archives.files(path), _LOOKED_AT)
         formats = (_format_of(path, *each) for each in files)
-        found: Format | None = next((each for each in formats if each), None)
+        found: Format | None = next(filter(None, formats), None)
     if found is None:
         raise UserError(
             f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
-            f" or name its format with --format {'|'.join(FORMATS)}"
+            f" or name its format with --format {'|'.join(records.FORMATS)}"
         )
     return found
 
@@ -546,19 +483,14 @@ def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> For
     if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
         return "hf"
     is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
+    is_enron = all(each in _BLANK_LINE.split(head, maxsplit=1)[0] for each in _ENRON_HEADERS)
     # A tar archive itself, or a folder of files.
-    if is_numbered and path.is_dir() == isinstance(place, Path) and _is_enron(head):
+    if is_numbered and is_enron and path.is_dir() == isinstance(place, Path):
         return "enron"
     columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").split(",")
     if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
         return "csv"
     return None if kind is None else "mail"
-
-
-def _is_enron(head: bytes) -> bool:
-    """Whether a mail has the headers that Enron's have and other numbered files don't."""
-    block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
-    return all(name in block for name in _ENRON_HEADERS)
 
 
 def _is_mbox(head: bytes) -> bool:

@@ -16,7 +16,7 @@ from email.utils import parseaddr
 from random import Random
 from typing import NamedTuple
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from art_e.errors import UserError
 from art_e.question import Question, Split
@@ -255,3 +255,46 @@ def _drafts(
     text = says.format(wrong=value, subject=gold.subject, **about)
     later, subject = gold.message_id.replace("<", "<a"), reply_subject(gold.subject)
     yield Draft(later, gold.minute + 1, attacker, (stage.owner,), subject, text)
+
+
+# ---- Worlds as sources of ingest spell them.
+
+SYNTHETIC = "synthetic:"
+INJECTION = "synthetic:injection"
+_CONFIG: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
+_SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
+_USAGE = (
+    "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
+    " such as synthetic:5000,seed=1, or synthetic:injection"
+)
+
+
+class Described(NamedTuple):
+    """A world, and the split of all its questions; None: they have several."""
+
+    config: WorldConfig
+    split: Split | None
+
+
+def described(text: str) -> Described:
+    """The world of a source string. Raises `UserError` for any other spelling."""
+    if text == INJECTION:
+        return Described(WORLD, None)
+    size, *options = text.removeprefix(SYNTHETIC).replace("_", "").split(",")
+    parts = [option.strip().partition("=") for option in options]
+    settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
+    split = settings.pop("split", None)
+    try:
+        config = _CONFIG.validate_python({"size": size, **settings})
+        named = None if split is None else _SPLIT.validate_python(split)
+    except ValidationError:
+        raise UserError(f"{text} describes no world: write {_USAGE}") from None
+    return Described(config, named)
+
+
+def questions_of(text: str) -> list[Question]:
+    """The questions of the world that `text` describes, in the split that it names."""
+    if text == INJECTION:
+        return [attack.question for attack in attacks()]
+    config, split = described(text)
+    return [each if split is None else replace(each, split=split) for each in questions(config)]

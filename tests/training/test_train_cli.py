@@ -24,7 +24,7 @@ from art_e.question import Split, load_questions
 from art_e.trajectory import read_trajectories
 from data_pipeline.cli import read_sources
 from data_pipeline.ingest import build
-from data_pipeline.ingest.sources import questions_of
+from data_pipeline.synthetic.world import questions_of
 from evals.scored import check_questions
 from tests import tiny_qwen
 from tests.builders import files_of, the_error
