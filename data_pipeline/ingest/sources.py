@@ -446,7 +446,7 @@ _MAIL_HEADER = re.compile(
     rb"|content-type|sender|x-mozilla-status|x-gmail-labels)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-# Headers that Enron's published mails have, behind others, and other numbered files don't.
+# Headers that Enron's published mails have and other numbered files don't.
 _ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
@@ -483,9 +483,10 @@ def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> For
     if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
         return "hf"
     is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
-    is_enron = all(each in _BLANK_LINE.split(head, maxsplit=1)[0] for each in _ENRON_HEADERS)
+    block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
+    is_enron = is_numbered and all(name in block for name in _ENRON_HEADERS)
     # A tar archive itself, or a folder of files.
-    if is_numbered and is_enron and path.is_dir() == isinstance(place, Path):
+    if is_enron and path.is_dir() == isinstance(place, Path):
         return "enron"
     columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").split(",")
     if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
