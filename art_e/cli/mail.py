@@ -17,7 +17,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
-from art_e.inbox.tokenizer import fold, is_unspaced, language_of, search_words, stems
+from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -305,7 +305,7 @@ def _shown_hit(
 
 def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:
     """Start and end of each word in a text that has a stem of the searched words."""
-    found = list(re.finditer(r"[^\W_]+", where))
+    found = list(WORD.finditer(where))
     folded = [fold(each.group()) for each in found]
     places = set()
     for mark in {"", language_of(folded)}:

@@ -59,34 +59,10 @@ _KEPT = {
     "sync": "; the inbox is as it was, and the next sync goes on from here",
 }
 
-# The commands in the order of the help page, with their lines there and their modules, whose `app`
-# is the command or holds it by its name.
-COMMANDS = {
-    "demo": ("data_pipeline.tour", "Take the tour: a sample inbox, one question, every step."),
-    "ingest": ("data_pipeline.cli", "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, CSV."),
-    "login": ("data_pipeline.cli", "Sign in to an IMAP account with OAuth (Microsoft, Gmail)."),
-    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP accounts hold now."),
-    "people": ("data_pipeline.cli", "Say which addresses belong to one person."),
-    "inboxes": ("art_e.cli.mail", "List the inboxes of the file, the owners' first."),
-    "search": ("art_e.cli.mail", "Search one inbox, best match first."),
-    "read": ("art_e.cli.mail", "Show one mail of an inbox in full."),
-    "thread": ("art_e.cli.mail", "Show the conversation that a mail belongs to."),
-    "open": ("art_e.cli.mail", "Open a file that is attached to a mail, or save it."),
-    "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
-    "chat": ("art_e.cli.ask", "Talk about an inbox; /help shows how."),
-    "web": ("art_e.web.server", "Ask and search an inbox on a page in the browser, until Ctrl-C."),
-    "rate": ("art_e.cli.ask", "Rate the last answer of ask, and say what would be right."),
-    "config": ("art_e.cli.doctor", "Show what commands use by default, or change it."),
-    "models": ("art_e.cli.doctor", "List models to ask, and what the others need."),
-    "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
-    "mcp": ("art_e.cli.mcp", "Let an MCP client (Claude, Cursor, VS Code) read one inbox."),
-    "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client with vLLM."),
-    "reproduce": ("training.reproduction", "Reproduce the talk, from mail to report."),
-    "doctor": ("art_e.cli.doctor", "Check this machine; exit code 1 if something is broken."),
-    "golden": ("data_pipeline.golden.cli", "Make questions with known answers, and check them."),
-    "eval": ("evals.cli", "Measure models on a set of questions."),
-    "train": ("training.cli", "Train the agent: a warm start, then GRPO."),
-}
+# The commands in the order of the help page, each with its module, whose `app` is the command or
+# holds it by its name, and its line on that page.
+_TABLE = Path(__file__).with_name("commands.tsv").read_text("utf-8").splitlines()
+COMMANDS = {name: (module, line) for name, module, line in (row.split("\t") for row in _TABLE)}
 
 
 class _PlainValue(RuntimeParam):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from art_e.inbox.tokenizer import fold, is_unspaced, stems
+from art_e.inbox.tokenizer import WORD, fold, is_unspaced, stems
 
 SNIPPET_CHARS = 200
 
@@ -13,8 +13,6 @@ SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
-
-_WORD = re.compile(r"[^\W_]+")
 
 
 class _CharacterFolds(dict[int, str]):
@@ -91,14 +89,14 @@ def _occurrences(text: str, stem: str) -> Iterator[int]:
         yield from (found.start() for found in pattern_of(stem).finditer(text))
         return
     if at or not stem.isascii():
-        words = _WORD.finditer(text)
+        words = WORD.finditer(text)
         yield from (word.start() for word in words if _stem(word[0] + at + mark) == stem)
         return
     start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
     position = text.find(start)
     while position >= 0:
         if not position or not text[position - 1].isalnum():
-            word = _WORD.match(text, position)
+            word = WORD.match(text, position)
             if word and _stem(word[0]) == stem:
                 yield position
         position = text.find(start, position + len(start))
