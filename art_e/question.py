@@ -201,12 +201,11 @@ def _json_lines(source: str, lines: Iterable[bytes]) -> Iterator[RawRow]:
 
 
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pyarrow import ArrowException, parquet
 
     try:
-        rows = pq.read_table(path, partitioning=None).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        rows = parquet.read_table(path, partitioning=None).to_pylist()
+    except (ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path} isn't readable Parquet ({reason}); write it again") from None
     for number, row in enumerate(rows, start=1):

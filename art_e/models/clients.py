@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from art_e.models import ollama
 from art_e.models.base import PolicyError
 from art_e.models.providers import PROVIDERS, Accepts, address_of, door_of, load_litellm
 
@@ -72,8 +73,6 @@ async def complete(
     provider, _, name = model.partition("/")
     door = door_of(model)
     if door == "ollama":
-        from art_e.models import ollama
-
         address = address_of(provider) or ""
         return await ollama.complete(request, address, timeout_s, on_text or (lambda _: None))
     # litellm writes OpenAI's Responses.

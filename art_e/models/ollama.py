@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
-
 from art_e.message import ChatMessage, ToolCall, compact_json
 from art_e.models.base import MAX_OUTPUT_TOKENS, PolicyError
 
@@ -26,6 +24,8 @@ async def complete(
 ) -> Any:
     """Return the answer to a request in the form of OpenAI's chat completions; arguments as in
     `clients.complete`. Raises errors of httpx, and `PolicyError` if it doesn't fit."""
+    import httpx
+
     schema = request.get("response_format")
     sent: dict[str, Any] = {
         "model": request["model"].partition("/")[2],
@@ -106,6 +106,8 @@ async def _followed(
 async def _checked(response: Any) -> None:
     """Raise httpx's error for a refusal, with the server's words."""
     if response.is_error:
+        import httpx
+
         text = (await response.aread()).decode("utf-8", "replace")
         raise httpx.HTTPStatusError(text, request=response.request, response=response)
 
