@@ -206,7 +206,7 @@ async def _called(finding: Finding) -> Finding:
     return Finding(finding.name, "ok", "; ".join(filter(None, [how, ending(finding.name)])))
 
 
-def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:
+def _by_environment(model: str, variables: Sequence[str], near: Sequence[Near]) -> Finding:
     """Return what the environment and this machine say of a model behind a server."""
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):
