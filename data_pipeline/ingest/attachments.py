@@ -145,8 +145,7 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
             fields = reader.get_form_text_fields() or {}
             yield from (f"{name}: {value}" for name, value in fields.items() if value)
         case "rtf":
-            source = file.read().decode("latin-1")
-            yield rtf_to_text(source, errors="replace")
+            yield rtf_to_text(file.read().decode("latin-1"), errors="replace")
         case "zip":
             yield from _zip(file)
         case "ole":

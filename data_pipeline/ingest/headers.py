@@ -248,7 +248,9 @@ def parse_date(text: str) -> dt.datetime | None:
             text = _COMMENT.sub(" ", text)
         parsed = parsedate_tz(text)
         if not (parsed and parsed[9]):
-            text = _HALF_DAY.sub(_of_24_hours, text)
+            text = _HALF_DAY.sub(
+                lambda time: f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}", text
+            )
             parsed = parsedate_tz(text) or parsedate_tz(_in_english(text))
         if parsed is None:
             return None
@@ -261,10 +263,6 @@ def parse_date(text: str) -> dt.datetime | None:
         return zoned(local if far else local.replace(tzinfo=dt.timezone(distance)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-
-
-def _of_24_hours(time: "re.Match[str]") -> str:
-    return f"{int(time[1]) % 12 + (12 if time[3] in 'pP' else 0)}{time[2]}"
 
 
 def _in_english(text: str) -> str:
@@ -407,8 +405,7 @@ class Headers:
 
     def first(self, name: str) -> str:
         """The first value of `name` (lower case), else ""."""
-        values = self._values.get(name)
-        return _readable(values[0], self.charset) if values else ""
+        return _readable(self.raw(name), self.charset)
 
     def raw(self, name: str) -> str:
         """The first value of `name` (lower case) as the message has it, else ""."""

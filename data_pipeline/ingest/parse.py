@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from email.message import Message
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -61,8 +60,9 @@ _LONGEST_LAYOUT = 1_000_000
 _DEEPEST_LAYOUT = 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
-_BLOCKS = {"table": "div", "thead": "div", "tbody": "div", "tfoot": "div", "tr": "div"}
-_CELLS = {"td": "span", "th": "span"}
+_CELLS = ("td", "th")
+_PLAIN_TAGS = dict.fromkeys(("table", "thead", "tbody", "tfoot", "tr"), "div")
+_PLAIN_TAGS |= dict.fromkeys(_CELLS, "span")
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
 
 _UNSEEN = r"script|style|head|title|template"
@@ -179,10 +179,8 @@ def _flattened(tree: HtmlElement) -> bool:
         if hidden:
             element.set("style", "display:none")
         if element.tag in _CELLS:
-            element.tag = _CELLS[element.tag]
             element.tail = _CELL_GAP + (element.tail or "")
-        else:
-            element.tag = _BLOCKS.get(element.tag, element.tag)
+        element.tag = _PLAIN_TAGS.get(element.tag, element.tag)
     return True
 
 
@@ -262,9 +260,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
 # ---- The body of a message: one text out of whatever tree of MIME parts it is.
 
 _DEEPEST_PART = 20
-
 _LONGEST_NAME, _LONGEST_FIELD = 200, 20_000
-
 _META = re.compile(
     rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?([\w.:-]{2,40})", re.IGNORECASE
 )
@@ -279,13 +275,6 @@ class _Attachment(NamedTuple):
 
     line: str
     file: AttachedFile
-
-
-def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0) -> list[str]:
-    """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
-    kind = head.part_type(message)
-    is_text = _is_text(message, kind)
-    return _leaf(message, kind) if is_text else _texts(message, kind, attachments, depth)
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
@@ -334,26 +323,33 @@ def plain_text(text: str) -> str:
     return text if readable is text else tidy(readable)
 
 
-def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: int) -> list[str]:
-    """The texts of a part in reading order; adds each attachment in it."""
+def _texts(
+    part: Part, attachments: list[_Attachment], depth: int = 0, *, is_message: bool = True
+) -> list[str]:
+    """Return the texts of a message or part in reading order, and add each attachment in it. A text
+    that is a whole message may call itself an attachment."""
+    kind = head.part_type(part)
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
             texts = []
             for inner in map(partial(_decoded, part), _children(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
-                lines = _message_texts(inner, attachments, depth + 1)
+                lines = _texts(inner, attachments, depth + 1)
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
             return texts
         if kind.kind.startswith("multipart/"):
-            kinds = [(child, head.part_type(child)) for child in _children(part)]
-            parts = [(each, _texts(child, each, attachments, depth + 1)) for child, each in kinds]
+            parts = [
+                (head.part_type(child), _texts(child, attachments, depth + 1, is_message=False))
+                for child in _children(part)
+            ]
             if kind.kind == "multipart/alternative":
                 return _telling([each for each in parts if each[1]])
             return [text for _, texts in parts for text in texts]
-    elif _is_text(part, kind):
+    elif kind.is_text and not part.is_multipart():
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
-        if not disposition.startswith("attachment") and not _file_name(part):
-            return _leaf(part, kind)
+        if is_message or not (disposition.startswith("attachment") or _file_name(part)):
+            text = leaf_text(head.part_bytes(part, is_text=True), kind)
+            return [text] if text else []
     attachments.append(_attachment(part, kind))
     return []
 
@@ -364,17 +360,13 @@ def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
     invitation."""
     plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
     rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
-    invitations = [
-        text for kind, texts in versions if kind.kind == "text/calendar" for text in texts
-    ]
+    events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]
     if plain and rich:
         texts = (_URL.sub("", "\n".join(each).lower()) for each in (plain, rich))
         words, others = (set(_WORD.findall(text)) for text in texts)
         if len(others - words) * 3 > len(others):
             plain = [*plain, *rich] if len(words - others) * 2 > len(words) else rich
-    if plain or rich or invitations:
-        return [*(plain or rich), *invitations]
-    return [text for _, texts in versions[:1] for text in texts]
+    return [*(plain or rich), *events] or [text for _, texts in versions[:1] for text in texts]
 
 
 def _decoded(part: Part, message: Part) -> Part:
@@ -385,19 +377,9 @@ def _decoded(part: Part, message: Part) -> Part:
     return head.parse_message_tree(head.split_message(head.part_bytes(message)))
 
 
-def _leaf(part: Part, kind: PartType) -> list[str]:
-    """The text of a text part. A multipart that has no parts is read as text, too."""
-    text = leaf_text(head.part_bytes(part, is_text=True), kind)
-    return [text] if text else []
-
-
 def _children(part: Part) -> list[Part]:
     payload = part.get_payload()
     return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []
-
-
-def _is_text(part: Part, kind: PartType) -> bool:
-    return kind.is_text and not part.is_multipart()
 
 
 def _attachment(part: Part, kind: PartType) -> _Attachment:
@@ -422,8 +404,8 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
             body, *others = _children(packed) or [packed]
-            words = set(" ".join(_message_texts(tree, [])).split())
-            if others and words.issuperset(" ".join(_message_texts(body, [])).split()):
+            words = set(" ".join(_texts(tree, [])).split())
+            if others and words.issuperset(" ".join(_texts(body, [])).split()):
                 packed.set_payload([*others])
             del part["content-type"]
             part["content-type"] = PACKED[form]
@@ -538,16 +520,16 @@ def _parse_message(
     headers, body, files = plain_message(data) or message_by_email(data, extractor)
     if not any(name in headers for name in _ESSENTIAL):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
-    email = compose(source, headers, body, raw.envelope_date)
     labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
-    if not (labels or thread or files):
-        return email
     readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
-    return replace(
-        email,
+    return compose(
+        source,
+        headers,
+        body,
+        raw.envelope_date,
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
@@ -571,7 +553,7 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
         extractor.ends = time.monotonic() + ATTACHMENT_SECONDS
         _open_packed(tree, extractor)
     attachments: list[_Attachment] = []
-    texts = _message_texts(tree, attachments)
+    texts = _texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
     body = "\n\n".join([*texts, lines]).strip("\n")
     headers = Headers(tree.raw_items())
@@ -580,9 +562,9 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
 
 
 def compose(
-    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
+    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None, **more: Any
 ) -> ParsedEmail:
-    """The mail of a header block and a body that is text already."""
+    """Return the mail of a header block and a body that is text already."""
     ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
     delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
     date = head.sent_date(headers, envelope_date)
@@ -592,7 +574,8 @@ def compose(
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
     delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
-    return _email(fields, directory_name, references=references, delivered_to=delivered_to)
+    more |= {"references": references, "delivered_to": delivered_to}
+    return _email(fields, directory_name, **more)
 
 
 def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
