@@ -29,10 +29,8 @@ _PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
 _CONFIG = Template(Path(__file__).with_name("data").joinpath("dovecot.conf").read_text())
 # A token that is signed with this key is valid (RFC 7519).
-_OAUTH, _KEY = (
-    "introspection_mode = local\nlocal_validation_key_dict = fs:posix:prefix={}/",
-    b"a key",
-)
+_KEY = b"a key"
+_OAUTH = "introspection_mode = local\nlocal_validation_key_dict = fs:posix:prefix={}/"
 _CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
     " subjectAltName=DNS:localhost,IP:127.0.0.2 -keyout key.pem -out cert.pem"
@@ -89,12 +87,8 @@ def dovecot() -> Iterator[Server]:
 
 def token_for(user: str) -> str:
     """A token with which Dovecot lets the user in."""
-    claims = {
-        "email": user,
-        "sub": user,
-        "iat": int(time.time()) - 5,
-        "exp": int(time.time()) + 600,
-    }
+    now = int(time.time())
+    claims = {"email": user, "sub": user, "iat": now - 5, "exp": now + 600}
     parts = (json.dumps(each).encode() for each in ({"alg": "HS256", "typ": "JWT"}, claims))
     signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
     signature = hmac.digest(_KEY, signed, "sha256")

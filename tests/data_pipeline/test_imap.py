@@ -3,20 +3,18 @@ server is left as it was; passwords stay secret. A scripted server stands in for
 
 import base64
 import contextlib
-import http.server
 import itertools
-import json
 import quopri
 import shutil
 import socketserver
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 import pytest
 
@@ -27,6 +25,7 @@ from data_pipeline.ingest.imap import Account, follow, load_states, state_file
 from tests.builders import files_of, raw, tries
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot, token_for
+from tests.provider import Reply, json_server
 
 
 @pytest.fixture(scope="module")
@@ -553,38 +552,24 @@ def test_a_sync_goes_on_until_it_is_interrupted(
 # ---- OAuth: a token endpoint of this machine.
 
 
-class Endpoint(http.server.BaseHTTPRequestHandler):
-    """Gives the server's `answers` in turn, texts as redirects, and notes the fields."""
-
-    def do_POST(self) -> None:
-        server: Any = self.server
-        fields = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        server.seen.append({name: values[0] for name, values in fields.items()})
-        answer = server.answers.pop(0)
-        self.send_response(302 if isinstance(answer, str) else 400 if "error" in answer else 200)
-        self.send_header("Location", str(answer))
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, *_: Any) -> None: ...
-
-
 @pytest.fixture
 def endpoint() -> Iterator[Any]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as running:
-        running.seen, running.answers = [], []  # type: ignore[attr-defined]
-        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-        yield running
-        running.shutdown()
+    """Gives its `answers` in turn, texts as redirects, and notes the fields."""
+    served = SimpleNamespace(seen=[], answers=[])
+
+    def answer(_: str, __: str, ___: Mapping[str, str], body: bytes) -> tuple[int, Any] | Reply:
+        served.seen.append(dict(parse_qsl(body.decode())))
+        value = served.answers.pop(0)
+        if isinstance(value, str):
+            return Reply(b"", 302, {"Location": value})
+        return 400 if "error" in value else 200, value
+
+    with json_server(answer) as served.url:
+        yield served
 
 
-PAGE = "https://x.example/d"
-CODE = {
-    "device_code": "dev-secret-1",
-    "user_code": "AB-12",
-    "verification_uri": PAGE,
-    "interval": 0,
-}
+CODE = {"device_code": "dev-secret-1", "user_code": "AB-12", "interval": 0}
+CODE["verification_uri"] = "https://x.example/d"
 
 
 def given(**more: str) -> dict[str, str]:
@@ -592,8 +577,8 @@ def given(**more: str) -> dict[str, str]:
 
 
 def login(endpoint: Any, *more: object) -> list[object]:
-    at = f"http://127.0.0.1:{endpoint.server_port}"
-    return ["--endpoints", f"{at}/device,{at}/token,imap", "--client-id", "my-id", *more]
+    urls = f"{endpoint.url}/device,{endpoint.url}/token,imap"
+    return ["--endpoints", urls, "--client-id", "my-id", *more]
 
 
 def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: Any) -> None:
@@ -617,10 +602,8 @@ def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: 
     endpoint.answers += [given(access_token=token_for("bob@home.example"))]
     assert f"rejects the sign-in of {USER}" in the_error(art_e("sync"))
     words = "AADSTS700082: first-secret-2 has expired"
-    endpoint.answers += [
-        {"error": "invalid_grant", "error_description": words},
-        f"http://127.0.0.1:{endpoint.server_port}/other",
-    ]
+    refusal = {"error": "invalid_grant", "error_description": words}
+    endpoint.answers += [refusal, f"{endpoint.url}/other"]
     line = the_error(art_e("sync"))
     assert "127.0.0.1 refuses (invalid_grant, AADSTS700082): sign in again with art-e login" in line
     assert "leads to another address" in the_error(art_e("sync"))
@@ -647,8 +630,7 @@ def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any) -> None:
 def test_googles_page_leads_back_to_an_address_to_paste(
     art_e: Run, endpoint: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token_url = f"http://127.0.0.1:{endpoint.server_port}/token"
-    google = oauth.PROVIDERS["gmail.com"].model_copy(update={"token_url": token_url})
+    google = oauth.PROVIDERS["gmail.com"].model_copy(update={"token_url": f"{endpoint.url}/token"})
     monkeypatch.setitem(oauth.PROVIDERS, "gmail.com", google)
     monkeypatch.setattr("secrets.token_urlsafe", lambda size: f"random-{size}")
     monkeypatch.setenv("ART_E_IMAP_CLIENT_SECRET", "my-own")
