@@ -99,9 +99,8 @@ def _as_labelled(data: bytes, codec: str) -> str:
         if codec == "iso2022-jp":
             data, codec = _JIS_RUN.sub(_shift_jis, data), "cp932"
         text = data.decode(codec, "replace")
-    return (
-        text if text.count("\ufffd") * 4 <= (len(data.translate(None, _ASCII)) or len(text)) else ""
-    )
+    size = len(data.translate(None, _ASCII)) or len(text)
+    return text if text.count("\ufffd") * 4 <= size else ""
 
 
 def _shift_jis(run: "re.Match[bytes]") -> bytes:

@@ -164,8 +164,7 @@ def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
     name = visible(decode_words(directory_name)).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
-    name = _DIRECTORY_PATH.sub("", name)
-    name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
+    name = _DIRECTORY_DOMAIN.sub("", _DIRECTORY_PATH.sub("", name)).strip(" \"'")
     return "" if "@" in name else name
 
 
@@ -202,9 +201,7 @@ def _mailbox(name: str, address: str) -> Mailbox:
         address = decode_words(address)
     address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()
     local, _, domain = address.rpartition("@")
-    if not local or not domain:
-        address = ""
-    return Mailbox(address, _clean_name(name) if name else "")
+    return Mailbox(address if local and domain else "", _clean_name(name) if name else "")
 
 
 def _clean_name(name: str) -> str:
@@ -468,10 +465,7 @@ def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
 
 def part_type(part: "Message[str, str]") -> PartType:
     """The type and charset of a message or MIME part that `email` has parsed."""
-    declared = part.get("content-type")
-    if declared is None:
-        return PartType(part.get_default_type(), "")
-    return declared_type(str(declared))
+    return declared_type(str(part.get("content-type", part.get_default_type())))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -529,8 +523,6 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
 
 def _readable(value: str, charset: str = "") -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
-    if not value:
-        return ""
     value = value[:_LONGEST_VALUE]
     if "\n" in value or "\r" in value:
         value = _FOLD.sub(" ", value)

@@ -56,7 +56,5 @@ def _span(start: str, zone: str, end: str) -> str:
         last -= dt.timedelta(days=last > first)
         return day + (f" to {last:%A} {last.day} {last:%B %Y}" if last > first else "")
     zone = "UTC" if start.endswith("Z") else zone
-    until = f"{last:%H:%M}" if last_day == day else f"{last_day}, {last:%H:%M}"
-    return (
-        f"{day}, {first:%H:%M}" + (f" to {until}" if end else "") + (f" ({zone})" if zone else "")
-    )
+    until = f" to {last:%H:%M}" if last_day == day else f" to {last_day}, {last:%H:%M}"
+    return f"{day}, {first:%H:%M}" + (until if end else "") + (f" ({zone})" if zone else "")

@@ -145,9 +145,7 @@ def _layout(source: str) -> str | None:
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
     _show_links(tree)
-    if not _flattened(tree):
-        return None
-    return str(Inscriptis(tree, _CONFIG).get_text())
+    return str(Inscriptis(tree, _CONFIG).get_text()) if _flattened(tree) else None
 
 
 def _show_links(tree: HtmlElement) -> None:
