@@ -2,7 +2,7 @@
 
 import re
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from string import Template
 
 from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, WORD, fold
@@ -20,7 +20,7 @@ SUBJECT_WEIGHT = 2
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
-_FOLDER = resources.files("art_e.inbox")
+_FOLDER = Path(__file__).parent
 
 
 def tables_sql() -> str:
