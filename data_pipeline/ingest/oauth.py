@@ -22,6 +22,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from art_e.cli.output import note, one_line
 from art_e.errors import UserError
+from art_e.models.base import PolicyError
 from art_e.privacy import LOOPBACK
 from art_e.storage import write_whole
 
@@ -143,14 +144,17 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     place = urlsplit(url)
     if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
         raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
+    elsewhere = f"{place.hostname} leads to another address, which gets no token: check it"
     try:
         with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
             body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = type(error).__name__
         raise UserError(f"no answer from {place.hostname} ({why}): check the network") from None
+    except PolicyError:  # httpx refuses redirects itself once this process has asked a model
+        raise UserError(elsewhere) from None
     if answer.is_redirect:
-        raise UserError(f"{place.hostname} leads to another address, which gets no token: check it")
+        raise UserError(elsewhere)
     try:
         return _BODY.validate_json(body)
     except ValidationError:
