@@ -20,6 +20,18 @@ CORRELATIONS, OF_ANSWERS = (0.02, 0.1, 0.2, 0.3), (0.1, 0.5, 0.8)
 OF_INBOXES, OF_QUESTIONS = ((20,), (5, 45, 10, 20)), ((3,), (1, 2, 4, 9))
 
 
+class World(NamedTuple):
+    """Clusters with so many answers each: their accuracy, and the correlation within one.
+
+    Clusters larger than the mean are `harder` by this part of what can be lost, others easier.
+    """
+
+    sizes: Sequence[int]
+    accuracy: float
+    correlation: float
+    harder: float = 0.0
+
+
 class Drawn(NamedTuple):
     """Episodes, which of them are right, and what the interval should hold."""
 
@@ -28,46 +40,42 @@ class Drawn(NamedTuple):
     truth: float
 
 
-Draw = Callable[[np.random.Generator, Sequence[int], float, float, float], Drawn]
+class _Answers(NamedTuple):
+    """The cluster, the expected rate, the cluster's drawn rate and the outcome of each answer."""
+
+    places: np.ndarray
+    means: np.ndarray
+    rates: np.ndarray
+    hits: np.ndarray
 
 
-def _rates(
-    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
-    harder: float,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return clusters' expected and drawn rates: beta distributed, with this correlation within.
-
-    Clusters larger than the mean are `harder` by this part of what can be lost, others easier.
-    """
+def _answers(random: np.random.Generator, world: World) -> _Answers:
+    """Draw the rates of clusters, which are beta distributed, and answers by them."""
+    sizes, accuracy, correlation, harder = world
     shift = harder * min(accuracy, 1 - accuracy)
     means = accuracy + np.where(np.asarray(sizes) > np.mean(sizes), -shift, shift) * (harder > 0)
     spread = (1 - correlation) / correlation
-    return means, random.beta(means * spread, (1 - means) * spread)
-
-
-def draw(
-    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
-    harder: float = 0.0,
-) -> Drawn:  # fmt: skip
-    """Draw one answer to each question of inboxes of these sizes."""
-    means, rates = _rates(random, sizes, accuracy, correlation, harder)
+    rates = random.beta(means * spread, (1 - means) * spread)
     places = np.repeat(np.arange(len(sizes)), sizes)
     hits = random.random(len(places)) < rates[places]
+    return _Answers(places, means[places], rates[places], hits)
+
+
+def draw(random: np.random.Generator, world: World) -> Drawn:
+    """Draw one answer to each question of the inboxes."""
+    places, means, rates, hits = _answers(random, world)
     sample = Sample([f"i{each}" for each in places], [str(each) for each in range(len(places))])
-    truth = (means if sample.scope is None else rates)[places].mean()
-    return Drawn(sample, hits.tolist(), float(truth))
+    return Drawn(sample, hits.tolist(), float((means if sample.scope is None else rates).mean()))
 
 
-def draw_answers(
-    random: np.random.Generator, sizes: Sequence[int], accuracy: float, correlation: float,
-    harder: float = 0.0,
-) -> Drawn:  # fmt: skip
+def draw_answers(random: np.random.Generator, world: World) -> Drawn:
     """Draw so many answers to each question of one inbox."""
-    means, rates = _rates(random, sizes, accuracy, correlation, harder)
-    places = np.repeat(np.arange(len(sizes)), sizes)
-    hits = random.random(len(places)) < rates[places]
+    places, means, _, hits = _answers(random, world)
     sample = Sample(["i"] * len(places), [str(each) for each in places])
-    return Drawn(sample, hits.tolist(), float(means[places].mean()))
+    return Drawn(sample, hits.tolist(), float(means.mean()))
+
+
+Draw = Callable[[np.random.Generator, World], Drawn]
 
 
 def coverage(
@@ -77,7 +85,7 @@ def coverage(
     """Return the share of `runs` whose interval holds the truth."""
     random, inside = np.random.default_rng(len(sizes)), 0
     for _ in range(runs):
-        sample, hits, truth = drawn(random, sizes, accuracy, correlation, harder)
+        sample, hits, truth = drawn(random, World(sizes, accuracy, correlation, harder))
         share = sample.share(hits)
         inside += (share["low"] or 0.0) <= truth <= (share["high"] or 0.0)
     return inside / runs

@@ -58,7 +58,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
         if rows:
             headings = ["Model", "n", *(column.heading for column in tables.FIRST)]
             answerable = metrics["questions"]["answerable"]
-            scopes = {each["scope"] for each in models.values() if each["scope"]}
+            scopes = tables.distinct_scopes(models.values())
             caption = f"judge {metrics['judges'][0]}; accuracy over {answerable:,} answerable"
             caption += ", ".join([" questions; in brackets: 95 % interval", *scopes])
             output.print_table(headings, rows, caption=caption)

@@ -26,13 +26,13 @@ NORMAL = float(ndtri(_QUANTILE))  # 1.96
 # Below this effective number, the inboxes say nothing of others.
 FEW = 4
 # The grid of a beta-binomial: its mean, even on the scale of the logit; and the correlations within
-# a cluster, as likely before the data as they are listed: none three times, or few inboxes would
-# always seem to differ. Repeats of a question are more alike than questions.
+# a cluster, with the prior weight of each: none weighs three, or few inboxes would always seem to
+# differ. Repeats of a question are more alike than questions.
 _MEANS = expit(np.linspace(-9, 9, 301))
-_CORRELATIONS = {
-    "inboxes": (1e-5, 1e-5, 1e-5, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
-    "questions": (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99),
-    "": (1e-5,),
+_PRIORS = {
+    "inboxes": {1e-5: 3} | dict.fromkeys((0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), 1),
+    "questions": dict.fromkeys((0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99), 1),
+    "": {1e-5: 1},
 }
 
 Floats = NDArray[np.float64]
@@ -198,9 +198,10 @@ class Sample:
         # Clusters of the same counts have the same likelihood.
         counts = np.stack([self._summed(hits), sizes])
         (right, size), times = np.unique(counts, axis=1, return_counts=True)
-        correlations = np.array(_CORRELATIONS[self._unit])[:, None]
+        prior = _PRIORS[self._unit]
+        correlations, weights = (np.array([*each])[:, None] for each in (prior, prior.values()))
         # Jeffreys' prior of the beta-binomial's mean, on the scale of the logit.
-        likelihood = 0.5 * np.log(_MEANS * (1 - _MEANS)) + np.zeros_like(correlations)
+        likelihood = np.log(weights * np.sqrt(_MEANS * (1 - _MEANS)))
         alpha, beta = (part * (1 / correlations - 1) for part in (_MEANS, 1 - _MEANS))
         for hit, missed, alike in zip(right, size - right, times, strict=True):
             likelihood += alike * (betaln(hit + alpha, missed + beta) - betaln(alpha, beta))

@@ -31,7 +31,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests but under `make fire`; those of the whole, which take longest, start."""
+    """Leave out long tests but under `make fire`; start with those of the whole, the slowest."""
     long = [item for item in items if item.get_closest_marker("long") and "FIRE" not in os.environ]
     config.hook.pytest_deselected(items=long)
     kept = [item for item in items if item not in long]

@@ -195,11 +195,11 @@ def with_equivalents(
     sentence nearest to question and answer, and the ones around it: copies, forwards, quotes."""
     about, answer = (stems(words(text or "")) for text in (question.question, question.answer))
     weights, ids = Counter({*about}) + Counter([*{*answer}] * 2), [*question.equivalent_ids, *known]
+    bodies = [(mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails]
     for lines in (_lines(mail.body) for mail in gold):
         scores = [sum(weights[stem] for stem in {*stems(line.split())}) for line in lines]
         at = max(range(len(lines)), key=scores.__getitem__, default=0)
         passage = f" {' '.join(lines[max(0, at - 1) : at + 2])} "
-        bodies = ((mail.message_id, f" {' '.join(words(mail.body))} ") for mail in mails)
         ids += [name for name, body in bodies if lines and passage in body]
     equivalent = (each for each in dict.fromkeys(ids) if each not in question.message_ids)
     return replace(question, equivalent_ids=tuple(equivalent))

@@ -435,10 +435,15 @@ def in_a_sentence(entries: Sequence[Entry]) -> str:
 
 def scopes(entries: Sequence[Entry]) -> str:
     """What the intervals are about, if not about inboxes in general, or if answers are unjudged."""
-    distinct = dict.fromkeys(each.figures["scope"] for each in entries if each.figures["scope"])
     unjudged = any("range" in each.figures["accuracy"] for each in entries)
     last = ["without a dot if answers are unjudged"] if unjudged else []
+    distinct = distinct_scopes(each.figures for each in entries)
     return "".join(f", {scope}" for scope in [*distinct, *last])
+
+
+def distinct_scopes(models: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the intervals of models are about, each once, in their order."""
+    return list(dict.fromkeys(figures["scope"] for figures in models if figures["scope"]))
 
 
 def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
