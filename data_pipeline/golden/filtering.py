@@ -269,7 +269,7 @@ def one_fact(question: Question, facts: Facts) -> str | None:
 def referent(question: Question, facts: Facts) -> str | None:
     """It doesn't say whom or what it means: "What did he say?", "When is the meeting?"."""
     words = _match("no-referent", clean(question.question))
-    return words and f"doesn't say what {_shown(words[0])} is about"
+    return words and f"doesn't say what {_shown(words)} is about"
 
 
 def private(question: Question, facts: Facts) -> str | None:
@@ -344,7 +344,7 @@ def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | No
     """What `find` finds in question or answer, and where."""
     for where, text in (("question", question.question), ("answer", question.answer or "")):
         if (words := find(clean(text))) is not None:
-            return f"the {where} has {_shown(words[0])}"
+            return f"the {where} has {_shown(words)}"
     return None
 
 
