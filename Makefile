@@ -136,7 +136,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
 lock: $(VENV)/dev.installed
 	$(COMPILE) --all-build-deps --allow-unsafe -o requirements/core.txt pyproject.toml
 	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
-		--extra dev --extra train --extra attachments --extra imap -o requirements/dev.txt pyproject.toml
+		--extra dev --extra train --extra imap -o requirements/dev.txt pyproject.toml
 	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
 	$(COMPILE) --allow-unsafe -o requirements/audit.txt requirements/audit.in
 	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \

@@ -45,11 +45,9 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class EpisodeForm(BaseModel, extra="forbid", frozen=True):
-    """The form of an episode: turns, system prompt (None: the default), what the tools show.
-
-    A recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
-    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt.
-    """
+    """The form of an episode: turns, system prompt (None: the default), what the tools show. A
+    recipe trains a model in one form, and its checkpoints carry it. The limits are in tokens:
+    `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt."""
 
     max_turns: _Count = DEFAULT_MAX_TURNS
     prompt: str | None = None
@@ -109,23 +107,15 @@ class Rubric:
 
 class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
-
     `system_prompt` is a template with `$inbox_address`, `$today`, `$max_turns` and `$max_calls`;
     `view` sets which tools there are and how much they show. `today` is the day in the prompt of an
     inbox opened without a date; later mail is still shown, as clocks may be wrong. `exchanges` and
-    `events` grow with each step; a trajectory keeps the events.
-    """
+    `events` grow with each step; a trajectory keeps the events."""
 
     def __init__(
-        self,
-        inbox: Inbox,
-        question: Question,
-        *,
-        max_turns: int = DEFAULT_MAX_TURNS,
-        view: View = WHOLE_VIEW,
-        system_prompt: str | None = None,
-        today: dt.date | None = None,
-    ) -> None:
+        self, inbox: Inbox, question: Question, *, max_turns: int = DEFAULT_MAX_TURNS,
+        view: View = WHOLE_VIEW, system_prompt: str | None = None, today: dt.date | None = None,
+    ) -> None:  # fmt: skip
         self.question = question
         self.tools = Tools(inbox, view)
         self.final_answer: str | None = None
@@ -290,10 +280,8 @@ class Episode:
 
 
 def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
-    """Return the ids that count as each gold mail: its own and its equivalents'.
-
-    Of several gold mails, an equivalent counts as the one whose words are most like its own.
-    """
+    """Return the ids that count as each gold mail: its own and its equivalents'. Of several gold
+    mails, an equivalent counts as the one whose words are most like its own."""
     gold, equivalent = (
         list(dict.fromkeys(inbox.canonical_id(name) or name for name in names))
         for names in (question.message_ids, question.equivalent_ids)

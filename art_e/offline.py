@@ -7,7 +7,7 @@ the same answer.
 """
 
 import re
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -20,16 +20,11 @@ NOTHING = "I don't know"
 # Below this score an answer is likelier wrong than right, by a logistic regression on the
 # validation questions of the companies that the weights were fitted on.
 ABSTAIN_BELOW = 7.02
-
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
 # them from the rest, and few such hits.
-NAMES_TO_COUNT = 3
-COUNTED = range(2, 5)
-
+NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
 # Hits of its search, mails read in one turn, and turns of reading.
-HITS = 10
-READ_AT_ONCE = 4
-READING_TURNS = 2
+HITS, READ_AT_ONCE, READING_TURNS = 10, 4, 2
 
 
 class OfflinePolicy:
@@ -41,7 +36,7 @@ class OfflinePolicy:
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Search, then read, then answer. Counts have no score."""
-        seen = _seen(messages)
+        seen = _Seen(messages)
         if seen.turn == 0:
             keywords = informative_words(seen.question)
             return _step(0, "search_emails", {"keywords": keywords, "max_results": HITS})
@@ -64,7 +59,7 @@ class OfflinePolicy:
 
 def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
     """Every sentence of the mails that an episode has read, with its score."""
-    seen = _seen(messages)
+    seen = _Seen(messages)
     ranks = {hit["message_id"]: rank for rank, hit in enumerate(seen.hits)}
     mails = [
         ReadMail(
@@ -76,26 +71,17 @@ def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
     return candidates(seen.question, mails)
 
 
-class _Seen(NamedTuple):
+class _Seen:
     """A conversation as the policy reads it: `results` are those of all calls, in order."""
 
-    question: str
-    turn: int
-    is_last_turn: bool
-    results: list[dict[str, Any]]
-
-    @property
-    def hits(self) -> list[dict[str, Any]]:
-        return [hit for result in self.results for hit in result.get("hits", [])]
-
-
-def _seen(messages: list[ChatMessage]) -> _Seen:
-    turns = exchanges(messages)
-    question = str(next(each["content"] for each in messages if each["role"] == "user"))
-    # The episode's note on the last turn follows the last result.
-    is_last_turn = any(len(call.results) > 1 for turn in turns[-1:] for call in turn.calls)
-    results = [call.results[0] for turn in turns for call in turn.calls]
-    return _Seen(question, len(turns), is_last_turn, results)
+    def __init__(self, messages: list[ChatMessage]) -> None:
+        turns = exchanges(messages)
+        self.question = str(next(each["content"] for each in messages if each["role"] == "user"))
+        self.turn = len(turns)
+        # The episode's note on the last turn follows the last result.
+        self.is_last_turn = any(len(call.results) > 1 for each in turns[-1:] for call in each.calls)
+        self.results = [call.results[0] for each in turns for call in each.calls]
+        self.hits = [hit for result in self.results for hit in result.get("hits", [])]
 
 
 def _asks_how_many(seen: _Seen) -> bool:

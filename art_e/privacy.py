@@ -19,15 +19,7 @@ _SECRET_NAME = re.compile(
 )
 # The names under which litellm and the openai client look for keys: `.env` may give these alone.
 # Exact names, because libraries read others as addresses, files, or commands to run.
-_PROVIDERS = (
-    "AI21 ANTHROPIC AZURE AZURE_AI CEREBRAS CODESTRAL COHERE DASHSCOPE DEEPINFRA DEEPSEEK FIREWORKS"
-    " FIREWORKS_AI GEMINI GOOGLE GROQ HOSTED_VLLM HUGGINGFACE LM_STUDIO MISTRAL MOONSHOT NEBIUS"
-    " NOVITA NVIDIA_NIM OLLAMA OPENAI OPENAI_LIKE OPENROUTER PERPLEXITY PERPLEXITYAI REPLICATE"
-    " SAMBANOVA TOGETHERAI TOGETHER_AI VOLCENGINE WATSONX XAI ZAI"
-)
-_ENV_KEYS = {f"{provider}_API_KEY" for provider in _PROVIDERS.split()} | set(
-    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN CO_API_KEY HF_TOKEN".split()
-)
+_ENV_KEYS = set(Path(__file__).with_name("key_names.txt").read_text("utf-8").split())
 # No address and no path, nor anything that a program might expand: a key has "." or "/".
 _KEY_VALUE = re.compile(r"[\w+](?:[\w.=~-]*|[\w+/=~-]*)")
 _KEYS = (

@@ -37,12 +37,9 @@ def template(package: str, name: str) -> Template:
     """The template in the file `name` of a package."""
     text = (resources.files(package) / name).read_text("utf-8")
     environment = Environment(
-        undefined=StrictUndefined,
-        finalize=escaped,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        undefined=StrictUndefined, finalize=escaped, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True,
-    )
+    )  # fmt: skip
     return environment.from_string(text)
 
 

@@ -5,7 +5,6 @@ The field names are those of the public ART-E data set, so that its rows load as
 """
 
 import contextlib
-import copy
 import dataclasses
 import datetime as dt
 import json
@@ -38,15 +37,21 @@ SHIPPED = ("enron", "enron-hard")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
+def chosen_split(name: str | None) -> Split | None:
+    """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
+    chosen = next((each for each in SPLITS if each == name), None)
+    if name is not None and chosen is None:
+        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
+    return chosen
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One row of a golden set, or (with `answer` None) a user's own question.
-
-    `message_ids` are the gold mails: together they hold the answer. `equivalent_ids` hold the same
-    as one of them (copies, forwards, quotes), and each counts as its gold mail. `query_date` is
-    the episode's `as_of`: later mail does not exist for it; None means all mail. `answerable` is
-    None if unknown. `how_realistic` is in 0..1.
-    """
+    """One row of a golden set, or (with `answer` None) a user's own question. `message_ids` are the
+    gold mails: together they hold the answer. `equivalent_ids` hold the same as one of them
+    (copies, forwards, quotes), and each counts as its gold mail. `query_date` is the episode's
+    `as_of`: later mail does not exist for it; None means all mail. `answerable` is None if unknown.
+    `how_realistic` is in 0..1."""
 
     # The public data set has numbers as ids.
     __pydantic_config__: ClassVar = {"coerce_numbers_to_str": True, "extra": "ignore"}
@@ -67,11 +72,10 @@ class Question:
 
     def to_row(self) -> dict[str, Any]:
         """The question as a JSON object (dates as YYYY-MM-DD)."""
-        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        row["provenance"] = copy.deepcopy(self.provenance)
-        row["message_ids"] = list(self.message_ids)
-        row["equivalent_ids"] = list(self.equivalent_ids)
-        row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
+        row = dataclasses.asdict(self)
+        for name in ("message_ids", "equivalent_ids"):
+            row[name] = list(row[name])
+        row["query_date"] = self.query_date and self.query_date.isoformat()
         return row
 
     @staticmethod
@@ -138,8 +142,8 @@ def read_rows(source: str) -> Iterator[RawRow]:
         yield from _json_lines(source, lzma.decompress(file.read_bytes()).splitlines())
     elif path.is_dir():
         files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
-        files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
-        files = files or sorted(path.rglob("*.parquet")) or sorted(path.glob("*.jsonl"))
+        for others in ("questions.jsonl", "**/*.parquet", "*.jsonl"):
+            files = files or sorted(path.glob(others))
         if not files:
             raise UserError(f"{path} holds no train, validation, test or questions.jsonl")
         for file in files:
@@ -197,12 +201,11 @@ def _json_lines(source: str, lines: Iterable[bytes]) -> Iterator[RawRow]:
 
 
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pyarrow import ArrowException, parquet
 
     try:
-        rows = pq.read_table(path, partitioning=None).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        rows = parquet.read_table(path, partitioning=None).to_pylist()
+    except (ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path} isn't readable Parquet ({reason}); write it again") from None
     for number, row in enumerate(rows, start=1):

@@ -88,8 +88,7 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
     if out is not None and out.resolve().parent != parent.resolve():
         with suppress(OSError):  # a home that can't be written to lists no run
             _new_place(parent, name, lambda link: link.symlink_to(out.resolve()))
-    packages = ("art-e", "duckdb", "numpy", "pyarrow")
-    versions = {each: metadata.version(each) for each in packages}
+    versions = {each: metadata.version(each) for each in ("art-e", "duckdb", "numpy", "pyarrow")}
     made_by = {
         "name": name,
         "versions": {"python": platform.python_version(), **versions},
@@ -153,9 +152,8 @@ def _new_place(parent: Path, name: str, make: Callable[[Path], None]) -> Path:
 def _commit() -> str | None:
     """The commit of the checkout that the package runs from, if any."""
     checkout = Path(__file__).parent.parent
-    if not (checkout / ".git").exists():
-        return None
     command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     with suppress(OSError, subprocess.CalledProcessError):
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+        if (checkout / ".git").exists():
+            return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
     return None

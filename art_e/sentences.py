@@ -7,51 +7,32 @@ The weights come from a softmax over the sentences of all mails read, fitted wit
 import datetime as dt
 import math
 import re
+import tomllib
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from importlib import resources
+from typing import NamedTuple
 
 from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
-
-Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
 
 # Further text of a body is ignored, so that no mail can make the baseline slow.
 MAX_CHARS = 8_000
 MAX_SENTENCE_CHARS = 400
 
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-_WEEKDAY = r"(?:mon|tues?|wednes|thurs?|fri|satur|sun)day"
-_PATTERNS: dict[Value, re.Pattern[str]] = {
-    "date": re.compile(
-        rf"\b{_MONTH}\.?\s+\d|\b\d{{1,2}}(?:st|nd|rd|th)?(?:\s+of)?\s+{_MONTH}\b"
-        rf"|\b(?:end|middle|beginning|start|week|month|first half) of (?:the )?\w+"
-        rf"|\b(?:mid|late|early|in|by|until|since|for)[ -]{_MONTH}\b"
-        rf"|\b{_WEEKDAY}\b|\bthe \d{{1,2}}(?:st|nd|rd|th)\b|\bnext (?:week|month|year)\b"
-        r"|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b|\b\d{4}-\d\d-\d\d\b"
-        r"|\b\d{1,2}(?::\d\d)?\s*[ap]\.?m\b|\b\d{1,2}:\d\d\b|\bnoon\b",
-        re.IGNORECASE,
-    ),
-    "amount": re.compile(
-        r"[$€£]\s?\d|\b(?:usd|eur|gbp)\s?\d|\b\d[\d,.]*\s?(?:k|mm|million|billion|cents?|dollars?|"
-        r"usd|eur|gbp|per ?cent)\b|\d\s?%",
-        re.IGNORECASE,
-    ),
-    "number": re.compile(
-        r"\b(?:\d[\d,.]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
-        re.IGNORECASE,
-    ),
-    "contact": re.compile(r"[\w.+-]+@[\w-]+\.\w|\(?\b\d{3}\)?[ .-]+\d{3}[ .-]\d{4}\b|\bx\d{4,5}\b"),
-    "person": re.compile(r"\b[A-Z][\w'’-]+(?: [A-Z]\.?)? [A-Z][\w'’-]+|(?<=[\w,] )[A-Z][a-z]+\b"),
-    "code": re.compile(
-        r"#\s?\d|\b(?=\w*\d)(?=\w*[A-Z])[A-Z\d][\w-]{2,}\b|\b\d[\d-]{4,}\b|\b[A-Z]{1,6}-\d{2,}\b"
-    ),
-    "place": re.compile(
-        r"\b(?:in|at|to|from|room|near|floor)\s+(?:the\s+)?(?:[A-Z]|\d)|\b[Rr]oom\s+\w+|\b[A-Z]{2,}\d+"
-    ),
-}
+
+_DATA = tomllib.loads(resources.files("art_e").joinpath("data/baseline.toml").read_text("utf-8"))
+WEIGHTS: dict[str, float] = _DATA["weights"]
+
+
+def _patterns(part: str) -> dict[str, re.Pattern[str]]:
+    """The patterns that are `asked` or `stated`, by the kind of value."""
+    joined = {name: "|".join(value[part]) for name, value in _DATA["values"].items()}
+    return {
+        name: re.compile(text.replace("MONTH", _DATA["month"])) for name, text in joined.items()
+    }
+
+
+_ASKED, _STATED = _patterns("asked"), _patterns("stated")
 
 # Lines that frame quoted mail or sign it off.
 _FRAME = re.compile(
@@ -90,8 +71,7 @@ def split_sentences(body: str) -> list[Sentence]:
 
     for raw in body[:MAX_CHARS].splitlines():
         quote = _QUOTE.match(raw)
-        line = raw[quote.end() :] if quote else raw
-        quotes = quote.group().count(">") if quote else 0
+        line, quotes = (raw[quote.end() :], quote[0].count(">")) if quote else (raw, 0)
         if line.strip():
             # Text that is quoted less than a mark does not belong below it.
             marks = [each for each in marks if each <= quotes]
@@ -102,20 +82,13 @@ def split_sentences(body: str) -> list[Sentence]:
         if level != depth or framed or not line.strip() or _BULLET.match(line):
             close()
             depth = level
-        if framed:
-            continue
-        if line.strip():
+        if line.strip() and not framed:
             paragraph.append(line.strip())
             if len(line) < 45:
                 # A line that ends early ends its paragraph: tables, lists, signatures.
                 close()
     close()
     return found
-
-
-def states(text: str, value: Value) -> bool:
-    """Whether `text` holds a value of that kind."""
-    return _PATTERNS[value].search(text) is not None
 
 
 def _cut(text: str) -> list[str]:
@@ -130,43 +103,10 @@ def _cut(text: str) -> list[str]:
     return [piece[:MAX_SENTENCE_CHARS] for piece in pieces if piece]
 
 
-# Feature -> weight. `candidates` measures shares of the question's words (own sentence, with
-# neighbours and subject, whole mail) and of its names, whether the value asked for is stated,
-# place among the hits, age.
-WEIGHTS: dict[str, float] = {
-    "own": 1.65,
-    "near": 1.42,
-    "mail": 1.09,
-    "names": 1.17,
-    "stated": 1.56,
-    "not_stated": -1.56,
-    "rank": -1.16,
-    "newest": 2.21,
-    "quoted": -0.13,
-    "question": -0.52,
-    "short": -1.93,
-}
-
 _SHORT_WORDS = 4
-
 # Words about the question rather than its subject.
 _IDLE = STOP_WORDS | set(
     "tell say said give know please date day time name many much long often exactly".split()
-)
-
-# What a question asks for, by its words; the first match counts.
-_ASKED: tuple[tuple[str, Value], ...] = (
-    (r"\b(?:phone|e-?mail address|contact information|extension)\b", "contact"),
-    (r"\bhow (?:many|often)\b", "number"),
-    (
-        r"\bhow (?:much|large|big|high)\b"
-        r"|\b(?:costs?|price|salary|bonus|budget|amount|fee|rate|total|sum|allowance|limit)\b",
-        "amount",
-    ),
-    (r"\bwhen\b|\b(?:what|which) (?:day|dates?|time|month|week)\b|\bdeadline\b|\bdue\b", "date"),
-    (r"\bwho(?:m|se)?\b", "person"),
-    (r"\bwhere\b|\b(?:city|room|hotel|building|office|place|location|site)\b", "place"),
-    (r"\bnumber\b|\bcode\b", "code"),
 )
 
 
@@ -216,7 +156,7 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
         return []
     names = name_stems(question) & wanted
     text = question.lower()
-    value = next((kind for pattern, kind in _ASKED if re.search(pattern, text)), None)
+    value = next((kind for kind, pattern in _ASKED.items() if pattern.search(text)), None)
     dates = sorted({mail.date for mail in mails}, key=_sent)
     found = []
     for mail in mails:
@@ -246,7 +186,7 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     return found
 
 
-def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:
+def _states(sentence: Sentence, value: str | None, question: str) -> bool | None:
     """Whether the sentence states the value asked for; None if no value is asked for."""
     if value is None:
         return None
@@ -255,7 +195,7 @@ def _states(sentence: Sentence, value: Value | None, question: str) -> bool | No
     for name in re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question):
         whole = rf"(?<![\w$€£])(?<!\d[,.:/-]){re.escape(name)}(?!\w|[,.:/-]\d)"
         text = re.sub(whole, " ", text)
-    return states(text, value)
+    return _STATED[value].search(text) is not None
 
 
 def _held(text: str, wanted: frozenset[str]) -> frozenset[str]:

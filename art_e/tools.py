@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
@@ -50,8 +50,7 @@ Text = Annotated[str, AfterValidator(encodable)]
 Filter = Annotated[Text | None, AfterValidator(_filter)]
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+class _Arguments(BaseModel, extra="forbid"): ...
 
 
 class SearchEmails(_Arguments):
@@ -113,14 +112,10 @@ def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
 
 @cache
 def _schemas() -> str:
-    functions = [
-        {
-            "name": name,
-            "description": model.__doc__,
-            "parameters": _shortened(model.model_json_schema()),
-        }
-        for name, model in ARGUMENTS.items()
-    ]
+    functions = []
+    for name, model in ARGUMENTS.items():
+        form = _shortened(model.model_json_schema())
+        functions.append({"name": name, "description": model.__doc__, "parameters": form})
     return compact_json([{"type": "function", "function": each} for each in functions])
 
 
@@ -136,9 +131,8 @@ def parse_call(
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
-        raise CallError(
-            "unparseable_calls", f"the arguments of {call.name} are not JSON ({error})"
-        ) from None
+        why = f"the arguments of {call.name} are not JSON ({error})"
+        raise CallError("unparseable_calls", why) from None
     if not isinstance(arguments, dict):
         raise CallError("unparseable_calls", f"the arguments of {call.name} are no JSON object")
     try:
@@ -192,8 +186,7 @@ class Tools:
     """The tools over one opened inbox."""
 
     def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
-        self.inbox = inbox
-        self.view = view
+        self.inbox, self.view = inbox, view
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
@@ -204,23 +197,18 @@ class Tools:
         words = search_words(arguments.keywords)
         hits = self.inbox.search(
             [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
-            from_addr=arguments.from_addr,
-            to_addr=arguments.to_addr,
-            sent_after=arguments.sent_after,
-            sent_before=arguments.sent_before,
+            **arguments.model_dump(exclude={"keywords", "max_results"}),
             all_words=self.view.all_words,
             max_results=wanted,
         )
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
-        notes = []
-        if wanted != requested:
-            notes.append(f"max_results is 1 to {most}; {wanted} was used")
-        if len(words) > MAX_WORDS:
-            notes.append(f"only the first {MAX_WORDS} words were searched for")
-        if not hits:
-            notes.append("no mail matches; try other words or fewer filters")
-        if notes:
-            observation["note"] = ". ".join(notes)
+        notes = {
+            f"max_results is 1 to {most}; {wanted} was used": wanted != requested,
+            f"only the first {MAX_WORDS} words were searched for": len(words) > MAX_WORDS,
+            "no mail matches; try other words or fewer filters": not hits,
+        }
+        if note := ". ".join(text for text, applies in notes.items() if applies):
+            observation["note"] = note
         return Observation(observation, tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
@@ -238,16 +226,14 @@ class Tools:
     def _name(self, message_id: str) -> str:
         if not self.view.handles:
             return message_id
-        if message_id not in self._handle_of:
-            handle = f"m{len(self.handles) + 1}"
-            self._handle_of[message_id] = handle
-            self.handles[handle] = message_id
-        return self._handle_of[message_id]
+        handle = self._handle_of.setdefault(message_id, f"m{len(self.handles) + 1}")
+        self.handles[handle] = message_id
+        return handle
 
     def _hit(self, hit: Hit) -> dict[str, Any]:
         shown = {
             "message_id": self._name(hit.message_id),
-            "date": self._date(hit.date)[:10],
+            "date": self._date(hit)[:10],
             "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
             "snippet": _shorter(hit.snippet, self.view.snippet_chars),
@@ -262,7 +248,7 @@ class Tools:
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
             "message_id": self._name(email.message_id),
-            "date": self._date(email.date),
+            "date": self._date(email),
             "from": self._person(email.sender),
             "to": self._listed(email.to),
             "cc": self._listed(email.cc),
@@ -272,16 +258,17 @@ class Tools:
         }
         return self._shown(shown)
 
-    def _date(self, date: dt.datetime | None) -> str:
-        return format_date(date and date.astimezone(dt.UTC) if self.view.utc else date)
+    def _date(self, mail: Hit | Email) -> str:
+        date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
+        return format_date(date, mail.message_id)
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields as the view shows them, without empty lists."""
-        return {
-            name: _spaced(value) if self.view.spaced and name not in _UNSPACED else value
-            for name, value in fields.items()
-            if value != []
-        }
+        shown = {name: value for name, value in fields.items() if value != []}
+        for name in shown.keys() - {"message_id", "date"} if self.view.spaced else ():
+            text = shown[name]
+            shown[name] = f" {text}" if isinstance(text, str) else [f" {line}" for line in text]
+        return shown
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
@@ -291,13 +278,6 @@ class Tools:
 
     def _person(self, mailbox: Mailbox) -> str:
         return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
-
-
-_UNSPACED = ("message_id", "date")
-
-
-def _spaced(value: str | list[str]) -> str | list[str]:
-    return f" {value}" if isinstance(value, str) else [f" {line}" for line in value]
 
 
 def _shorter(snippet: str, most: int | None) -> str:

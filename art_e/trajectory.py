@@ -41,12 +41,10 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
     for message in messages:
         content = str(message.get("content") or "")
         if message.get("role") == "assistant":
-            functions = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-            calls = (
-                ToolCall("", str(each.get("name")), str(each.get("arguments") or ""))
-                for each in functions
-            )
-            waiting = [AnsweredCall(call.name, call.parsed, []) for call in calls]
+            waiting = []
+            for each in (call.get("function") or {} for call in message.get("tool_calls") or ()):
+                call = ToolCall("", str(each.get("name")), str(each.get("arguments") or ""))
+                waiting.append(AnsweredCall(call.name, call.parsed, []))
             found.append(Exchange(content, list(waiting), []))
         elif found:
             # The episode answers the calls of a message in their order.
@@ -58,8 +56,7 @@ def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
     """The consecutive JSON objects at the start of a text."""
-    content = content.strip()
-    while content:
+    while content := content.strip():
         try:
             value, end = json.JSONDecoder().raw_decode(content)
         except (ValueError, RecursionError):
@@ -68,7 +65,7 @@ def _objects(content: str) -> Iterator[dict[str, Any]]:
             yield {"text": content}
             return
         yield value
-        content = content[end:].strip()
+        content = content[end:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

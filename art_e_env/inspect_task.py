@@ -23,7 +23,6 @@ from inspect_ai.viewer import ViewerConfig
 from pydantic import TypeAdapter
 
 from art_e.agent import run_episode
-from art_e.cli.options import chosen_split
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -31,7 +30,7 @@ from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
 from art_e.models.hosted import sendable
 from art_e.models.model import Model, full_name
-from art_e.question import Question, load_questions
+from art_e.question import Question, chosen_split, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
 from evals.metrics import HEADLINE, STEPS, ended_at

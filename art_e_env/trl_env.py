@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from art_e.agent import episode_record
-from art_e.cli.options import chosen_split
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
-from art_e.question import Question, load_questions
+from art_e.question import Question, chosen_split, load_questions
 from evals.judges import choose_judge
 from evals.scored import Scored, check_questions, judged
 from training.reward import RewardWeights

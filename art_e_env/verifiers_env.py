@@ -18,7 +18,6 @@ import verifiers.v1 as vf
 from openai import AsyncOpenAI, OpenAIError
 
 from art_e.agent import run_episode
-from art_e.cli.options import chosen_split
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -27,7 +26,7 @@ from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.models.calls import usage_of
 from art_e.models.hosted import received, sendable
 from art_e.privacy import redact
-from art_e.question import Question, load_questions
+from art_e.question import Question, chosen_split, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
 from evals.scored import Scored, check_questions, judged

@@ -1,16 +1,16 @@
-"""`ingest`, `sync`, `people`: mail in, an inbox file out; `demo`: a tour of a made-up inbox.
-
-The tour needs no key, no network and no mail: it makes a synthetic inbox once and keeps it, asks
-the offline policy one question of the world's test split, and shows the gold answer beside.
-"""
+"""`ingest`, `sync`, `login` and `people`: mail in, an inbox file out."""
 
 import contextlib
+import datetime as dt
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,41 +20,27 @@ import duckdb
 import typer
 from typer import Argument, Option
 
-from art_e import __version__
 from art_e.cli import output
-from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
-from art_e.cli.conversation import Conversation
-from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
+from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
-from art_e.models.model import Model
-from art_e.question import Question
-from art_e.storage import home, locked, partial_of, write_whole
-from art_e.text import digest
+from art_e.storage import locked, partial_of, write_whole
+from data_pipeline.ingest import build, imap, oauth
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.build import (
-    IngestReport,
-    LikelyOwner,
-    Source,
-    lock_of,
-    put_in_place,
-    target_of,
-)
-from data_pipeline.ingest.build import ingest as run_ingest
-from data_pipeline.ingest.imap import Account, follow, is_account, load_state, state_file
 from data_pipeline.ingest.records import Format
-from data_pipeline.ingest.sources import described, detect, open_source, questions_of
-from data_pipeline.synthetic.world import WorldConfig, questions
+from data_pipeline.ingest.sources import detect, open_source
+from data_pipeline.synthetic.world import described, questions_of
 
 # "auto" and FORMATS: typer has no unions.
-FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
+FormatName = Literal[
+    "auto", "mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"
+]
 
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
-# The world of the tour.
-SIZE, SEED = 2_000, 0
+_PERIOD, _SECONDS = re.compile(r"(\d{1,5})([smh])"), {"s": 1, "m": 60, "h": 3600}
 # An address is an owner by itself if so much of the mail is its.
 LEAST_SHARE = 0.5
 
@@ -111,22 +97,31 @@ def ingest(
         raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
     if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
-    path = target_of(chosen_db(db))
+    path = build.target_of(chosen_db(db))
+    state = imap.state_file(path)
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
     _check_target(path, may_change=append or replace)
     owner = None if owner is None else owner.strip().lower()
-    if any(map(is_account, sources)):
-        if len(sources) > 1 or append or limit or max_body_chars or max_recipients:
+    changes = Counter[str]()
+    if any(map(imap.is_account, sources)):
+        is_other = append and path.exists() and not state.exists()
+        whole = all(map(imap.is_account, sources)) and not is_other
+        if not whole or limit or max_body_chars or max_recipients:
             raise UserError(
-                "an IMAP account is read whole, into a file of its own: name no other source, and"
-                " drop --append, --limit, --max-body-chars and --max-recipients"
+                "IMAP accounts are read whole, into a file without other mail: name no other"
+                " source, and drop --limit, --max-body-chars and --max-recipients"
             )
-        account = Account.of(sources[0])
-        owner = owner or _owner_of(account)
-        follow(account, path)
-        sources, source_format = [str(state_file(path))], "imap"
-    elif append and state_file(path).exists():
+        accounts = [imap.Account.of(source) for source in sources]
+        followed = imap.load_states(state)
+        again = [each for each in followed if append or imap.Account.of(each.account) in accounts]
+        if again != followed:
+            imap.save_states(state, again)
+        for account in accounts:
+            user = account.user.lower() if _ADDRESS.fullmatch(account.user) else ""
+            changes.update(imap.follow(account, path, owner or user))
+        sources, source_format, append = [str(state)], "imap", False
+    elif append and state.exists():
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
     def rules(name: Format) -> Rules:
@@ -139,47 +134,108 @@ def ingest(
         sources, path, source_format, rules, owner=owner, append=append, limit=limit
     )
     if source_format != "imap":
-        state_file(path).unlink(missing_ok=True)
+        state.unlink(missing_ok=True)
     say_likely_others(path, db)
     if as_json:
         row = {} if questions is None else {"questions": str(questions)}
-        output.print_json({**report.to_json(), **row})
+        output.print_json({**report.to_json(), **row, **changes})
     else:
-        output.print_line("\n".join(_sums(report, questions, db)))
+        output.print_line("\n".join(_sums(changes, report, questions, db)))
 
 
-@app.command(epilog=output.example("art-e sync", "art-e sync --db work.duckdb"))
-def sync(db: DbOption = None, as_json: JsonOption = False) -> None:
-    """Bring an inbox file to what its IMAP account holds now: new mail, flags, deletions."""
-    path = target_of(chosen_db(db))
-    file = state_file(path)
-    if (state := load_state(file)) is None:
+@app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
+def sync(
+    db: DbOption = None,
+    every: Annotated[
+        str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h, until Ctrl-C.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Bring an inbox file to what its IMAP accounts hold now: new mail, flags, deletions."""
+    path, period = build.target_of(chosen_db(db)), _PERIOD.fullmatch(every or "0s")
+    if period is None:
+        raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
+    accounts, seconds = _accounts_of(path, db), int(period[1]) * _SECONDS[period[2]]
+    while True:
+        began = time.time()
+        try:
+            _sync(accounts, path, db, as_json)
+        except UserError as error:
+            if not (seconds and accounts):
+                raise
+            output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; the next sync is in {every}")
+        # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
+        for _ in range(seconds):
+            if time.time() - began < seconds:
+                time.sleep(1)
+        if not seconds:
+            return
+
+
+def _accounts_of(path: Path, db: Path | None) -> list[imap.Account]:
+    accounts = [imap.Account.of(state.account) for state in imap.load_states(imap.state_file(path))]
+    if not accounts:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
-    account = Account.of(state.account)
-    if not account.spool.is_dir():
+    if unread := [account for account in accounts if not account.spool.is_dir()]:
         # The file may come from elsewhere, and its account gets the password.
-        again = f"if it is yours: art-e ingest {account} --replace{db_argument(db)}"
-        raise UserError(f"{account} was never read from here; {again}")
-    changes = follow(account, path)
-    report = None
+        again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
+        raise UserError(f"{unread[0]} was never read from here; {again}")
+    return accounts
+
+
+def _sync(accounts: list[imap.Account], path: Path, db: Path | None, as_json: bool) -> None:
+    """Read all accounts, though one can't be reached, and make the file if anything changed. An
+    account that is rejected is no longer one of `accounts`."""
+    changes, errors = Counter[str](), list[UserError]()
+    for account in list(accounts):
+        try:
+            changes.update(imap.follow(account, path))
+        except UserError as error:
+            errors.append(error)
+            if isinstance(error, oauth.RejectedError):
+                accounts.remove(account)
+    file, report = imap.state_file(path), None
     # An ingest that was interrupted leaves an older file.
     if not path.exists() or path.stat().st_mtime_ns <= file.stat().st_mtime_ns:
-        owner = _owner_of(account)
+        owner = None
         with contextlib.suppress(UserError), InboxFile(path) as old:
-            owner = next(iter(old.owners()), owner)
+            owner = next(iter(old.owners()), None)
         report, _ = read_sources([str(file)], path, "imap", owner=owner)
-    if as_json:
+    if as_json and (changes or report):
         output.print_json({**changes, "ingest": report and report.to_json()})
-        return
-    output.print_line(", ".join(f"{count:,} {what}" for what, count in changes.items()))
-    if report:
-        output.print_line("\n".join(_sums(report, None, db)))
+    elif changes or report:
+        output.print_line("\n".join(_sums(changes, report, None, db)))
+    if errors:
+        raise UserError("; ".join(map(str, errors)))
 
 
-def _owner_of(account: Account) -> str | None:
-    """The mail address that the account's user name is."""
-    return account.user.lower() if _ADDRESS.fullmatch(account.user) else None
+@app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
+def login(
+    address: Annotated[str, Argument(metavar="ACCOUNT", help="Such as imaps://user@host.")],
+    client_id: Annotated[str, Option(metavar="ID", help="Of the app that you registered.")] = "",
+    endpoints: Annotated[
+        str, Option(metavar="DEVICE_URL,TOKEN_URL,SCOPE", help="Of a provider of your own.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
+    account = imap.Account.of(address)
+    grant, parts = oauth.grant_in(account.grant_file) or account.provider, endpoints.split(",", 2)
+    if len(parts) == 3:
+        grant = oauth.Grant(device_url=parts[0], token_url=parts[1], scope=parts[2])
+    if grant is None or not (client_id or grant.client_id):
+        raise UserError(
+            "give --client-id ID (docs/inbox.md says where from) and, unless the account is"
+            " Microsoft's or Google's, --endpoints DEVICE_URL,TOKEN_URL,SCOPE"
+        )
+    secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
+    client = {"client_id": client_id or grant.client_id, "client_secret": secret}
+    oauth.sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)
+    if as_json:
+        output.print_json({"account": str(account)})
+    else:
+        output.print_line(f"signed in: art-e ingest {account}")
 
 
 def read_sources(
@@ -191,18 +247,18 @@ def read_sources(
     owner: str | None = None,
     append: bool = False,
     limit: int | None = None,
-) -> tuple[IngestReport, Path | None]:
+) -> tuple[build.IngestReport, Path | None]:
     """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
-    opened = [
-        Source(open_source(source, name), rules(name))
-        for source, name in zip(sources, formats, strict=True)
-    ]
-    worlds = [each for each, name in zip(sources, formats, strict=True) if name == "synthetic"]
+    named = list(zip(sources, formats, strict=True))
+    opened = [build.Source(open_source(source, name), rules(name)) for source, name in named]
+    worlds = [source for source, name in named if name == "synthetic"]
     total = limit
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
-    infers = owner is not None or {"mbox", "maildir", "eml", "imap"}.issuperset(formats)
+    infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
+    if source_format == "imap":
+        infers = not all(each.owner for file in sources for each in imap.load_states(Path(file)))
     with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
@@ -210,7 +266,7 @@ def read_sources(
                 raise KeyboardInterrupt
             advance(count)
 
-        report = run_ingest(
+        report = build.ingest(
             opened,
             path,
             choose_owner=partial(_owner, owner) if infers else lambda _: None,
@@ -246,14 +302,14 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
-        more = "art-e sync renews it" if state_file(path).exists() else "--append adds to it"
+        more = "art-e sync renews it" if imap.state_file(path).exists() else "--append adds to it"
         raise UserError(
             f"{path} is an inbox file already: {more}, --replace makes it anew, and another --db"
             " leaves it alone"
         )
 
 
-def _owner(given: str | None, owners: Sequence[LikelyOwner]) -> str | None:
+def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None:
     """The owner of mail, given or the likeliest one, which a person at a terminal confirms."""
     likely = [
         f"{output.one_line(each.address)} ({output.plural(each.mails, 'mail')})" for each in owners
@@ -279,19 +335,34 @@ def _owner(given: str | None, owners: Sequence[LikelyOwner]) -> str | None:
     return address
 
 
-def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iterator[str]:
-    """The report for people: a line for each kind of message."""
+def _sums(
+    changes: Counter[str],
+    report: build.IngestReport | None,
+    questions: Path | None,
+    db: Path | None,
+) -> Iterator[str]:
+    """The report for people: what accounts brought, then a line for each kind of message."""
+    if changes:
+        yield ", ".join(f"{count:,} {what}" for what, count in changes.items())
+    if report is None:
+        return
     counts = report.counts
     rows = {"read": counts["read"], "stored": counts["stored"]}
+    if report.added_stored != counts["stored"]:
+        rows["of these new"] = report.added_stored
     if counts["junk"]:
-        what = "of these spam, trash or drafts: left out of search and ask without --all"
-        rows[what] = counts["junk"]
+        left_out = "of these spam, trash or drafts: left out of search and ask without --all"
+        rows[left_out] = counts["junk"]
     rows["duplicates"] = counts["duplicates"]
-    for stage in ("filtered", "quarantined", "cut"):
-        rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}
+    for stage in ("filtered", "quarantined", "cut", "not_mail"):
+        for reason, count in counts[stage].items():
+            rows[f"{stage.replace('_', ' ')}: {reason}"] = count
+    rows["attachments"] = counts["attachments"]
     yield f"{report.db}"
     for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
+    if unread := counts["unread"]:
+        yield f"  {output.not_searched(unread)}"
     addresses = output.plural(counts["inboxes"], "address")
     read, rate = output.plural(report.added_read, "message"), report.added_read / report.seconds
     yield f"  {addresses}; {read} read in {report.seconds:.1f} s ({rate:,.0f} a second)"
@@ -302,56 +373,6 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield "next:"
     yield f"  art-e inboxes{db_argument(db)}"
     yield f'  art-e ask "your question"{whose}{db_argument(db)}'
-
-
-@app.command(epilog=output.example("art-e demo", "art-e demo --json"))
-def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
-    """Take the tour: a sample inbox, one question, every step, the answer."""
-    world = questions(WorldConfig(size=SIZE, seed=SEED))
-    question = tour_question(world)
-    db = _sample_inbox(world)
-    policy = Model("offline").policy()
-    output.note(OFFLINE_NOTE)
-    with InboxFile(db) as file:
-        opened = file.inbox_of(question)
-        if not as_json:
-            about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
-            output.print_text(("question  ", "dim"), (question.question, "bold"))
-            output.print_text((f"inbox     {about}\n", "dim"))
-        conversation = Conversation(opened, db, policy)
-        conversation.begin(question, "demo", out)
-        answered = conversation.answer(screen=None if as_json else output.console())
-    if as_json:
-        output.print_json({**answered.to_json(), "gold_answer": question.answer})
-    else:
-        show_answer(answered)
-        output.print_text(
-            ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
-        )
-        output.print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
-        output.print_line("  art-e ingest ~/Downloads/takeout-*.zip")
-        output.print_line("  art-e search invoice march")
-        output.print_line('  art-e ask "When does the lease end?" --trace')
-    exit_for(answered.trajectory)
-
-
-def tour_question(world: list[Question]) -> Question:
-    """The first easy look-up of the test split, if possible one that asks when."""
-    wanted = ("test", "lookup", "easy")
-    easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
-    return next((each for each in easy if each.question.startswith("When ")), easy[0])
-
-
-def _sample_inbox(world: list[Question]) -> Path:
-    """The file of the sample inbox, made unless it is there and fits these questions."""
-    rows = json.dumps([each.to_row() for each in world])
-    db = home() / "demo" / f"{SIZE}-mails-{digest(f'{__version__}/{rows}')}.duckdb"
-    try:
-        InboxFile(db).close()
-    except UserError:
-        output.note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
-        read_sources([f"synthetic:{SIZE},seed={SEED}"], db)
-    return db
 
 
 # ---- `people`: which addresses belong to one person, so that one inbox holds all their mail.
@@ -393,7 +414,7 @@ def _names(address: str, names: str) -> set[frozenset[str]]:
 
 def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
     """Merge the addresses into `person`, or split them, in a copy that replaces the file."""
-    with locked(lock_of(path), f"an ingest is writing {path}; wait for it to end"):
+    with locked(build.lock_of(path), f"an ingest is writing {path}; wait for it to end"):
         copy = partial_of(path)
         try:
             copy.unlink(missing_ok=True)
@@ -402,7 +423,7 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
                 file.execute("DELETE FROM people WHERE address IN (SELECT unnest(?))", [addresses])
                 if person is not None:
                     file.execute("INSERT INTO people SELECT unnest(?), ?", [addresses, person])
-            put_in_place(copy, path)
+            build.put_in_place(copy, path)
         finally:
             copy.unlink(missing_ok=True)
 
@@ -427,7 +448,7 @@ _MERGE = "art-e people merge ann@x.example ann@old.example"
 @people.command(epilog=output.example(_MERGE))
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Open one inbox for all these addresses; the first stands for all."""
-    path = target_of(chosen_db(db))
+    path = build.target_of(chosen_db(db))
     named = list(dict.fromkeys(each.strip().lower() for each in addresses))
     if len(named) < 2:
         raise UserError(f"name two addresses or more: {_MERGE}")
@@ -453,7 +474,7 @@ def split(
     as_json: JsonOption = False,
 ) -> None:
     """Give each address that was merged with this one an inbox of its own again."""
-    path, name = target_of(chosen_db(db)), address.strip().lower()
+    path, name = build.target_of(chosen_db(db)), address.strip().lower()
     with InboxFile(path) as file:
         listed = next((each for each in file.people().values() if name in each), None)
     if listed is None:

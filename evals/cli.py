@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli import model_options, output
-from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
+from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db
 from art_e.config import setting
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -21,7 +21,7 @@ from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
 from art_e.models.providers import SHORT_NAMES, accepts
-from art_e.question import Question, load_questions
+from art_e.question import Question, chosen_split, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest

@@ -1,9 +1,12 @@
 """A real IMAP server, Dovecot, with an empty account; and a wire to it that can be cut."""
 
+import base64
 import contextlib
 import getpass
 import grp
+import hmac
 import imaplib
+import json
 import os
 import pwd
 import shutil
@@ -11,8 +14,10 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import pytest
@@ -22,28 +27,10 @@ from tests.processes import free_port
 USER, PASSWORD = "ann@home.example", "swordfish & 'tombola' ä"
 _PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
-# It runs as whoever starts it, without users of its own. "; " ends a line.
-_CONFIG = r"""
-protocols = imap; listen = 127.0.0.1, 127.0.0.2; log_path = {folder}/log
-base_dir = {folder}/run; state_dir = {folder}/state; first_valid_uid = 1
-default_internal_user = {user}; default_internal_group = {group}; default_login_user = {user}
-auth_failure_delay = 0; disable_plaintext_auth = no; mail_fsync = never
-ssl = yes; ssl_cert = <{folder}/cert.pem; ssl_key = <{folder}/key.pem
-mail_location = mdbox:{folder}/mail
-passdb {{; driver = passwd-file; args = {folder}/users; }}
-userdb {{; driver = static; args = uid={user} gid={group} home={folder}; }}
-namespace inbox {{; inbox = yes; separator = .
-  mailbox Altpapier {{; special_use = \Trash; }}
-  mailbox Bulk {{; special_use = \Junk; }}
-  mailbox Outgoing {{; special_use = \Sent; }}
-}}
-service anvil {{; chroot =; }}
-service stats {{; chroot =; }}
-service imap-login {{; chroot =
-  inet_listener imap {{; port = {port}; }}
-  inet_listener imaps {{; port = {tls_port}; ssl = yes; }}
-}}
-"""
+_CONFIG = Template(Path(__file__).with_name("data").joinpath("dovecot.conf").read_text())
+# A token that is signed with this key is valid (RFC 7519).
+_KEY = b"a key"
+_OAUTH = "introspection_mode = local\nlocal_validation_key_dict = fs:posix:prefix={}/"
 _CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
     " subjectAltName=DNS:localhost,IP:127.0.0.2 -keyout key.pem -out cert.pem"
@@ -79,10 +66,13 @@ def dovecot() -> Iterator[Server]:
         server = Server(Path(name), free_port(), free_port())
         subprocess.run(_CERTIFICATE.split(), cwd=name, check=True, capture_output=True)
         (server.folder / "users").write_text(f"{USER}:{{PLAIN}}{PASSWORD}::::::\n")
+        (server.folder / "oauth").write_text(_OAUTH.format(name))
+        (server.folder / "default/HS256").mkdir(parents=True)
+        (server.folder / "default/HS256/default").write_bytes(base64.b64encode(_KEY))
         group = grp.getgrgid(owner.pw_gid).gr_name
-        config = _CONFIG.format(**server._asdict(), user=owner.pw_name, group=group)
-        (server.folder / "conf").write_text(config.replace("; ", "\n"))
-        for each in (server.folder, *server.folder.iterdir()):
+        config = _CONFIG.substitute(server._asdict(), user=owner.pw_name, group=group)
+        (server.folder / "conf").write_text(config)
+        for each in (server.folder, *server.folder.rglob("*")):
             os.chown(each, owner.pw_uid, owner.pw_gid)
         command = [binary, "-F", "-c", f"{name}/conf"]
         with subprocess.Popen(command, user=owner.pw_uid, group=owner.pw_gid) as process:
@@ -93,6 +83,16 @@ def dovecot() -> Iterator[Server]:
                 yield server
             finally:
                 process.terminate()
+
+
+def token_for(user: str) -> str:
+    """A token with which Dovecot lets the user in."""
+    now = int(time.time())
+    claims = {"email": user, "sub": user, "iat": now - 5, "exp": now + 600}
+    parts = (json.dumps(each).encode() for each in ({"alg": "HS256", "typ": "JWT"}, claims))
+    signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    signature = hmac.digest(_KEY, signed, "sha256")
+    return f"{signed.decode()}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
 
 
 class Wire:

@@ -28,7 +28,8 @@ def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
     for number, mail in enumerate(mails):
         place = folder / "maildir" / f"owner-{number % 3}" / "inbox"
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number}.").write_bytes(mail)
+        headers = b"X-Folder: \\Owner\\Inbox\nX-Origin: OWNER-O\nX-FileName: owner.pst\n"
+        (place / f"{number}.").write_bytes(headers + mail)
     return folder / "maildir"
 
 
@@ -127,12 +128,12 @@ def write_parquet(folder: Path, mails: Sequence[bytes]) -> Path:
 WRITERS: dict[str, tuple[Format, Write]] = {
     "enron": ("enron", write_enron),
     "tar.xz": ("enron", write_archive),
-    "mbox": ("mbox", write_mbox),
-    "mbox.zip": ("mbox", packed(write_mbox, "zip")),
-    "mbox.tgz": ("mbox", packed(write_mbox, "tgz")),
-    "eml.zip": ("eml", packed(write_eml, "zip")),
-    "maildir": ("maildir", write_maildir),
-    "eml": ("eml", write_eml),
+    "mbox": ("mail", write_mbox),
+    "mbox.zip": ("mail", packed(write_mbox, "zip")),
+    "mbox.tgz": ("mail", packed(write_mbox, "tgz")),
+    "eml.zip": ("mail", packed(write_eml, "zip")),
+    "maildir": ("mail", write_maildir),
+    "eml": ("mail", write_eml),
     "csv": ("csv", write_csv),
     "parquet": ("hf", write_parquet),
 }

@@ -84,7 +84,7 @@ MAILS = [
     mail(1, "02 Feb 2026", LANDLORD, "Your lease",
          f"Dear Maya,\n\nthe lease of the flat at 12 Canal Street ends on {ANSWER}. The signed copy is"
          " attached. If you wish to stay, tell me by June.\n\nInes", "Inbox,Important,Flat",
-         files={"lease.pdf": pdf("Signed lease of 12 Canal Street, deposit 2,400 euros")}),
+         files={"lease.pdf": pdf("Signed lease of 12 Canal Street, deposit 2,400 euros: the tenancy is for two years")}),
     mail(2, "03 Feb 2026", MAYA, "Re: Your lease", "Thank you, Ines. I will let you know in May.\n\n"
          f"> the lease of the flat at 12 Canal Street ends on {ANSWER}.", "Sent,Flat",
          to=LANDLORD, follows=1),

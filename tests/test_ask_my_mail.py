@@ -19,7 +19,7 @@ def ingested(art_e: Run, tmp_path: Path) -> None:
 LEASE = [f"<{number}@home.example>" for number in (1, 2, 3)]
 FOUND = {
     "deposit": 1, "filename:pdf": 1, "kitchen joinery": 5, "oak worktop": 5, "neighbour": 5,
-    "has:attachment is:unread": 5, "filename:photo": 5, '"Kitchen visit"': 5,
+    "tenancy": 1, "has:attachment is:unread": 5, "filename:photo": 5, '"Kitchen visit"': 5,
     "habitacion": 6, "reserva label:travel": 6, "weiss OR koln": 7, "from:jurgen": 7,
     "\u6771\u4eac": 8, '"\u4f1a\u8b70"': 8, "invoice march": 9, '"due on April 1"': 9,
     "jo@park.example": 5, "to:walkers": 10, "in:spam urgent": 4, "in:drafts": 11, "in:trash": 12,

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from art_e.message import compact_json
 from art_e.models import checkpoint as checkpoints
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.question import Question, Split, load_questions
-from art_e.storage import default_golden, runs_folder, write_whole
+from art_e.storage import default_golden, partial_of, runs_folder, write_whole
 from data_pipeline.ingest.build import made_up_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
@@ -41,14 +41,8 @@ app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
 )
 
-RecipeOption = Annotated[
-    str,
-    Option(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file.",
-    ),
-]
+_RECIPES = "nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file."
+RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]
 SetOption = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
@@ -129,9 +123,9 @@ def questions(
     kept = material.held_out(limits[split]) if split in limits else material.questions
     [db] = {material.file_of[each.id].path for each in kept}
     out.mkdir(parents=True, exist_ok=True)
-    file = out / "questions.jsonl"
     if chosen.data.has_worlds(split):
-        db = Path(shutil.copyfile(db, out / "inbox.duckdb"))
+        db = shutil.copyfile(db, out / "inbox.duckdb")
+    file = out / "questions.jsonl"
     write_whole(out / checkpoints.EPISODE, chosen.episode.model_dump_json())
     write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))
     if as_json:
@@ -161,7 +155,7 @@ def load_material(data: Data, split: Split) -> Material:
             )
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    file_of = {each.id: file for each in questions}
+    file_of = dict.fromkeys((each.id for each in questions), file)
     chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
@@ -177,26 +171,24 @@ def load_material(data: Data, split: Split) -> Material:
 
 def planted_in(data: Data) -> dict[str, Planted]:
     """The questions of training in worlds, with what the expert has to know of them, by id."""
-    planted = [] if data.worlds is None else _planted(data.worlds, "train")
+    planted = _planted(data.worlds, "train") if data.worlds else []
     return {each.question.id: each for each in planted}
 
 
-def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
+def _fewer_unanswerable(questions: list[Question], share: float) -> list[Question]:
     """The questions, with at most that share of unanswerable ones if any is answerable."""
-    answerable = sum(1 for each in questions if each.answerable)
     unanswerable = [each.id for each in questions if not each.answerable]
+    answerable = len(questions) - len(unanswerable)
     limit = int(answerable * share / (1 - share))
     if not answerable or len(unanswerable) <= limit:
-        return list(questions)
+        return questions
     kept = set(Random("unanswerable").sample(unanswerable, limit))
     return [each for each in questions if each.answerable or each.id in kept]
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
-    return [
-        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, NAMES)
-        for seed in range(*getattr(worlds, split))
-    ]
+    seeds, form = range(*getattr(worlds, split)), (worlds.short, worlds.vocabulary, NAMES)
+    return [WorldConfig(worlds.size, seed, *form) for seed in seeds]
 
 
 @functools.cache
@@ -273,23 +265,22 @@ def grpo(
     checkpoints.require_train_extra()
     limit = [] if max_cost is None else [f"judging.max_cost_usd={max_cost}"]
     chosen = load_recipe(recipe, [*(changes or ()), *limit])
-    usd = chosen.judging.max_cost_usd
-    capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
-    alone, reads = chosen.model_copy(update={"sft": None}), expected_episode(chosen).reads
-    for fee in judge_fees(alone, reads) if launched().leads else ():
-        note(f"{shown_fee(fee)}; {capped}")
+    if launched().leads:
+        usd, alone = chosen.judging.max_cost_usd, chosen.model_copy(update={"sft": None})
+        capped = "no limit: --max-cost sets one" if usd is None else f"${usd:,.2f} at most"
+        for fee in judge_fees(alone, expected_episode(chosen).reads):
+            note(f"{shown_fee(fee)}; {capped}")
     _train(Setting("grpo", chosen, seed, init), out, resume, minutes, as_json)
 
 
 def _train(
     setting: Setting, out: Path | None, resume: bool, minutes: float | None, as_json: bool
 ) -> None:
-    """Carry a run out in its folder, and say how it ended."""
     try:
         with joined() as processes:
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
-            with opening as (training, checkpoint):
-                metrics = carry_out(training, checkpoint)
+            with opening as training:
+                metrics = carry_out(training)
     except LostError as error:
         note(f"Error: {error}")
         raise typer.Exit(1) from None
@@ -306,7 +297,7 @@ def _train(
             note(f"art-e ask --model local:{folder} QUESTION")
 
 
-def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
+def carry_out(training: TrainingRun) -> dict[str, Any]:
     """Carry a run out with its recipe's questions and judges, and return its metrics."""
     setting, recipe = training.setting, training.setting.recipe
     judging, load = recipe.judging, partial(load_material, recipe.data)
@@ -317,22 +308,20 @@ def carry_out(training: TrainingRun, checkpoint: Path | None = None) -> dict[str
 
         spent, count = training.cost_before, training.processes.count
         judges = judges_of(judging, judging.max_cost_usd, spent=spent, processes=count)
-        metrics = train_grpo(training, checkpoint, load, judges)
+        metrics = train_grpo(training, load, judges)
     else:
         from training.supervised import train_preference, train_sft
 
         judges = judges_of(judging)
-        if setting.kind != "sft":
-            metrics = train_preference(training, checkpoint, load, judges)
+        if recipe.sft is None or setting.kind != "sft":
+            metrics = train_preference(training, load, judges)
+        elif setting.runs:
+            best = best_conversations(setting.runs, setting.seed)
+            metrics = train_sft(training, [best] * len(recipe.sft.stages), load, judges)
         else:
-            assert recipe.sft is not None
-            if setting.runs:
-                best = best_conversations(setting.runs, setting.seed)
-                conversations = [best] * len(recipe.sft.stages)
-            else:
-                planted = planted_in(recipe.data)
-                conversations = conversations_of(recipe, load("train"), planted, setting.seed)
-            metrics = train_sft(training, checkpoint, conversations, load, judges)
+            planted = planted_in(recipe.data)
+            conversations = conversations_of(recipe, load("train"), planted, setting.seed)
+            metrics = train_sft(training, conversations, load, judges)
     if training.paused is None and training.processes.leads:
         write_whole(training.run.folder / "README.md", card(setting, metrics))
         training.run.finish()
@@ -354,16 +343,12 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
         tags=["art-e", "email", "agent", "retrieval", setting.kind],
     )
     text = template("training", "card.md.j2").render(
-        metrics,
-        front_matter=Own(front_matter.to_yaml()),
-        kind=setting.kind,
-        recipe=recipe,
-        seed=str(setting.seed),
+        metrics, figure=_figure, front_matter=Own(front_matter.to_yaml()),
+        kind=setting.kind, recipe=recipe, seed=str(setting.seed),
         base=public_name(recipe.model.base or ""),
         questions=public_name(recipe.data.questions or ""),
         checkpoint=Own(f"RUN/{metrics['best_checkpoint'] or 'checkpoints/CHECKPOINT'}"),
-        figure=_figure,
-    )
+    )  # fmt: skip
     return f"{text.rstrip()}\n"
 
 
@@ -384,12 +369,10 @@ def _figure(value: Any) -> str:
 
 def merge_adapter(checkpoint: Path, out: Path) -> float:
     """Write the model of `checkpoint` (or of a run's best), its adapter folded in, to the new
-    folder `out`, which is there whole or not at all.
-
-    The weights keep the number format of the base model, and the tokenizer is the checkpoint's
-    own, or the base model's. Returns what rounding leaves of the adapter (`kept_of`). Raises
-    `UserError` if there is nothing to merge, or no room at `out`.
-    """
+    folder `out`, which is there whole or not at all. The weights keep the number format of the base
+    model, and the tokenizer is the checkpoint's own, or the base model's. Returns what rounding
+    leaves of the adapter (`kept_of`). Raises `UserError` if there is nothing to merge, or no room
+    at `out`."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = checkpoints.meant_checkpoint(checkpoint)
@@ -414,19 +397,20 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     model = adapted.merge_and_unload()
     model = model if saved is None else model.to(saved)
     model.generation_config = loaded.generation_config
-    partial = out.parent / f".{out.name}.partial"
+    whole = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        if (chosen / checkpoints.EPISODE).is_file():
-            shutil.copyfile(chosen / checkpoints.EPISODE, partial / checkpoints.EPISODE)
-        partial.replace(out)
+        shutil.rmtree(whole, ignore_errors=True)  # of a merge that was killed
+        model.save_pretrained(whole)
+        tokenizer.save_pretrained(whole)
+        if (form := chosen / checkpoints.EPISODE).is_file():
+            shutil.copy(form, whole)
+        whole.replace(out)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        why = error.strerror or error
-        raise UserError(f"can't write {out}: {why}; name another --out") from None
+        shutil.rmtree(whole, ignore_errors=True)
+        raise UserError(
+            f"can't write {out}: {error.strerror or error}; name another --out"
+        ) from None
     return kept
 
 
@@ -434,13 +418,12 @@ def kept_of(adapted: Any, dtype: Any) -> float:
     """The share of an adapter's change that weights of `dtype` keep: its projection on the change
     before rounding, over all layers. Young adapters change a weight by less than bfloat16 can."""
     changed = left = 0.0
-    for module in adapted.modules():
-        if hasattr(module, "get_delta_weight"):
-            weight = module.get_base_layer().weight.data.float()
-            delta = module.get_delta_weight("default").detach().float()
-            rounded = (weight + delta).to(dtype).float() - weight.to(dtype).float()
-            changed += float((delta * delta).sum())
-            left += float((rounded * delta).sum())
+    for module in (each for each in adapted.modules() if hasattr(each, "get_delta_weight")):
+        weight = module.get_base_layer().weight.data.float()
+        delta = module.get_delta_weight("default").detach().float()
+        rounded = (weight + delta).to(dtype).float() - weight.to(dtype).float()
+        changed += float((delta * delta).sum())
+        left += float((rounded * delta).sum())
     return left / changed if changed else 1.0
 
 

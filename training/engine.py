@@ -58,44 +58,37 @@ class Sampler:
     def turns(self, prompts: list[list[int]]) -> list[Turn]:
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
-        turns: dict[int, Turn] = {}
+        ids: list[list[int]] = []
         with _evaluated(self.model), torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + sum(map(len, prompts)))
             for places in in_groups(order, self.batch):
-                ids = self._generate([prompts[place] for place in places])
-                turns |= {place: Turn(each, None) for place, each in zip(places, ids, strict=True)}
-        return [turns[place] for place in range(len(prompts))]
+                ids += self._generate([prompts[place] for place in places])
+        return [Turn(each, None) for _, each in sorted(zip(order, ids, strict=True))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
         rows = list(map(torch.tensor, prompts))
         ids = pad_sequence(rows, True, self.pad_id, "left")
         mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
-        how: dict[str, Any] = {"do_sample": False}
-        if self.temperature > 0:
-            how = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        how: dict[str, Any] = {"do_sample": self.temperature > 0}
+        if how["do_sample"]:
+            how |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         model: Any = self.model
         generated = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
-            max_new_tokens=self.turn_tokens,
-            eos_token_id=self.end_id,
-            pad_token_id=self.pad_id,
+            input_ids=ids.to(model.device), attention_mask=mask.to(model.device),
+            max_new_tokens=self.turn_tokens, eos_token_id=self.end_id, pad_token_id=self.pad_id,
             # Trainers that recompute activations turn it off in the model's configuration.
-            use_cache=True,
-            **how,
-        )
+            use_cache=True, **how,
+        )  # fmt: skip
         turns = generated[:, ids.size(1) :].tolist()
         # Padding follows the end token.
         return [each[: [*each, self.end_id].index(self.end_id) + 1] for each in turns]
 
 
 class Dispatch:
-    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`.
-
-    By transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`.
-    Each process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever
-    for one whose episodes have ended. Raises `UserError` if no server answers.
-    """
+    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`. By
+    transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`. Each
+    process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever for
+    one whose episodes have ended. Raises `UserError` if no server answers."""
 
     def __init__(
         self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None
@@ -186,8 +179,8 @@ class Dispatch:
                 )
                 engine.add_request(name, {"prompt_token_ids": ids}, how, lora_request=adapter)
 
-        for each in enumerate(prompts):
-            ask(*each)
+        for place, prompt in enumerate(prompts):
+            ask(place, prompt)
         while engine.has_unfinished_requests():
             for output in engine.step():
                 [reply] = output.outputs

@@ -5,7 +5,6 @@ mistakes of the recipe's `Noise`, or from the best of episodes that were stored.
 """
 
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.offline import NOTHING
 from art_e.runs import find_run
 from art_e.storage import runs_folder
 from data_pipeline.ingest.batch import spread
@@ -29,16 +29,10 @@ from training.rollout import ChatTokens, Material, in_groups
 
 # TRL's and transformers' mark of a token without loss.
 NO_LOSS = -100
-NOTHING = "I don't know"
-
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
-_POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time; fewer are played in this one.
 _AT_ONCE = 500
-
-
-# ---- Conversations as tokens.
 
 
 class MarkedTokens(NamedTuple):
@@ -55,9 +49,12 @@ def part_of(messages: Sequence[ChatMessage], part: Part) -> list[ChatMessage] | 
     if part in ("whole", "first"):
         return list(messages[: own[-1 if part == "whole" else 0] + 1])
     # The turns that read a mail, each with the turn after it.
-    calls = {place: messages[place].get("tool_calls") or () for place in own}
-    tools = {place: [each["function"]["name"] for each in calls[place]] for place in own}
-    reading = [pair for pair in itertools.pairwise(own) if "read_email" in tools[pair[0]]]
+    reading = [
+        (place, following)
+        for place, following in itertools.pairwise(own)
+        for call in (messages[place].get("tool_calls") or ())
+        if call["function"]["name"] == "read_email"
+    ]
     if not reading or (part == "answer" and reading[-1][1] != own[-1]):
         return None
     place, following = reading[0] if part == "read" else reading[-1]
@@ -75,18 +72,13 @@ def marked_tokens(
     own = _own_turns(messages)
     transcript = tokens.begin(messages[: own[0]])
     for place, following in zip(own, [*own[1:], None], strict=True):
-        turn = tokens.turn(messages[place])
-        if last_alone and following is not None:
-            transcript.add_context(turn)
-        else:
-            transcript.add_turn(turn)
+        transcript.add(tokens.turn(messages[place]), own=following is None or not last_alone)
         if following is not None:
-            transcript.add_context(tokens.between(messages[place + 1 : following]))
-    labels = [NO_LOSS] * len(transcript.prompt_ids) + [
-        token if own else NO_LOSS
-        for token, own in zip(transcript.completion_ids, transcript.own, strict=True)
-    ]
-    return MarkedTokens(transcript.ids, labels)
+            transcript.add(tokens.between(messages[place + 1 : following]), own=False)
+    sampled = [False] * len(transcript.prompt_ids) + transcript.own
+    ids = transcript.ids
+    labels = [token if own else NO_LOSS for token, own in zip(ids, sampled, strict=True)]
+    return MarkedTokens(ids, labels)
 
 
 # ---- The conversations of a run.
@@ -102,11 +94,10 @@ def conversations_of(
     assert table is not None
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
-    limits: dict[Noise, int] = {}
-    for stage, noise in zip(table.stages, table.noises, strict=True):
-        limits[noise] = max(limits.get(noise, 0), stage.steps * stage.batch)
-    played = {}
-    for noise, limit in limits.items():
+    played: dict[Noise, list[list[ChatMessage]]] = {}
+    for noise in dict.fromkeys(table.noises):
+        stages = zip(table.stages, table.noises, strict=True)
+        limit = max(stage.steps * stage.batch for stage, its in stages if its == noise)
         chosen = [each.id for each in questions[:limit] if each.id in planted]
         files = [(material.file_of[each].path, planted[each]) for each in chosen]
         played[noise] = expert_conversations(files, recipe.episode, noise, seed)
@@ -161,46 +152,39 @@ def expert_conversations(
             " or begin with art-e train grpo"
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
-    inboxes = [(path, each.question.inbox_address) for path, each in planted]
-    order = sorted(range(len(planted)), key=lambda place: inboxes[place])
-    ordered = [planted[place] for place in order]
+    by_inbox = sorted(planted, key=lambda each: (each[0], each[1].question.inbox_address))
     play = partial(_play, form, noise, seed)
-    if len(ordered) > _AT_ONCE:
-        parts = spread(play, iter(in_groups(ordered, _AT_ONCE)))
-        conversations = [each for _, played in parts for each in played]
+    if len(planted) > _AT_ONCE:
+        parts = spread(play, iter(in_groups(by_inbox, _AT_ONCE)))
+        played = dict(itertools.chain.from_iterable(part for _, part in parts))
     else:
-        conversations = play(ordered)
-    by_place = dict(zip(order, conversations, strict=True))
-    return [each for place in range(len(order)) if (each := by_place[place]) is not None]
+        played = dict(play(by_inbox))
+    return [played[each.question.id] for _, each in planted if each.question.id in played]
 
 
 def _play(
     form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
-) -> list[list[ChatMessage] | None]:
-    """Return a conversation for each question; None if the gold mails did not show the answer."""
+) -> list[tuple[str, list[ChatMessage]]]:
+    """Return the conversations by their questions' ids, without those in which the gold mails did
+    not show the answer."""
     files = {path: InboxFile(path) for path in {path for path, _ in planted}}
     material = Material({each.question.id: files[path] for path, each in planted}, [])
-    conversations: list[list[ChatMessage] | None] = []
+    conversations = []
     for _, each in planted:
         episode = material.episode(each.question, form)
         expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
         expert.play()
-        # The expert knows that it must give up then, and a model can't.
-        missed = episode.rubric.found_gold is False or not expert.saw_evidence()
-        conversations.append(None if missed else episode.messages)
+        # The expert knows that it must give up otherwise, and a model can't.
+        if episode.rubric.found_gold is not False and expert.saw_evidence():
+            conversations.append((each.question.id, episode.messages))
     return conversations
-
-
-# ---- The expert.
 
 
 @dataclass(eq=False)
 class Expert:
-    """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`.
-
-    With `leading_space` a text in its calls begins with a space if it does where it is copied from:
-    a small model copies tokens, and a word after a space has other ones.
-    """
+    """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`. With
+    `leading_space` a text in its calls begins with a space if it does where it is copied from: a
+    small model copies tokens, and a word after a space has other ones."""
 
     episode: Episode
     planted: Planted
@@ -254,13 +238,12 @@ class Expert:
         yield self._final(answer, gold)
 
     def _find_nothing(self) -> Iterator[AssistantMessage]:
-        hits = self._hits()
-        if hits and self._errs("guesses"):
-            handle = self.rng.choice(hits)
-            yield self._read(handle)
-            yield self._final(self._some_words(), [handle])
-        else:
+        if not ((hits := self._hits()) and self._errs("guesses")):
             yield self._final(NOTHING, [])
+            return
+        handle = self.rng.choice(hits)
+        yield self._read(handle)
+        yield self._final(self._some_words(), [handle])
 
     def _gold(self) -> list[str]:
         """Return the handles of the gold mails that came up."""
@@ -271,18 +254,15 @@ class Expert:
         """Return the last search's hits down to the last of `gold`, then the other gold mails."""
         hits = self._hits()
         last = max((place for place, each in enumerate(hits) if each in gold), default=-1)
-        return [*hits[: last + 1], *(each for each in gold if each not in hits)]
+        return list(dict.fromkeys([*hits[: last + 1], *gold]))
 
     def _hits(self) -> list[str]:
-        shown = self._shown("hits")
-        return [hit["message_id"] for hit in shown[0]] if shown else []
+        return [hit["message_id"] for hits in self._shown("hits")[:1] for hit in hits]
 
     def _shown(self, field: str) -> list[Any]:
         """Return what the tools have shown in that field, the last first."""
-        decoder = json.JSONDecoder()
-        tools = (each for each in reversed(self.episode.messages) if each["role"] == "tool")
-        results = (decoder.raw_decode(each["content"])[0] for each in tools)
-        return [result[field] for result in results if field in result]
+        results = [call.results[0] for turn in self.episode.exchanges for call in turn.calls]
+        return [result[field] for result in reversed(results) if field in result]
 
     def _some_words(self) -> str:
         text = self._shown("body")[0].split() or [NOTHING]
@@ -317,7 +297,7 @@ class Expert:
 
 def _telling(question: str) -> tuple[list[str], list[str]]:
     """The question's names and numbers, and all its informative words, in order."""
-    all_words = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
+    all_words = [word.removesuffix("'s").removesuffix("’s") for word in _WORD.findall(question)]
     telling = [each for each in all_words if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]
     return names, telling or all_words

@@ -8,7 +8,6 @@ tokens. `validation.py` asks held-out questions now and then.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,11 +41,9 @@ LOGIT_SCALE_RATE = 0.02
 RATIO_CAP = 3.0
 
 
-def train_grpo(
-    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
-) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics. It pauses when judges may
-    cost no more or fail too often. Raises `UserError` if the recipe can't be carried out."""
+def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> dict[str, Any]:
+    """Train, and return the run's metrics. It pauses when judges may cost no more or fail too
+    often. Raises `UserError` if the recipe can't be carried out."""
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
@@ -62,20 +59,13 @@ def train_grpo(
         start = load_start(init, recipe.model)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
-        dispatch = trainer.dispatch
+        examiner = validation.Examiner(training, judges, start, load)
         callback = validation.RunCallback(
-            validation.Examiner(training, judges, start.tokens, load),
-            dispatch,
-            trainer.step_of,
-            validate_every=table.validate_every,
-            together=table.minibatches,
-            pause=trainer.why_pause,
-            awake=dispatch.awake,
-        )
-        generate_at = (
-            validation.by_transformers(training, start) if table.vllm is None else dispatch.at
-        )
-        return validation.carry_out(trainer, callback, checkpoint, generate_at)
+            examiner, trainer.dispatch, trainer.step_of, validate_every=table.validate_every,
+            together=table.minibatches, pause=trainer.why_pause, awake=trainer.dispatch.awake,
+        )  # fmt: skip
+        generate_at = examiner.by_transformers if table.vllm is None else trainer.dispatch.at
+        return validation.carry_out(trainer, callback, generate_at)
 
 
 def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float | None]:
@@ -100,40 +90,30 @@ class AgentTrainer(GRPOTrainer):
         self.generated = training.tokens
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
-        rows, rank = [{"prompt": ""}] * (table.batches * table.questions), None
-        if table.vllm is not None:
-            adapters = getattr(start.model, "peft_config", {})
-            rank = adapters["default"].r if adapters else recipe.model.lora
-        with taking_adapters(rank):
+        rows = [{"prompt": ""}] * (table.batches * table.questions)
+        adapters = getattr(start.model, "peft_config", {})
+        rank = adapters["default"].r if adapters else recipe.model.lora
+        config = GRPOConfig(
+            per_device_train_batch_size=table.micro_batch, steps_per_generation=passes,
+            gradient_accumulation_steps=passes // table.minibatches,
+            num_generations=table.rollouts, max_completion_length=form.episode_tokens,
+            temperature=TEMPERATURE, loss_type="dapo", beta=0.0,
+            learning_rate=table.rate, lr_scheduler_type=_SCHEDULES[table.schedule],
+            warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
+            # By the spread of the whole step: a group's own magnifies trifles.
+            scale_rewards="batch",
+            # Rows come in the order in which they are asked, pass after pass.
+            shuffle_dataset=False,
+            **validation.trainer_arguments(training, table.steps),
+            **_vllm(table.vllm, form.episode_tokens),
+        )  # fmt: skip
+        with taking_adapters(rank if table.vllm else None):
             super().__init__(
-                model=start.model,
+                model=start.model, args=config, processing_class=start.tokenizer,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
-                args=GRPOConfig(
-                    per_device_train_batch_size=table.micro_batch,
-                    gradient_accumulation_steps=passes // table.minibatches,
-                    steps_per_generation=passes,
-                    num_generations=table.rollouts,
-                    max_completion_length=form.episode_tokens,
-                    temperature=TEMPERATURE,
-                    learning_rate=table.rate,
-                    lr_scheduler_type=_SCHEDULES[table.schedule],
-                    warmup_steps=table.warmup,
-                    loss_type="dapo",
-                    # By the spread of the whole step: a group's own magnifies trifles.
-                    scale_rewards="batch",
-                    beta=0.0,
-                    logging_steps=1,
-                    ddp_find_unused_parameters=False,
-                    # Rows come in the order in which they are asked, pass after pass.
-                    shuffle_dataset=False,
-                    **validation.trainer_arguments(training, table.steps),
-                    **_vllm(table.vllm, form.episode_tokens),
-                ),
-                train_dataset=Dataset.from_list(rows),
-                processing_class=start.tokenizer,
-                rollout_func=self._roll,
+                train_dataset=Dataset.from_list(rows), rollout_func=self._roll,
                 peft_config=adapter_config(recipe.model, start),
-            )
+            )  # fmt: skip
         keep_exact(self.model)
         self.dispatch = Dispatch(self, form.turn_tokens, seed, batch=table.generate_batch)
 
@@ -146,7 +126,6 @@ class AgentTrainer(GRPOTrainer):
         return self.batch.for_trl(self.roller.tokens.end_id)
 
     def step_of(self, step: int, logs: Mapping[str, float]) -> Step:
-        """The step whose figures TRL logged."""
         assert self.batch is not None
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
@@ -168,9 +147,8 @@ class AgentTrainer(GRPOTrainer):
         if self.optimizer is None and table.scratch is not None and gain is not None:
             weights = (each for each in trained.parameters() if each.requires_grad)
             others = [each for each in weights if each is not gain]
-            self.optimizer = LogitScaleAdamW(
-                others, gain, rate=self.table.rate, scale_rate=LOGIT_SCALE_RATE
-            )
+            rates = {"rate": self.table.rate, "scale_rate": LOGIT_SCALE_RATE}
+            self.optimizer = LogitScaleAdamW(others, gain, **rates)
         return super().create_optimizer(model)
 
     def _get_per_token_logps_and_entropies(

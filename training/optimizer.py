@@ -35,11 +35,9 @@ def own_tokens_scored() -> Iterator[None]:
 
 def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
     """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
-    many batches, without columns that are all padding.
-
-    TRL pads all to the longest of the step. Gradients are sums over a step's batches, so that the
-    order of rows changes nothing. A row without an advantage has no gradient: it keeps one token.
-    """
+    many batches, without columns that are all padding. TRL pads all to the longest of the step.
+    Gradients are sums over a step's batches, so that the order of rows changes nothing. A row
+    without an advantage has no gradient: it keeps one token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
@@ -67,17 +65,14 @@ def padded(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
 
 
 def scored_packed(
-    score: Callable[..., tuple[Tensor, Tensor | None, Any]],
-    ids: Tensor,
-    mask: Tensor,
-    kept: int,
+    score: Callable[..., tuple[Tensor, Tensor | None, Any]], ids: Tensor, mask: Tensor, kept: int,
     size: int,
-) -> tuple[Tensor, Tensor | None, Any]:
+) -> tuple[Tensor, Tensor | None, Any]:  # fmt: skip
     """Return what TRL's `score(ids, mask, kept)` gives of the last `kept` columns of all rows, from
     passes of `size` rows, sorted by length and without columns that are all padding."""
     before = ids.size(1) - kept
+    whole: list[Any] = [None, None]
     order = mask.sum(1).argsort(stable=True)
-    whole: list[Tensor | None] = [None, None]
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         first = before - int(mask[rows, :before].sum(1).max())
@@ -85,11 +80,9 @@ def scored_packed(
         columns = slice(first, before + last)
         for place, values in enumerate(score(ids[rows, columns], mask[rows, columns], last)[:2]):
             if values is not None:
-                into = whole[place]
-                if into is None:
-                    into = whole[place] = values.new_zeros(len(ids), kept)
-                into[rows, :last] = values
-    assert whole[0] is not None
+                if whole[place] is None:
+                    whole[place] = values.new_zeros(len(ids), kept)
+                whole[place][rows, :last] = values
     return whole[0], whole[1], None
 
 
@@ -100,17 +93,13 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     first = prompts - int(batch["prompt_mask"].sum(1).max())
     # Where all were cut off and are masked, one is left.
     last = max(1, int(batch["completion_mask"].sum(1).max()))
-    trimmed = {}
-    for name, value in batch.items():
+
+    def trimmed(name: str, value: Tensor) -> Tensor:
         if name.startswith("prompt"):
-            trimmed[name] = value[:, first:]
-        else:
-            by_token = value.ndim == 2 and value.size(1) == completions
-            trimmed[name] = value[:, :last] if by_token else value
-    return trimmed
+            return value[:, first:]
+        return value[:, :last] if value.ndim == 2 and value.size(1) == completions else value
 
-
-# ---- Optimizers.
+    return {name: trimmed(name, value) for name, value in batch.items()}
 
 
 class MuonAdamW(Optimizer):
@@ -160,12 +149,10 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
 
 
 class LogitScaleAdamW(AdamW):
-    """AdamW without decay that learns the scale of all logits as one weight.
-
-    `gain` is the weight of the norm before the head: multiplying it multiplies all logits, like a
-    temperature. It moves by one factor, whose logarithm has the learning rate `scale_rate` and a
-    far less noisy gradient than single weights; `others` move at `rate`.
-    """
+    """AdamW without decay that learns the scale of all logits as one weight. `gain` is the weight
+    of the norm before the head: multiplying it multiplies all logits, like a temperature. It moves
+    by one factor, whose logarithm has the learning rate `scale_rate` and a far less noisy gradient
+    than single weights; `others` move at `rate`."""
 
     def __init__(
         self, others: Iterable[Tensor], gain: Tensor, *, rate: float, scale_rate: float

@@ -7,7 +7,9 @@ its numbers come from. Planning needs neither a GPU nor torch nor a network.
 """
 
 import re
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
 from typing import NamedTuple
 
 from art_e.errors import UserError
@@ -17,20 +19,12 @@ from training.recipe import AT_ONCE, Grpo, ModelTable, Recipe
 
 
 class Gpu(NamedTuple):
-    """A GPU: GiB of memory as CUDA reports it, 10^12 operations a second of dense bfloat16 matrices
-    and 10^9 bytes a second (data sheets), and a typical on-demand rent of 2026."""
+    """A GPU, as `hardware.toml` describes it."""
 
     gib: float
     tflops: float
     gb_per_second: float
     usd_per_hour: float
-
-
-GPUS = {
-    "h100-80gb": Gpu(79.19, 989, 3350, 3.00),
-    "h200-141gb": Gpu(139.8, 989, 4800, 3.80),
-    "rtx4090-24gb": Gpu(23.6, 165, 1008, 0.40),
-}
 
 
 class Shape(NamedTuple):
@@ -61,14 +55,9 @@ class Shape(NamedTuple):
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
 
-# From the models' config.json; the instruct version has the same shape.
-PUBLISHED = {
-    "Qwen2.5-7B": Shape(28, 3_584, 18_944, 3_584, 512, 152_064),
-    "Qwen2.5-14B": Shape(48, 5_120, 13_824, 5_120, 1_024, 152_064),
-    "Qwen2.5-32B": Shape(64, 5_120, 27_648, 5_120, 1_024, 152_064),
-    "Qwen3-4B": Shape(36, 2_560, 9_728, 4_096, 1_024, 151_936, tied=True),
-    "Qwen3-14B": Shape(40, 5_120, 17_408, 5_120, 1_024, 151_936),
-}
+_KNOWN = tomllib.loads(resources.files("training").joinpath("hardware.toml").read_text("utf-8"))
+GPUS = {name: Gpu(**fields) for name, fields in _KNOWN["gpus"].items()}
+PUBLISHED = {name: Shape(**fields) for name, fields in _KNOWN["shapes"].items()}
 
 
 def shape_of(model: ModelTable) -> Shape:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 # A process takes the others for lost after this: longer than any judge takes.
@@ -43,17 +43,15 @@ class Processes:
 
     def gather(self, values: Sequence[T]) -> list[T]:
         """Return the values of all processes, by process; the same in each of them."""
-        if self.count == 1:
-            return list(values)
-        parts: list[list[T]] = [[] for _ in range(self.count)]
-        _distributed().all_gather_object(parts, list(values))
+        parts: list[Sequence[T]] = [values] * self.count
+        if self.count > 1:
+            from torch import distributed
+
+            distributed.all_gather_object(parts, values)
         return list(chain.from_iterable(parts))
 
     def from_first(self, value: T) -> T:
-        values = [value]
-        if self.count > 1:
-            _distributed().broadcast_object_list(values, src=0)
-        return values[0]
+        return self.gather([value])[0]
 
     def share(self, values: Sequence[T]) -> Sequence[T]:
         """Return this process's part of `values`; `gather` joins the parts again, in order."""
@@ -62,12 +60,6 @@ class Processes:
 
 
 ALONE = Processes()
-
-
-def _distributed() -> Any:
-    from torch import distributed
-
-    return distributed
 
 
 def sharded() -> bool:
@@ -91,10 +83,9 @@ def launched() -> Processes:
 
 
 class LostError(Exception):
-    """Another process of the run ended too early."""
+    """Another process of the run ended too early; in one line with how to go on."""
 
     def __str__(self) -> str:
-        """Return one line that says how to go on."""
         return (
             "another process of this run has ended, so this one stops too: see the error above, if"
             " the system did not kill it; continue from the newest checkpoint with --resume"
@@ -109,7 +100,9 @@ def joined() -> Iterator[Processes]:
     if processes.count == 1:
         yield processes
         return
-    distributed, ended = _distributed(), list[bool]()
+    from torch import distributed
+
+    ended = list[bool]()
     # Registered first, so that it runs after other handlers.
     atexit.register(_leave, ended)
 

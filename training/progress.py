@@ -22,13 +22,10 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 @dataclass(frozen=True, slots=True)
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
-    since the run began, kills included.
-
-    The figures of episodes are None in supervised training. `accuracy` is of answerable questions;
-    of the `groups`, `flat_groups` had no spread in reward and `unranked` were not compared;
-    `unjudged` episodes lost their groups. `entropy` is in nats a token. `ratio_mean` is a token's
-    probability by the trainer over that by vLLM.
-    """
+    since the run began, kills included. The figures of episodes are None in supervised training.
+    `accuracy` is of answerable questions; of the `groups`, `flat_groups` had no spread in reward
+    and `unranked` were not compared; `unjudged` episodes lost their groups. `entropy` is in nats a
+    token. `ratio_mean` is a token's probability by the trainer over that by vLLM."""
 
     step: int
     seconds: float
@@ -152,17 +149,14 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
 def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
     """Most groups have equal rewards and teach nothing."""
     flat, groups = (sum(_values(steps[-WINDOW:], name)) for name in ("flat_groups", "groups"))
-    if len(steps) < WINDOW or not groups:
-        return None
     accuracy = _recent(steps, "accuracy")
     right = accuracy is not None and accuracy >= MOSTLY_RIGHT
-    if flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
+    if len(steps) < WINDOW or not groups or flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
         return None
+    share = "" if accuracy is None else f" (accuracy {accuracy:.0%})"
+    advice = f"most fail{share}: ask easier questions, or train the start on"
     if right:
-        advice = f"most are right (accuracy {accuracy:.0%}): ask harder questions, or stop here"
-    else:
-        share = "" if accuracy is None else f" (accuracy {accuracy:.0%})"
-        advice = f"most fail{share}: ask easier questions, or train the start on"
+        advice = f"most are right{share}: ask harder questions, or stop here"
     return TrainingAlarm(
         "no spread",
         f"{flat:g} of {groups:g} groups of the last {WINDOW} batches have no spread in reward;"

@@ -31,8 +31,6 @@ BATCH = 128  # prompts that transformers generates for at a time by default
 AT_ONCE = 256  # held-out questions that are under way at a time
 TEMPERATURE = 1.0  # of sampling in training
 
-# ---- The tables of a recipe.
-
 
 class RecipeTable(BaseModel):
     """A table of a recipe; unknown fields are an error."""
@@ -140,12 +138,10 @@ class Noise(RecipeTable):
 
 
 class SftStage(RecipeTable):
-    """A stretch of supervised training: `steps` of `batch` conversations each.
-
-    `part` is what to imitate: "first" (question and first turn), "read" (question, first mail
-    read, next turn), "answer" (question, last mail read, final answer), or "whole". "read" and
-    "answer" carry loss on their last turn only.
-    """
+    """A stretch of supervised training: `steps` of `batch` conversations each. `part` is what to
+    imitate: "first" (question and first turn), "read" (question, first mail read, next turn),
+    "answer" (question, last mail read, final answer), or "whole". "read" and "answer" carry loss on
+    their last turn only."""
 
     part: Part = "whole"
     steps: Count
@@ -175,9 +171,7 @@ class Sft(RecipeTable):
     @property
     def chosen_from(self) -> int:
         """The first step whose checkpoint may be chosen as the best."""
-        if self.early_noise is None:
-            return 1
-        return self.steps - self.stages[-1].steps + 1
+        return self.steps - self.stages[-1].steps + 1 if self.early_noise else 1
 
 
 class Vllm(RecipeTable):
@@ -302,18 +296,13 @@ class Setting(NamedTuple):
     @property
     def steps(self) -> int:
         """The number of its steps; 0 if the recipe lacks the table of this kind."""
-        table = getattr(self.recipe, "preference" if self.kind in ("dpo", "kto") else self.kind)
+        table = getattr(self.recipe, self.kind, self.recipe.preference)
         return 0 if table is None else int(table.steps)
-
-    def to_row(self) -> dict[str, Any]:
-        return {**self._asdict(), "recipe": self.recipe.model_dump(mode="json")}
 
 
 # ---- A TOML file by its name or path, with the changes of `--set`.
 
 _Model = TypeVar("_Model", bound=BaseModel)
-# Where the files lie that come with the project.
-FOLDERS = {"recipe": "recipes", "profile": "profiles"}
 
 
 def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
@@ -323,7 +312,7 @@ def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
 
 def toml_names(kind: str) -> list[str]:
     """Return the names of the files of that kind that come with the project."""
-    folder = resources.files("training").joinpath(FOLDERS[kind])
+    folder = resources.files("training").joinpath(f"{kind}s")
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
@@ -332,7 +321,7 @@ def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str])
     missing or invalid file, with the field that is wrong."""
     names = toml_names(kind)
     file = f"{name}.toml" if name in names else name
-    path = resources.files("training").joinpath(FOLDERS[kind], file)
+    path = resources.files("training").joinpath(f"{kind}s", file)
     try:
         table = tomllib.loads((path if name in names else Path(name)).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -354,7 +343,7 @@ def _change(content: dict[str, Any], change: str) -> None:
     """Put one `table.field=value` into the content; the value is TOML, or else text."""
     key, has_value, value = change.partition("=")
     *tables, last = key.strip().split(".")
-    if not has_value or not last or not all(tables):
+    if not (has_value and last and all(tables)):
         raise UserError(f"--set {change!r} is no change; write it as table.field=value")
     place: Any = content
     for name in tables:

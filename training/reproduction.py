@@ -168,8 +168,8 @@ def chosen_seed(runs: Mapping[int, Path]) -> int:
     `runs` has the folder of each seed's GRPO run."""
 
     def merit(seed: int) -> tuple[float, float]:
-        rows = [Validation(**each) for each in Run(runs[seed]).metrics["validation"]]
-        return max(each.merit for each in rows if each.step)
+        rows = Run(runs[seed]).metrics["validation"]
+        return max(Validation(**each).merit for each in rows if each["step"])
 
     return max(runs, key=merit)
 
@@ -367,10 +367,10 @@ def talk_figures(
     ours |= {tables.TRAINED.model: trained, tables.UNTRAINED.model: start}
     for name in ("accuracy", "latency_p50_s", "cost_per_1000_usd"):
         for each in PUBLISHED:
-            model, usd, seconds = ours[each.model], each.cost_per_1000_usd, each.seconds
-            value = percent(tables.accuracy(each)).line
-            if name != "accuracy":
-                value = f"${usd}" if name.startswith("cost") else f"{seconds} s"
+            model, usd = ours[each.model], each.cost_per_1000_usd
+            value = f"${usd}" if name.startswith("cost") else f"{each.seconds} s"
+            if name == "accuracy":
+                value = percent(tables.accuracy(each)).line
             if name == "accuracy" or usd:
                 cell = Cell(NONE) if model is None else COLUMNS[name].cell(model.figures)
                 label = "not asked" if model is None else model.label

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from art_e.episode import Rubric
 from evals.scored import Verdict
@@ -35,11 +35,9 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class RewardWeights(BaseModel):
+class RewardWeights(BaseModel, extra="forbid", frozen=True):
     """The most that each component is worth. Five are an outcome's base, to which the others add.
     `correct` and `concision` are fixed: only the distances between weights matter to GRPO."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     correct: ClassVar[float] = 1.1
     abstained: Base = 0.1
@@ -83,12 +81,9 @@ class Reward(NamedTuple):
 
 # What each outcome is called among the components, and which others it can earn.
 _NAMES: Mapping[Outcome, str] = {
-    "correct": "correctness",
-    "abstained": "abstention",
-    "out": "out_of_turns",
-    "wrong": "wrong_answer",
-    "lost": "lost_to_format",
-}
+    "correct": "correctness", "abstained": "abstention", "out": "out_of_turns",
+    "wrong": "wrong_answer", "lost": "lost_to_format",
+}  # fmt: skip
 _PROGRESS = ("found", "read", "relative")
 _EARNED: Mapping[Outcome, tuple[str, ...]] = {
     **dict.fromkeys(OUTCOMES, _PROGRESS),
@@ -106,12 +101,9 @@ def reward_of(
         return None
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
     components = {_NAMES[outcome]: getattr(weights, outcome), "format": -weights.format * malformed}
-    shares = _shares(rubric, outcome)
-    if relative is not None:
-        shares["relative"] = relative
-    for name in _EARNED[outcome]:
-        if name in shares:
-            components[name] = getattr(weights, name) * shares[name]
+    shares = _shares(rubric, outcome) | ({} if relative is None else {"relative": relative})
+    earned = [name for name in _EARNED[outcome] if name in shares]
+    components |= {name: getattr(weights, name) * shares[name] for name in earned}
     return Reward(sum(components.values()), components)
 
 
@@ -123,9 +115,8 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None) -> Outcome | None:
         return "out"
     if not (rubric.answered or rubric.abstained):
         raise ValueError("the episode has not ended: it has neither answered nor been cut off")
-    abstained = rubric.abstained
-    if verdict is not None and verdict.attempted is not None:
-        abstained = not verdict.attempted
+    attempted = verdict and verdict.attempted
+    abstained = rubric.abstained if attempted is None else not attempted
     if rubric.answerable is False:
         return "correct" if abstained else "wrong"
     if abstained:
@@ -144,8 +135,7 @@ def _shares(rubric: Rubric, outcome: Outcome) -> dict[str, float]:
     """Of each component the share that the episode earns."""
     effort = max(0.0, 1 - rubric.effort / rubric.max_turns)
     if rubric.answerable is False:
-        progress = 1.0 if outcome == "correct" else 0.0
-        concision = 1.0 if rubric.num_sources == 0 else 0.0
+        progress, concision = float(outcome == "correct"), float(not rubric.num_sources)
         shares = {"sources": 1.0, "concision": concision, "found": progress, "read": progress}
         return {"effort": effort, **shares}
     # The reference pays 0.1 / num_sources, which charges a question for having several gold

@@ -80,9 +80,6 @@ def paid(
     return Scored(scored.question, trajectory)
 
 
-# ---- A step.
-
-
 class StepBatch(NamedTuple):
     """The rollouts of a step with their scores, a list for each of this process's groups. `figures`
     are those of `Step`, of all processes; `sampled` is the number of tokens that they generated,
@@ -95,25 +92,22 @@ class StepBatch(NamedTuple):
     outage: str | None
 
     def for_trl(self, end_id: int) -> dict[str, Any]:
-        """Return the columns that TRL takes; its reward function gets `scored`.
-
-        A group with an unjudged member is masked and contributes nothing to the loss: abstentions
-        need no judge, and would alone gain the advantage when it fails. A rollout whose prompt left
-        no room for a turn becomes one masked end token, because TRL rejects empty completions.
-        """
-        rows = [
-            (each.transcript, paid, member)
-            for group, members in zip(self.rollouts, self.scored, strict=True)
-            for paid in [rewards_of(members) is not None]
-            for each, member in zip(group, members, strict=True)
-        ]
-        logprobs = [each.logprobs if each.completion_ids else [0.0] for each, *_ in rows]
+        """Return the columns that TRL takes; its reward function gets `scored`. A group with an
+        unjudged member is masked and contributes nothing to the loss: abstentions need no judge,
+        and would alone gain the advantage when it fails. A rollout whose prompt left no room for a
+        turn becomes one masked end token, because TRL rejects empty completions."""
+        transcripts = [each.transcript for group in self.rollouts for each in group]
+        paid = [rewards_of(members) is not None for members in self.scored for _ in members]
+        logprobs = [each.logprobs if each.completion_ids else [0.0] for each in transcripts]
         return {
-            "prompt_ids": [each.prompt_ids for each, *_ in rows],
-            "completion_ids": [each.completion_ids or [end_id] for each, *_ in rows],
-            "env_mask": [[int(own and paid) for own in each.own] or [0] for each, paid, _ in rows],
+            "prompt_ids": [each.prompt_ids for each in transcripts],
+            "completion_ids": [each.completion_ids or [end_id] for each in transcripts],
+            "env_mask": [
+                [int(own and counts) for own in each.own] or [0]
+                for each, counts in zip(transcripts, paid, strict=True)
+            ],
             "logprobs": None if None in logprobs else logprobs,
-            "scored": [member for *_, member in rows],
+            "scored": [each for members in self.scored for each in members],
         }
 
 
@@ -161,10 +155,9 @@ class Roller:
         self, groups: Sequence[Sequence[Rollout]], step: int
     ) -> tuple[list[list[Scored]], int]:
         """The groups with verdicts and rewards, and how many of them could not be compared."""
-        recipe, run = self.training.setting.recipe, self.training.run
-        weights = recipe.reward
-        scorer = Scorer(self.judges.reward, weights, run.id, recipe.name)
-        same = {"temperature": TEMPERATURE, "seed": self.training.setting.seed}
+        setting, weights = self.training.setting, self.training.setting.recipe.reward
+        scorer = Scorer(self.judges.reward, weights, self.training.run.id, setting.recipe.name)
+        same = {"temperature": TEMPERATURE, "seed": setting.seed}
         names = [f"{step}/{group[0].episode.question.id}" for group in groups]
         settings = [{"step": step, "group": name, **same} for name in names]
         scored = in_groups(await scorer.score(groups, settings), self.table.rollouts)
@@ -191,18 +184,15 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
     facts = [each.trajectory.rubric for each in scored]
     judged = [each for each in scored if not each.unjudged]
-    names = sorted({name for each in rewards for name in each["components"]})
+    paid = [each["components"] for each in rewards]
+    names = sorted({name for components in paid for name in components})
+    kept = {"abstention": "abstained", "turns": "turns", "effort": "effort", "calls": "tool_calls"}
     return {
         "reward": mean_of([each["total"] for each in rewards]),
-        "components": {
-            name: fmean(each["components"].get(name, 0.0) for each in rewards) for name in names
-        },
+        "components": {name: fmean(each.get(name, 0.0) for each in paid) for name in names},
         "accuracy": mean_of([each.correct for each in judged if each.question.answerable]),
         "hallucination": mean_of([each.wrong for each in judged]),
-        "abstention": mean_of([bool(each["abstained"]) for each in facts]),
-        "turns": mean_of([each["turns"] for each in facts]),
-        "effort": mean_of([each["effort"] for each in facts]),
-        "calls": mean_of([each["tool_calls"] for each in facts]),
+        **{name: mean_of([each[fact] for each in facts]) for name, fact in kept.items()},
         "format_errors": mean_of([malformed_calls(each) for each in facts]),
         "unjudged": len(scored) - len(rewards),
     }

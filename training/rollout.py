@@ -74,19 +74,15 @@ class Transcript:
         """All tokens: what the model sees next."""
         return self.prompt_ids + self.completion_ids
 
-    def add_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
-        """Append what the model sampled, with its end token if it reached one."""
+    def add(
+        self, ids: Sequence[int], *, own: bool, logprobs: Sequence[float] | None = None
+    ) -> None:
+        """Append a turn of the model's `own`, with its end token if it reached one, or context."""
+        before = self.logprobs or [0.0] * len(self.completion_ids)
+        if logprobs is not None or self.logprobs is not None:
+            self.logprobs = [*before, *(logprobs or [0.0] * len(ids))]
         self.completion_ids += ids
-        self.own += [True] * len(ids)
-        if logprobs is not None:
-            before = len(self.completion_ids) - len(ids)
-            self.logprobs = [*(self.logprobs or [0.0] * before), *logprobs]
-
-    def add_context(self, ids: Sequence[int]) -> None:
-        self.completion_ids += ids
-        self.own += [False] * len(ids)
-        if self.logprobs is not None:
-            self.logprobs += [0.0] * len(ids)
+        self.own += [own] * len(ids)
 
 
 class ChatTokens:
@@ -173,12 +169,9 @@ def in_rounds(
 
 
 def side_by_side(
-    turn: Callable[[int, list[int]], Turn],
-    prompts: Sequence[list[int]],
-    follow: Follow,
-    *,
+    turn: Callable[[int, list[int]], Turn], prompts: Sequence[list[int]], follow: Follow, *,
     slots: int,
-) -> None:
+) -> None:  # fmt: skip
     """Generate with an engine that takes requests: `slots` episodes at a time, none waits."""
     stop, one = threading.Event(), threading.Lock()
 
@@ -218,7 +211,7 @@ def roll_out(
     def follow(place: int, turn: Turn) -> list[int] | None:
         episode, transcript = rollout = going[place]
         episode.count_tokens(len(transcript.ids), len(turn.ids))
-        transcript.add_turn(turn.ids, turn.logprobs)
+        transcript.add(turn.ids, own=True, logprobs=turn.logprobs)
         observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
@@ -233,6 +226,6 @@ def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
     """Append `context` if another turn fits after it; otherwise the episode is out of turns, and
     its last token stays the model's own."""
     if len(rollout.transcript.ids) + len(context) + form.turn_tokens <= form.episode_tokens:
-        rollout.transcript.add_context(context)
+        rollout.transcript.add(context, own=False)
     else:
         rollout.episode.cut_off()

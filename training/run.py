@@ -52,7 +52,6 @@ class Judges(NamedTuple):
 
 # Seconds between lines, and the steps from which speed and time to go are calculated.
 LINE_EVERY_S, RECENT = 10.0, 10
-# The figures in the lines of a step and of a validation.
 _FIGURES = (
     "n reward accuracy hallucination hallucination_unanswerable abstention format_errors turns"
     " turns_when_correct effort effort_when_correct entropy unjudged loss grad_norm"
@@ -68,8 +67,8 @@ def line_of(steps: Sequence[Step], total: int) -> str:
     cells.append(_clock(last.seconds))
     if (seconds := last.seconds - first.seconds) > 0:
         to_go = seconds / (last.step - first.step) * (total - last.step)
-        tokens = (last.tokens - first.tokens) / seconds
-        cells += [f"{_clock(to_go)} to go", f"{tokens:,.0f} tokens/s"]
+        cells.append(f"{_clock(to_go)} to go")
+        cells.append(f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s")
     if last.cost_usd:
         cells.append(f"${last.cost_usd:,.2f}")
     return f"step {last.step} of {total}: {', '.join(filter(None, cells))}"
@@ -84,16 +83,15 @@ def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-# ---- The run.
-
-
 @dataclasses.dataclass(eq=False)
 class TrainingRun:
     """A run in progress; `opened` makes one. Each training process has one with the same content;
-    the leading one writes the folder and shows the run. `paused` says why it ends early."""
+    the leading one writes the folder and shows the run. It resumes from `checkpoint`, which left
+    `state`; `paused` says why it ends early."""
 
     run: Run
     setting: Setting
+    checkpoint: Path | None
     state: dict[str, Any]
     processes: Processes
     log: AppendLog | None
@@ -134,8 +132,7 @@ class TrainingRun:
                 note(line_of(self.steps, self.setting.steps))
             grpo = self.setting.recipe.grpo if self.setting.kind == "grpo" else None
             size = grpo.minibatches if grpo else 1
-            alarms = alarms_of(self.steps[size - 1 :: size], self.validations)
-            self._raise(step.step, alarms)
+            self._raise(step.step, alarms_of(self.steps[size - 1 :: size], self.validations))
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         if self.log is not None:
@@ -161,9 +158,8 @@ class TrainingRun:
     @property
     def best(self) -> Validation | None:
         """The best validation of an allowed checkpoint, else the best of all."""
-        table = self.setting.recipe.sft
-        allowed = table.chosen_from if self.setting.kind == "sft" and table is not None else 1
-        for first in (allowed, 1, 0):
+        table = self.setting.recipe.sft if self.setting.kind == "sft" else None
+        for first in (table.chosen_from if table else 1, 1, 0):
             if later := [each for each in self.validations if each.step >= first]:
                 return max(later, key=lambda each: each.merit)
         return None
@@ -171,9 +167,8 @@ class TrainingRun:
     @property
     def best_checkpoint(self) -> Path | None:
         """The folder of the best validation's checkpoint, if it has one."""
-        best = self.best
-        folder = None if best is None else checkpoint_of(self.run.folder, best.step)
-        return folder if folder is not None and folder.is_dir() else None
+        folder = checkpoint_of(self.run.folder, self.best.step) if self.best else None
+        return folder if folder and folder.is_dir() else None
 
     def checkpoint_saved(self, step: int, *, over: bool = False) -> None:
         """Make the checkpoint of `step` count (`over`: the last one), and delete needless ones."""
@@ -198,7 +193,6 @@ class TrainingRun:
     @property
     def metrics(self) -> dict[str, Any]:
         """The figures of the run so far, as `metrics.json` holds them."""
-        best = self.best_checkpoint
         return {
             "validation": [dataclasses.asdict(each) for each in self.validations],
             "alarms": self.alarms,
@@ -206,7 +200,7 @@ class TrainingRun:
             "tokens": self.tokens,
             "processes": self.processes.count,
             "cost_usd": self.steps[-1].cost_usd if self.steps else self.cost_before,
-            "best_checkpoint": None if best is None else f"{CHECKPOINTS}/{best.name}",
+            "best_checkpoint": (best := self.best_checkpoint) and f"{CHECKPOINTS}/{best.name}",
             "test": None,
         }
 
@@ -216,35 +210,28 @@ class TrainingRun:
 
 @contextlib.contextmanager
 def opened(
-    setting: Setting,
-    out: Path | None,
-    parent: Path,
-    resume: bool = False,
-    processes: Processes = ALONE,
-    minutes: float | None = None,
-) -> Iterator[tuple[TrainingRun, Path | None]]:
-    """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
-
-    Gives the run, which pauses after `minutes`, and that checkpoint; all processes must see them.
-    Raises `UserError` if `out` holds something else, or if another process works on it.
-    """
+    setting: Setting, out: Path | None, parent: Path, resume: bool = False,
+    processes: Processes = ALONE, minutes: float | None = None,
+) -> Iterator[TrainingRun]:  # fmt: skip
+    """A new run, which pauses after `minutes`, or with `resume` that of `out` as its newest
+    checkpoint left it; all processes must see its folder. Raises `UserError` if `out` holds
+    something else, or if another process works on it."""
     with contextlib.ExitStack() as stack:
         begun: tuple[Run, Path | None, dict[str, Any]] | None = None
         if processes.leads:
-            name = f"{setting.kind}-{setting.recipe.name}"
-            config = _config(setting)
+            name, config = f"{setting.kind}-{setting.recipe.name}", _config(setting)
             run = _resumable(config, out) if resume else start_run(name, config, parent, out)
             stack.enter_context(held(run))
             newest = newest_checkpoint(run.folder)
-            state = {} if newest is None else json.loads((newest / STATE).read_text("utf-8"))
-            _forget(run, -1 if newest is None else _step_of(newest))
+            state = json.loads((newest / STATE).read_text("utf-8")) if newest else {}
+            _forget(run, _step_of(newest) if newest else -1)
             begun = run, newest, state
         begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
         log = stack.enter_context(run.log()) if processes.leads else None
         try:
-            yield TrainingRun(run, setting, state, processes, log, minutes), checkpoint
+            yield TrainingRun(run, setting, checkpoint, state, processes, log, minutes)
         except UserError:
             if processes.leads and not resume and not run.trajectories.stat().st_size:
                 # Delete the empty folder, so that the corrected command can reuse its name.
@@ -258,7 +245,8 @@ def _config(setting: Setting) -> dict[str, Any]:
     if not all(map(data.has_worlds, SPLITS)) and data.inbox_file.is_file():
         with InboxFile(data.inbox_file) as file:
             digest = file.digest
-    return {**setting.to_row(), "inbox": digest}
+    recipe = setting.recipe.model_dump(mode="json")
+    return {**setting._asdict(), "recipe": recipe, "inbox": digest}
 
 
 def _resumable(config: dict[str, Any], out: Path | None) -> Run:
@@ -269,14 +257,10 @@ def _resumable(config: dict[str, Any], out: Path | None) -> Run:
     row = {name: value for name, value in run.config.items() if name in config}
     before, now = _flat(row), _flat(json.loads(json.dumps(config)))
     # Judges may cost more from here on, and vLLM's server of a cluster's next job is elsewhere.
-    free = {"recipe.judging.max_cost_usd", "recipe.grpo.vllm.server"}
-    changed = [
-        f"{key.removeprefix('recipe.')}={before.get(key)}"
-        for key in sorted({*before, *now} - free)
-        if before.get(key) != now.get(key)
-    ]
-    if changed:
-        shown = ", ".join(cut_line(each, 80) for each in changed[:3])
+    names = {*before, *now} - {"recipe.judging.max_cost_usd", "recipe.grpo.vllm.server"}
+    if changed := sorted(name for name in names if before.get(name) != now.get(name)):
+        values = (f"{each.removeprefix('recipe.')}={before.get(each)}" for each in changed[:3])
+        shown = ", ".join(cut_line(each, 80) for each in values)
         raise UserError(
             f"{out} was begun with {shown}; resume it with the settings, and the version of art-e,"
             " that began it"

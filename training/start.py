@@ -28,6 +28,7 @@ from training.rollout import ChatTokens
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+_TEMPLATES = resources.files("training").joinpath("templates")
 
 
 class Start(NamedTuple):
@@ -83,11 +84,10 @@ def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Star
 
 def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """Return the new adapter to train; None to train all weights, or the adapter that is there."""
-    if table.lora is None or is_peft_model(start.model):
+    if (rank := table.lora) is None or is_peft_model(start.model):
         return None
-    return LoraConfig(
-        r=table.lora, lora_alpha=2 * table.lora, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
+    targets, task = "all-linear", "CAUSAL_LM"
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets, task_type=task)
 
 
 def keep_exact(model: Any) -> None:
@@ -120,50 +120,21 @@ def make_start(
 
 def template() -> str:
     """Return our chat template, which names the tools and leaves their schemas out."""
-    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
+    return _TEMPLATES.joinpath("nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """Return the phrases that conversations in the template "nano" repeat; each becomes one token.
 
-    Parts of numbers are tokens that differ by their place, such as " $33" and ",500": from the kind
-    of a token a small model soon learns what comes next. No phrase crosses the end of a turn, so
-    that a growing conversation has the same tokens as one encoded whole.
+    Those of `nano.phrases.txt` have a sign for each line end. Parts of numbers are tokens that
+    differ by their place, such as " $33" and ",500": from the kind of a token a small model soon
+    learns what comes next. No phrase crosses the end of a turn, so that a growing conversation has
+    the same tokens as one encoded whole.
     """
-    begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
-    answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"
-    first = {name: next(iter(model.model_fields)) for name, model in ARGUMENTS.items()}
-    opened = {"search_emails": '["', "read_email": '"', "return_final_answer": '"'}
-    calls = [
-        f'<tool_call>\n{{"name": "{name}", "arguments": {{"{first[name]}":{opened[name]}'
-        for name in ARGUMENTS
-    ]
-    closed = [f"{each}\n</tool_call>" for each in ('"]}}', '"}}', '","sources":[]}}')]
-    shown = [f'{answered}{{"hits":[{{"message_id":"', f'{answered}{{"message_id":"']
-    ends = [f"{each}{over}" for each in ('"}]}', '"]}]}', '"}')]
-    fields = [f'","{each}":"' for each in ("date", "from", "subject", "snippet", "body")]
-    # After a date, which comes first when a mail is shown.
-    fields += [f'Z","{each}":"' for each in ("from", "subject")]
-    lists = [f'","{each}":["' for each in ("to", "cc", "missing", "sources")]
-    between = ['"],"cc":["', '"],"subject":"', '"},{"message_id":"', '"]},{"message_id":"', '","']
-    nothing = '{"hits":[],"note":"no mail matches; try other words or fewer filters"}'
-    no_call = '{"error":"no tool was called; every message calls a tool"}'
+    fixed = _TEMPLATES.joinpath("nano.phrases.txt").read_text("utf-8")
     return [
         f"{START}system\n{prompt} {' '.join(ARGUMENTS)}{END}\n{START}user\n",
-        f"?{go_on}",
-        go_on,
-        *calls,
-        *closed,
-        *shown,
-        *ends,
-        f"{answered}{nothing}{over}",
-        f"{begin}{no_call}{go_on}",
-        *fields,
-        *lists,
-        *between,
-        "I don't know",
-        "...",
-        '.example"',
+        *(line.replace("⏎", "\n") for line in fixed.splitlines()),
         *(f"m{number}" for number in range(1, 17)),  # as many mails as a short episode shows
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
         *(f"T{hour:02d}:" for hour in range(24)),
@@ -181,27 +152,19 @@ def make_tokenizer(
     """Return a byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like
     Qwen's; each of `phrases` is one more token."""
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated")
+    by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([split, by_bytes])
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False
     )
     bpe.train_from_iterator(texts, trainer)
     model = json.loads(bpe.to_str())["model"]
     merges: Any = [tuple(each) for each in model["merges"]]
-    tokenizer = Qwen2Tokenizer(
-        vocab=model["vocab"],
-        merges=merges,
-        eos_token=END,
-        pad_token=END_OF_TEXT,
-        extra_special_tokens=[START],
-    )
+    marks: dict[str, Any] = {"eos_token": END, "pad_token": END_OF_TEXT}
+    marks["extra_special_tokens"] = [START]
+    tokenizer = Qwen2Tokenizer(vocab=model["vocab"], merges=merges, **marks)
     whole = dict.fromkeys([*MARKS, *phrases])
     tokenizer.add_tokens([AddedToken(each, normalized=False) for each in whole])
     tokenizer.chat_template = template
@@ -214,20 +177,12 @@ def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForC
     # Of 64 dimensions: with 32 a small model copies names less surely.
     heads = max(1, form.hidden // 64)
     config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=form.hidden,
-        intermediate_size=3 * form.hidden,
-        num_hidden_layers=form.layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        max_position_embeddings=8_192,
-        initializer_range=form.init,
+        vocab_size=len(tokenizer), hidden_size=form.hidden, intermediate_size=3 * form.hidden,
+        num_hidden_layers=form.layers, num_attention_heads=heads, num_key_value_heads=heads,
+        max_position_embeddings=8_192, initializer_range=form.init, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": form.rope_theta},
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=padding,
-    )
+        bos_token_id=None, eos_token_id=end, pad_token_id=padding,
+    )  # fmt: skip
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(config)
     model.train(False)

@@ -7,9 +7,8 @@ episodes. Only tokens that the model wrote carry loss.
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, cycle, islice
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -54,14 +53,11 @@ MUON = 1.4
 
 
 def train_sft(
-    training: TrainingRun,
-    checkpoint: Path | None,
-    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    load: validation.Load,
-    judges: Judges,
-) -> dict[str, Any]:
-    """Train on the `conversations` of each stage, from `checkpoint` if given, and return the run's
-    metrics. Raises `UserError` if the recipe can't be carried out."""
+    training: TrainingRun, conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    load: validation.Load, judges: Judges,
+) -> dict[str, Any]:  # fmt: skip
+    """Train on the `conversations` of each stage, and return the run's metrics. Raises `UserError`
+    if the recipe can't be carried out."""
     setting = training.setting
     table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
@@ -76,8 +72,8 @@ def train_sft(
         trainer = StagedTrainer(training, table.stages, start, examples, batches)
         lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
         ends = list(accumulate(stage.steps for stage in table.stages))
-        examiner = validation.Examiner(training, judges, start.tokens, load)
-        return _carry_out(trainer, examiner, start, checkpoint, lengths, table.validate_every, ends)
+        examiner = validation.Examiner(training, judges, start, load)
+        return _carry_out(trainer, examiner, lengths, table.validate_every, ends)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
@@ -94,11 +90,9 @@ def rate_at(stages: Sequence[SftStage], step: int) -> float:
 
 
 def _batches(
-    table: Sft,
-    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    tokens: ChatTokens,
+    table: Sft, conversations: Sequence[Sequence[Sequence[ChatMessage]]], tokens: ChatTokens,
     seed: int,
-) -> tuple[list[MarkedTokens], list[list[int]]]:
+) -> tuple[list[MarkedTokens], list[list[int]]]:  # fmt: skip
     """Return the examples of all stages, and for each step the numbers of those in its batch."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
@@ -131,23 +125,16 @@ class StagedTrainer(SFTTrainer):
     optimizer: Optimizer | None
 
     def __init__(
-        self,
-        training: TrainingRun,
-        stages: Sequence[SftStage],
-        start: Start,
-        examples: Sequence[MarkedTokens],
-        batches: list[list[int]],
-    ) -> None:
+        self, training: TrainingRun, stages: Sequence[SftStage], start: Start,
+        examples: Sequence[MarkedTokens], batches: list[list[int]],
+    ) -> None:  # fmt: skip
         model = training.setting.recipe.model
         self.stages, self.batches = stages, batches
         self.muon = 0.0 if model.scratch is None else MUON
+        common = validation.trainer_arguments(training, len(batches))
         super().__init__(
             model=start.model,
-            args=SFTConfig(
-                logging_steps=10,
-                max_length=None,
-                **validation.trainer_arguments(training, len(batches)),
-            ),
+            args=SFTConfig(logging_steps=10, max_length=None, **common),
             train_dataset=Dataset.from_list([each._asdict() for each in examples]),
             processing_class=start.tokenizer,
             peft_config=adapter_config(model, start),
@@ -160,13 +147,12 @@ class StagedTrainer(SFTTrainer):
         return self.accelerator.prepare(loader)
 
     def create_optimizer(self, model: Any = None) -> Optimizer:
-        """An optimizer at the rate 1."""
         if self.optimizer is None:
+            # At the rate 1, which the scheduler multiplies by the stages' rates.
             self.optimizer = optimizer_of(model or self.model, ratio=self.muon)
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """A scheduler that multiplies it by the stages' rates."""
         chosen: Any = optimizer or self.optimizer
         self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(self.stages, step))
         return self.lr_scheduler
@@ -194,14 +180,13 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     by_question: dict[str, list[Scored]] = defaultdict(list)
     for each in episodes:
         by_question[each.question.id].append(each)
-    pairs = []
-    for group in by_question.values():
-        ranked = sorted(group, key=worth_of, reverse=True)
-        for better, worse in zip(ranked, reversed(ranked), strict=True):
-            if worth_of(better) - worth_of(worse) <= FLAT:
-                break
-            pairs.append((better, worse))
-    return pairs
+    ranked = [sorted(group, key=worth_of, reverse=True) for group in by_question.values()]
+    return [
+        (better, worse)
+        for group in ranked
+        for better, worse in zip(group, reversed(group), strict=True)
+        if worth_of(better) - worth_of(worse) > FLAT
+    ]
 
 
 def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
@@ -231,70 +216,55 @@ def rated_episodes() -> list[Labelled]:
     return labelled
 
 
-# TRL takes mail too for the completion; these collators leave only what the model wrote.
+def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what TRL's collator makes of the examples, with masks of the model's own tokens: TRL
+    takes mail too for the completion."""
+    batch: dict[str, Any] = usual(examples)
+    # DPO has the better episodes, then the worse; KTO those of other questions beside its own.
+    for mask in [name for name in batch if name.endswith("completion_mask")]:
+        own = mask.replace("mask", "own")
+        columns = [own] if own in examples[0] else ["chosen_own", "rejected_own"]
+        batch[mask] = padded([each[name] for name in columns for each in examples], batch[mask])
+    return batch
 
 
-@dataclass
-class OwnPairs(DataCollatorForPreference):
-    """TRL's, with a mask of the model's own tokens."""
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the better episodes, then the worse."""
-        batch: dict[str, Any] = super().torch_call(examples)
-        rows = [each[f"{name}_own"] for name in ("chosen", "rejected") for each in examples]
-        return {**batch, "completion_mask": padded(rows, batch["completion_mask"])}
-
-
-@dataclass
-class OwnLabelled(DataCollatorForUnpairedPreference):
-    """TRL's, with a mask of the model's own tokens."""
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the episodes, and those of other questions that KTO compares with."""
-        batch: dict[str, Any] = super().torch_call(examples)
-        for prefix in ("", "KL_"):
-            name = f"{prefix}completion_mask"
-            batch[name] = padded([each[f"{prefix}own"] for each in examples], batch[name])
-        return batch
-
-
-def _own(marked: MarkedTokens) -> list[int]:
-    return [int(label != NO_LOSS) for label in marked.labels]
+def _row(tokens: ChatTokens, **episodes: Trajectory) -> dict[str, Any]:
+    """The tokens of each episode under its name, and which of them are the model's own."""
+    row: dict[str, Any] = {"prompt_ids": []}
+    for name, each in episodes.items():
+        row[f"{name}_ids"], labels = marked_tokens(each.messages, tokens)
+        row[f"{name}_own"] = [int(label != NO_LOSS) for label in labels]
+    return row
 
 
 def dpo_rows(
     pairs: Sequence[tuple[Scored, Scored]], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """Return a row for each pair of all steps."""
-    rows = []
-    for pair in in_passes(pairs, table.steps * table.batch, f"{seed}/preference"):
-        better, worse = (marked_tokens(each.trajectory.messages, tokens) for each in pair)
-        ids = {"chosen_ids": better.input_ids, "rejected_ids": worse.input_ids}
-        own = {"chosen_own": _own(better), "rejected_own": _own(worse)}
-        rows.append({"prompt_ids": [], **ids, **own})
-    return rows
+    return [
+        _row(tokens, chosen=better.trajectory, rejected=worse.trajectory)
+        for better, worse in in_passes(pairs, table.steps * table.batch, f"{seed}/preference")
+    ]
 
 
 def kto_rows(
     labelled: Sequence[Labelled], tokens: ChatTokens, table: Preference, seed: int
 ) -> list[dict[str, Any]]:
     """Return a row for each episode of all steps, with the next one of its batch beside it."""
-    rows: list[dict[str, Any]] = []
-    for each in in_passes(labelled, table.steps * table.batch, f"{seed}/preference"):
-        marked = marked_tokens(each.trajectory.messages, tokens)
-        row = {"completion_ids": marked.input_ids, "own": _own(marked)}
-        rows.append({"prompt_ids": [], **row, "label": each.good})
-    for part in in_groups(rows, table.batch):
-        for row, other in zip(part, [*part[1:], part[0]], strict=True):
-            row |= {"KL_completion_ids": other["completion_ids"], "KL_own": other["own"]}
-    return rows
+    drawn = in_passes(labelled, table.steps * table.batch, f"{seed}/preference")
+    return [
+        _row(tokens, completion=each.trajectory, KL_completion=other.trajectory)
+        | {"label": each.good}
+        for part in in_groups(drawn, table.batch)
+        for each, other in zip(part, [*part[1:], part[0]], strict=True)
+    ]
 
 
 def train_preference(
-    training: TrainingRun, checkpoint: Path | None, load: validation.Load, judges: Judges
+    training: TrainingRun, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, from `checkpoint` if given, and return the run's metrics. Raises `UserError` if the
-    recipe can't be carried out, or the runs have no preferences."""
+    """Train, and return the run's metrics. Raises `UserError` if the recipe can't be carried out,
+    or the runs have no preferences."""
     setting = training.setting
     recipe, seed = setting.recipe, setting.seed
     table, init = recipe.preference, setting.init or recipe.model.base
@@ -315,9 +285,8 @@ def train_preference(
         trainer = _trainer(training, table, start, rows)
         lengths = [sum(len(row[each]) for each in row if each.endswith("_ids")) for row in rows]
         of_steps = [sum(group) for group in in_groups(lengths, table.batch)]
-        examiner = validation.Examiner(training, judges, start.tokens, load)
-        every = max(1, table.steps // VALIDATIONS)
-        return _carry_out(trainer, examiner, start, checkpoint, of_steps, every)
+        examiner = validation.Examiner(training, judges, start, load)
+        return _carry_out(trainer, examiner, of_steps, max(1, table.steps // VALIDATIONS))
 
 
 def _require(there: object, lack: str) -> None:
@@ -352,13 +321,15 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     }
     trainer: Any
     if setting.kind == "dpo":
-        trainer = _Pairs(args=DPOConfig(**common), data_collator=OwnPairs(start.pad_id), **given)
+        collator = partial(own_tokens, DataCollatorForPreference(start.pad_id))
+        trainer = _Pairs(args=DPOConfig(**common), data_collator=collator, **given)
     else:
         good = sum(each["label"] for each in rows)
         # Both kinds count as much in all, within the paper's bound of 4/3.
         weight = min(4 / 3, max(3 / 4, (len(rows) - good) / max(1, good)))
         args = KTOConfig(**common, desirable_weight=weight)
-        trainer = _Labels(args=args, data_collator=OwnLabelled(start.pad_id), **given)
+        collator = partial(own_tokens, DataCollatorForUnpairedPreference(start.pad_id))
+        trainer = _Labels(args=args, data_collator=collator, **given)
     if "ref" in getattr(trainer.model, "peft_config", {}):
         # The reference adapter: its log-probabilities are already computed.
         trainer.model.delete_adapter("ref")
@@ -379,26 +350,17 @@ class _Pairs(_Prepared, DPOTrainer): ...
 class _Labels(_Prepared, KTOTrainer): ...
 
 
-# ---- A whole run of either.
-
-
 def _carry_out(
-    trainer: Any,
-    examiner: validation.Examiner,
-    start: Start,
-    checkpoint: Path | None,
-    lengths: Sequence[int],
-    validate_every: int,
+    trainer: Any, examiner: validation.Examiner, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
-    training = examiner.training
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
         names = ("loss", "learning_rate", "grad_norm")
         logged: dict[str, Any] = {name: logs[name] for name in names}
-        return Step(step, training.seconds, sum(lengths[:step]), **logged)
+        return Step(step, examiner.training.seconds, sum(lengths[:step]), **logged)
 
-    generate_at = validation.by_transformers(training, start)
-    callback = validation.RunCallback(examiner, generate_at(1.0), to_step, validate_every, also_at)
-    return validation.carry_out(trainer, callback, checkpoint, generate_at)
+    generate = examiner.by_transformers
+    callback = validation.RunCallback(examiner, generate(1.0), to_step, validate_every, also_at)
+    return validation.carry_out(trainer, callback, generate)

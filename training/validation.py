@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformers import PrinterCallback, TrainerCallback, TrainerState
@@ -28,7 +27,7 @@ from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import Scorer
-from training.rollout import ChatTokens, Generate, Material, in_groups, roll_out
+from training.rollout import Generate, Material, in_groups, roll_out
 from training.run import Judges, TrainingRun
 from training.start import Start
 
@@ -48,8 +47,16 @@ class Examiner(NamedTuple):
 
     training: TrainingRun
     judges: Judges
-    tokens: ChatTokens
+    start: Start
     load: Load
+
+    def by_transformers(self, temperature: float) -> Sampler:
+        """Return what samples from the model at that temperature, by the run's seed."""
+        setting, start = self.training.setting, self.start
+        grpo, limit = setting.recipe.grpo, setting.recipe.episode.turn_tokens
+        batch = (grpo and grpo.generate_batch) or BATCH
+        ids = start.end_id, start.pad_id
+        return Sampler(start.model, *ids, limit, temperature, setting.seed, batch)
 
     def examine(
         self, split: Split, number: int, generate: Generate, settings: dict[str, Any]
@@ -64,25 +71,24 @@ class Examiner(NamedTuple):
         scored: list[Scored] = []
         for part in in_groups(questions, AT_ONCE):
             episodes = [material.episode(each, recipe.episode) for each in part]
-            rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
+            rollouts = roll_out(episodes, self.start.tokens, generate, recipe.episode)
             scored += asyncio.run(scorer.score([rollouts], [settings]))
         return training.processes.gather(scored)
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     """Return estimates of the figures of a test, by the judge of validations."""
-    decided = [by_second(each) for each in scored]
+    decided = list(map(by_second, scored))
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"])
     right = [each for each in decided if each.question.answerable and each.correct]
-    judged = [each for each in decided if not each.unjudged]
-    unanswerable = [each for each in judged if not each.question.answerable]
-    invented = [each.answered_by(0) for each in unanswerable]
+    others = [each for each in decided if not (each.unjudged or each.question.answerable)]
     efforts = [each.trajectory.rubric["effort"] for each in right]
     malformed = [malformed_calls(each.trajectory.rubric) for each in scored]
+    invented = sample_of(others).share([each.answered_by(0) for each in others])
     return {
         "n": len(scored),
         **{name: figures[name] for name in FIGURES},
-        "hallucination_unanswerable": sample_of(unanswerable).share(invented),
+        "hallucination_unanswerable": invented,
         "effort_when_correct": sample_of(right).mean(efforts),
         "format_errors": sample_of(scored).mean(malformed),
     }
@@ -108,12 +114,10 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Records a trainer's steps, validates, and saves checkpoints.
-
-    It validates before the first step, every `validate_every` steps and at those of `also_at`, each
-    time with a checkpoint. Training pauses with a checkpoint when `pause` gives a reason, but never
-    between steps that learn `together` from the same episodes.
-    """
+    """Records a trainer's steps, validates, and saves checkpoints. It validates before the first
+    step, every `validate_every` steps and at those of `also_at`, each time with a checkpoint.
+    Training pauses with a checkpoint when `pause` gives a reason, but never between steps that
+    learn `together` from the same episodes."""
 
     examiner: Examiner
     generate: Generate
@@ -171,49 +175,29 @@ class RunCallback(TrainerCallback):
 # ---- A whole run: training, and the test after it.
 
 
-def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
-    """Have transformers sample from the model of `start`, by the run's seed."""
-    recipe, seed = training.setting.recipe, training.setting.seed
-    batch = (recipe.grpo and recipe.grpo.generate_batch) or BATCH
-    limit = recipe.episode.turn_tokens
-    return lambda temperature: Sampler(
-        start.model, start.end_id, start.pad_id, limit, temperature, seed, batch
-    )
-
-
 def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     """Return the settings of all trainers; `RunCallback` decides when they save."""
     on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
     return {
-        "output_dir": str(training.run.folder / CHECKPOINTS),
-        "max_steps": steps,
-        "max_grad_norm": 1.0,
-        "weight_decay": 0.0,
-        "adam_beta2": BETAS[1],
-        "save_strategy": "steps",
-        "save_steps": steps + 1,
-        "use_cpu": on_cpu,
-        "bf16": not on_cpu,
+        "output_dir": str(training.run.folder / CHECKPOINTS), "seed": training.setting.seed,
+        "max_grad_norm": 1.0, "weight_decay": 0.0, "adam_beta2": BETAS[1],
+        "max_steps": steps, "save_strategy": "steps", "save_steps": steps + 1,
+        "use_cpu": on_cpu, "bf16": not on_cpu, "report_to": "none", "disable_tqdm": True,
         "gradient_checkpointing": training.setting.recipe.model.checkpointing,
-        "report_to": "none",
-        "disable_tqdm": True,
-        "seed": training.setting.seed,
-    }
+    }  # fmt: skip
 
 
-def carry_out(
-    trainer: Any, callback: RunCallback, checkpoint: Path | None, generate_at: GenerateAt
-) -> dict[str, Any]:
-    """Train from `checkpoint` if given, to the end or the first pause, then test the best
-    checkpoint; return the run's metrics."""
+def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
+    """Train to the end or the first pause, then test the best checkpoint; return the run's
+    metrics."""
     examiner = callback.examiner
     training = examiner.training
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(callback)
     if not training.state.get("over"):
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        trainer.train(resume_from_checkpoint=training.checkpoint and str(training.checkpoint))
     if training.paused is not None:
         return training.metrics
     best = training.processes.from_first(training.best_checkpoint)
@@ -240,11 +224,9 @@ def figures_on_test(
     """Return `test` of metrics.json, `{"sampled": ..., "greedy": ...}`, and the episodes."""
     setting = examiner.training.setting
     number = setting.recipe.judging.test_questions
-    figures: dict[str, Any] = {}
-    episodes: list[Scored] = []
+    scored = {}
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         settings = {"temperature": temperature, "seed": setting.seed}
-        scored = examiner.examine("test", number, generate_at(temperature), settings)
-        episodes += scored
-        figures[name] = figures_of(scored)
-    return figures, episodes
+        scored[name] = examiner.examine("test", number, generate_at(temperature), settings)
+    figures = {name: figures_of(each) for name, each in scored.items()}
+    return figures, [each for way in scored.values() for each in way]

@@ -77,7 +77,8 @@ class Answered(NamedTuple):
         fits the question best. "" if no sentence shares a word with the answer."""
         if email.message_id in self.quotes:
             return self.quotes[email.message_id]
-        about = (format_date(email.date), email.subject, str(email.sender))
+        date = format_date(email.date, email.message_id)
+        about = (date, email.subject, str(email.sender))
         mail = [ReadMail(email.message_id, *about, email.body, 0)]
         fits = {each.text: each.score for each in candidates(self.question, mail)}
         shared = {

@@ -34,7 +34,7 @@ from art_e.tools import schemas
 
 State = Literal["ok", "missing", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
+CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer", "pypdf", "python_calamine")
 LOCAL = ("torch", "transformers")
 TRAINING = (*LOCAL, "trl", "peft", "accelerate")
 INSTALL_TRAINING = "pip install 'art-e[train]'"
@@ -136,7 +136,9 @@ def _places(db: Path | None) -> Iterator[Finding]:
         with InboxFile(path) as file:
             mails = output.plural(file.counts["stored"], "mail")
             addresses = output.plural(file.counts["inboxes"], "address")
-        yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}")
+            unread = file.counts["unread"]
+        hint = output.not_searched(unread) if unread else None
+        yield Finding("inbox file", "ok", f"{path}: {mails}, {addresses}", hint)
     except UserError as error:
         yield Finding("inbox file", "broken", str(error))
 
@@ -204,7 +206,7 @@ async def _called(finding: Finding) -> Finding:
     return Finding(finding.name, "ok", "; ".join(filter(None, [how, ending(finding.name)])))
 
 
-def _by_environment(model: str, variables: tuple[str, ...], near: Sequence[Near]) -> Finding:
+def _by_environment(model: str, variables: Sequence[str], near: Sequence[Near]) -> Finding:
     """Return what the environment and this machine say of a model behind a server."""
     ended = ending(model) or ""
     if present := next(filter(os.environ.get, variables), None):

@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,8 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
-from art_e.inbox.tokenizer import fold, is_cjk, search_words, stems
+from art_e.inbox.snippet import pattern_of, searchable
+from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -115,14 +116,17 @@ def search(
             max_results=limit,
         )
         sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
+        unread = {} if hits else opened.unread_files()
     if as_json:
         output.print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
     elif hits:
         for number, (hit, size) in enumerate(sized, start=1):
-            output.print_text(_shown_hit(number, hit, searched, size))
+            output.print_text(*_shown_hit(number, hit, searched, size))
     else:
         mails = output.plural(len(opened), "mail")
         output.note(f"no mail of {mails} matches; try other words or fewer filters")
+        if unread:
+            output.note(output.not_searched(unread))
 
 
 @app.command(
@@ -237,7 +241,7 @@ def _no_mail(message_id: str, inbox: Inbox, db: Path | None) -> UserError:
 def shown_email(email: Email) -> "Text":
     """A mail as a person reads it: header lines, an empty line, the body."""
     lines = [
-        ("Date", format_date(email.date)),
+        ("Date", format_date(email.date, email.message_id)),
         ("From", str(email.sender)),
         ("To", _listed(email.to)),
         ("Cc", _listed(email.cc)),
@@ -279,29 +283,35 @@ def _listed(recipients: Iterable[Mailbox]) -> str:
     return ", ".join(shown)
 
 
-def _shown_hit(number: int, hit: Hit, searched: list[str], in_thread: int) -> "Text":
+def _shown_hit(
+    number: int, hit: Hit, searched: list[str], in_thread: int
+) -> Iterator[str | tuple[str, str]]:
+    yield f"{number:>2}. {format_date(hit.date)[:10]}  "
+    yield output.one_line(str(hit.sender)) or "(no sender)", "cyan"
+    yield "  "
+    yield output.one_line(hit.subject) or "(no subject)", "bold"
+    yield "\n    "
+    if snippet := output.one_line(hit.snippet):
+        end = 0
+        for start, stop in places_of(searched, snippet):
+            yield snippet[end:start]
+            yield snippet[max(start, end) : stop], "bold yellow"
+            end = max(end, stop)
+        yield snippet[end:] + "\n    "
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
-    snippet = output.text(output.one_line(hit.snippet))
-    for start, end in places_of(searched, snippet.plain):
-        snippet.stylize("bold yellow", start, end)
-    return output.text(
-        f"{number:>2}. {format_date(hit.date)[:10]}  ",
-        (output.one_line(str(hit.sender)) or "(no sender)", "cyan"),
-        "  ",
-        (output.one_line(hit.subject) or "(no subject)", "bold"),
-        *(("\n    ", snippet) if snippet else ()),
-        "\n    ",
-        (f"{output.one_line(hit.message_id)}{lacks}", "dim"),
-    )
+    yield f"{output.one_line(hit.message_id)}{lacks}", "dim"
 
 
 def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:
     """Start and end of each word in a text that has a stem of the searched words."""
-    wanted = set(stems(searched))
-    found = list(re.finditer(r"[^\W_]+", where))
-    stemmed = stems([fold(each.group()) for each in found])
-    places = [each.span() for each, stem in zip(found, stemmed, strict=True) if stem in wanted]
-    # CJK has no words between spaces.
-    pairs = (re.finditer(re.escape(each), where) for each in searched if is_cjk(each))
-    return places + [each.span() for listed in pairs for each in listed]
+    found = list(WORD.finditer(where))
+    folded = [fold(each.group()) for each in found]
+    places = set()
+    for mark in {"", language_of(folded)}:
+        wanted = set(stems([each + mark for each in searched]))
+        stemmed = stems([each + mark for each in folded])
+        places |= {each.span() for each, stem in zip(found, stemmed, strict=True) if stem in wanted}
+    pairs = [pattern_of(each) for each in searched if is_unspaced(each)]
+    places |= {each.span() for pair in pairs for each in pair.finditer(searchable(where))}
+    return sorted(places)

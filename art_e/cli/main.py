@@ -8,6 +8,7 @@ went away. An error is one line on stderr. A command's module is imported when i
 """
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -15,10 +16,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
+from typer._coercion import RuntimeParam, build_runtime_param
+from typer._param_types import coerce_cli_path
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
@@ -55,33 +59,31 @@ _KEPT = {
     "sync": "; the inbox is as it was, and the next sync goes on from here",
 }
 
-# The commands in the order of the help page, with their lines there and their modules, whose `app`
-# is the command or holds it by its name.
-COMMANDS = {
-    "demo": ("data_pipeline.cli", "Take the tour: a sample inbox, one question, every step."),
-    "ingest": ("data_pipeline.cli", "Make an inbox file of mail: IMAP, mbox, Maildir, .eml, CSV."),
-    "sync": ("data_pipeline.cli", "Bring an inbox file to what its IMAP account holds now."),
-    "people": ("data_pipeline.cli", "Say which addresses belong to one person."),
-    "inboxes": ("art_e.cli.mail", "List the inboxes of the file, the owners' first."),
-    "search": ("art_e.cli.mail", "Search one inbox, best match first."),
-    "read": ("art_e.cli.mail", "Show one mail of an inbox in full."),
-    "thread": ("art_e.cli.mail", "Show the conversation that a mail belongs to."),
-    "open": ("art_e.cli.mail", "Open a file that is attached to a mail, or save it."),
-    "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
-    "chat": ("art_e.cli.ask", "Talk about an inbox; /help shows how."),
-    "web": ("art_e.web.server", "Ask and search an inbox on a page in the browser, until Ctrl-C."),
-    "rate": ("art_e.cli.ask", "Rate the last answer of ask, and say what would be right."),
-    "config": ("art_e.cli.doctor", "Show what commands use by default, or change it."),
-    "models": ("art_e.cli.doctor", "List models to ask, and what the others need."),
-    "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
-    "mcp": ("art_e.cli.mcp", "Let an MCP client (Claude, Cursor, VS Code) read one inbox."),
-    "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client with vLLM."),
-    "reproduce": ("training.reproduction", "Reproduce the talk, from mail to report."),
-    "doctor": ("art_e.cli.doctor", "Check this machine; exit code 1 if something is broken."),
-    "golden": ("data_pipeline.golden.cli", "Make questions with known answers, and check them."),
-    "eval": ("evals.cli", "Measure models on a set of questions."),
-    "train": ("training.cli", "Train the agent: a warm start, then GRPO."),
-}
+# The commands in the order of the help page, each with its module, whose `app` is the command or
+# holds it by its name, and its line on that page.
+_TABLE = Path(__file__).with_name("commands.tsv").read_text("utf-8").splitlines()
+COMMANDS = {name: (module, line) for name, module, line in (row.split("\t") for row in _TABLE)}
+
+
+class _PlainValue(RuntimeParam):
+    """Converts what needs no check. typer has pydantic convert all values, and importing it takes
+    as long as a search."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind, info = self.annotation, self.parameter_info
+        if kind is Path:
+            coerce_cli_path(value, info, path_type=None, param=param, ctx=ctx)  # may raise
+        whole = kind is int and str(value).isdecimal() and int(value) >= (info.min or 0)
+        if whole or (info.parser is None and kind in (str, Path, list[str])):
+            return kind(value)
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+
+def _convert_plainly(command: Any, context: Any) -> None:
+    for each in command.get_params(context):
+        described = each.type_descriptor
+        # typer fills it in later if it is None.
+        each._runtime_param = _PlainValue(described.parameter_info, described.annotation)
 
 
 class Commands(TyperGroup):
@@ -89,10 +91,17 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
+            gc.disable()  # what is imported stays
             module = importlib.import_module(COMMANDS[cmd_name][0])
+            gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+            _convert_plainly(self.commands[cmd_name], ctx)
         return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_plainly(self, ctx)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; an error suggests the nearest name."""

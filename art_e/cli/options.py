@@ -13,7 +13,6 @@ from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.question import SPLITS, Split
 from art_e.storage import default_db
 
 DbOption = Annotated[
@@ -90,11 +89,3 @@ def opened_inbox(
     today = parse_day(as_of, "--as-of")
     with InboxFile(chosen_db(db), junk=junk) as file:
         yield file, file.open_inbox(chosen_address(file, inbox, db), today)
-
-
-def chosen_split(name: str | None) -> Split | None:
-    """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
-    chosen = next((each for each in SPLITS if each == name), None)
-    if name is not None and chosen is None:
-        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-    return chosen

@@ -5,6 +5,7 @@ All text from others passes `clean`, and rich never reads it as markup.
 
 import json
 import logging
+import os
 import re
 import signal
 import sys
@@ -152,7 +153,12 @@ def text(*parts: "str | tuple[str, str] | Text") -> "Text":
 
 def print_text(*parts: "str | tuple[str, str] | Text") -> None:
     """Print parts as `text` takes them, without wrapping lines."""
-    console().print(text(*parts), soft_wrap=True)
+    if sys.stdout.isatty() or "FORCE_COLOR" in os.environ:
+        console().print(text(*parts), soft_wrap=True)
+        return
+    # Without styles rich, which is slow to import, has nothing to do.
+    contents = (each[0] if isinstance(each, tuple) else str(each) for each in parts)
+    print_line("".join(map(clean, contents)).expandtabs())
 
 
 def print_lines(*lines: str) -> None:
@@ -227,6 +233,13 @@ def plural(count: int, thing: str) -> str:
     """A count with its noun: 1 mail, 2 mails, 2 addresses, 2 inboxes."""
     ending = "" if count == 1 else "es" if thing.endswith(("s", "x")) else "s"
     return f"{count:,} {thing}{ending}"
+
+
+def not_searched(unread: dict[str, int]) -> str:
+    """Say how many attachments have no text to search, or only a part of it, and why."""
+    total = plural(sum(unread.values()), "attachment")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in unread.items())
+    return f"not searched, or not whole: {total} ({reasons}); art-e open MESSAGE_ID shows a file"
 
 
 def shown_usd(cost: float | None, digits: int = 4) -> str:

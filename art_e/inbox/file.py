@@ -11,17 +11,19 @@ import json
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import duckdb
+import _duckdb as duckdb  # what the package adds takes as long to import as a search
 
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.schema import SCHEMA_VERSION
+from art_e.inbox.schema import SCHEMA_VERSION, statement
 from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.tokenizer import TOKENIZER
-from art_e.question import Question
 from art_e.text import encodable
+
+if TYPE_CHECKING:
+    from art_e.question import Question
 
 # Memory for the mail of addresses searched before; the least recently used goes first.
 CACHE_BYTES = 512_000_000
@@ -126,7 +128,7 @@ class InboxFile:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
-    def inbox_of(self, question: Question) -> Inbox:
+    def inbox_of(self, question: "Question") -> Inbox:
         """The question's inbox as of its date. Raises `UserError` like `open_inbox`."""
         return self.open_inbox(question.inbox_address, question.query_date)
 
@@ -161,30 +163,6 @@ class InboxFile:
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
         """Every inbox of the file (or the first `limit`): owners, then those with most mail."""
-        rows = self.execute(
-            """
-            WITH named AS (
-                SELECT address_id, emails, coalesce(person, a.address) AS inbox
-                FROM addresses AS a LEFT JOIN people USING (address)
-            ),
-            -- of several addresses first about as many
-            listed AS (
-                SELECT inbox, bool_or(address_id IN (
-                    SELECT address_id FROM parties WHERE role = 'owner'
-                )) AS owns
-                FROM named GROUP BY inbox ORDER BY owns DESC, sum(emails) DESC, inbox LIMIT ?
-            )
-            SELECT inbox, count(DISTINCT coalesce(first_id, email_id)) AS emails,
-                count(DISTINCT coalesce(first_id, email_id)) FILTER (role = 'from'),
-                count(DISTINCT coalesce(first_id, email_id)) FILTER (role IN ('to', 'cc', 'bcc'))
-            FROM listed JOIN named USING (inbox) JOIN parties USING (address_id)
-                LEFT JOIN owners_copies USING (email_id)
-            WHERE (inbox, email_id) NOT IN (
-                SELECT named.inbox, email_id FROM others_copies JOIN named USING (address_id)
-                LEFT JOIN named AS owner ON owner.address_id = owner_id
-                WHERE owner.inbox IS DISTINCT FROM named.inbox)
-            GROUP BY inbox ORDER BY any_value(owns) DESC, emails DESC, inbox
-            """,
-            [limit if limit is not None else 2**31],
-        ).fetchall()
+        most = limit if limit is not None else 2**31
+        rows = self.execute(statement("inboxes"), [most]).fetchall()
         return [InboxSummary(*row) for row in rows]

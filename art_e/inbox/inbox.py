@@ -9,11 +9,11 @@ both give the same order. Threads may share an inbox: its caches only grow.
 
 import contextlib
 import datetime as dt
+import itertools
 import math
 import threading
 from collections.abc import Sequence
-from functools import cached_property, reduce
-from itertools import groupby
+from functools import reduce
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -21,10 +21,10 @@ import numpy as np
 
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
-from art_e.inbox.schema import K1, POINTS, B
-from art_e.inbox.slice import Slice, Vocabulary
+from art_e.inbox.schema import K1, POINTS, B, statement
+from art_e.inbox.slice import Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
-from art_e.inbox.tokenizer import search_words, stems
+from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words, stems, words
 
 # One search at a time: threads that alternate within a search, whenever NumPy releases the
 # interpreter's lock, are slower together.
@@ -63,7 +63,9 @@ class Inbox:
         self._size = int(mail.sent.searchsorted(self._end))
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / max(len(length), 1) or 1.0
-        self._points: dict[int, _Scored] = {}
+        self._points: dict[tuple[int, ...], _Scored] = {}
+        self._seen: dict[str, int | None] = {}  # the positions of hits by their message ids
+        self._threads: dict[int, list[int]] = {}
         # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)
 
@@ -92,12 +94,16 @@ class Inbox:
         filters. With `all_words` a mail needs every word, and the newest come first.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
+        named: dict[str, list[str]] = {}  # of each stem its words' stems in all languages
         wanted_words = search_words(keywords)
         for word, stem in zip(wanted_words, stems(wanted_words), strict=True):
             by_stem[stem] = min(word, by_stem.get(stem, word))
-        terms = self._vocabulary.term_ids(by_stem)
+            named[stem] = [*named.get(stem, []), *stems(forms(word))]
+        ids = self._vocabulary.term_ids(itertools.chain(*named.values()))
+        known = {stem: sorted(ids.keys() & listed) for stem, listed in named.items()}
+        terms = {stem: listed for stem, listed in known.items() if listed}
         with _TURN if self._mail.begin_search() else contextlib.nullcontext():
-            found = self._scored(list(terms.values()))
+            found = self._scored([tuple(ids[each] for each in some) for some in terms.values()])
             if by_stem and not all_words:
                 candidates, points = _ranked(found, len(by_stem))
             else:
@@ -123,7 +129,7 @@ class Inbox:
                 stem: _among(best.positions, each.positions).tolist()
                 for stem, each in zip(terms, found, strict=True)
             }
-            return self._hits(best, by_stem, holding)
+            return self._hits(best, by_stem, terms, holding)
 
     def read(self, message_id: str) -> Email | None:
         """The mail with this id, or whose dropped copy has it; None: not in this inbox."""
@@ -137,14 +143,9 @@ class Inbox:
         place_of = {int(self._mail.ids[at]): at for at in positions if at is not None}
         if not place_of:
             return [None] * len(positions)
-        rows = self._execute(
-            "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
-            " to_recipients, cc_recipients, bcc_recipients, subject, body || attached,"
-            " list_sort(list_distinct(flatten(coalesce((SELECT list(labels)"
-            f" FROM {self._mail.labelled} AS own WHERE own.email_id = emails.email_id), []))))"
-            " FROM emails"
-            f" WHERE email_id IN ({', '.join(map(str, place_of))})"
-        ).fetchall()
+        ids = ", ".join(map(str, place_of))
+        sql = statement("mails", labelled=self._mail.labelled, ids=ids)
+        rows = self._execute(sql).fetchall()
         mails = {}
         for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
@@ -164,25 +165,38 @@ class Inbox:
             [int(self._mail.ids[position])],
         )
         files = []
-        for (_, name, kind), parts in groupby(rows.fetchall(), itemgetter(0, 1, 2)):
+        for (_, name, kind), parts in itertools.groupby(rows.fetchall(), itemgetter(0, 1, 2)):
             data = [part for *_, part in parts]
             files.append(AttachedFile(name, kind, None if None in data else b"".join(data)))
         return files
 
+    def unread_files(self) -> dict[str, int]:
+        """Count the attached files whose text is not in this inbox, or not whole, by the reason."""
+        ids = self._mail.ids[: self._size].tolist()
+        rows = self._execute(
+            "SELECT unread, count(*) FROM files WHERE part = 0 AND unread <> ''"
+            " AND email_id IN (SELECT unnest(?)) GROUP BY ALL ORDER BY count(*) DESC, unread",
+            [ids],
+        )
+        return dict(rows.fetchall())
+
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""
         [position] = self._positions([message_id])
-        places = [] if position is None else self._threads[position]
+        places = [] if position is None else self._threads_of([position])[position]
         return [each for each in self._read_at(places) if each is not None]
 
     def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
         """How many mails of this inbox are in the thread of each of these mails of it."""
         positions = self._positions(message_ids)
-        return [0 if each is None else len(self._threads[each]) for each in positions]
+        threads = self._threads_of([each for each in positions if each is not None])
+        return [0 if each is None else len(threads[each]) for each in positions]
 
-    @cached_property
-    def _threads(self) -> list[list[int]]:
-        return self._mail.threads(self._size)
+    def _threads_of(self, positions: list[int]) -> dict[int, list[int]]:
+        threads = self._threads
+        if not threads.keys() >= {*positions}:
+            threads = self._threads = self._mail.threads(self._size, positions)
+        return threads
 
     def canonical_id(self, message_id: str) -> str | None:
         """The id under which this inbox stores the mail; None: it is not in this inbox."""
@@ -192,6 +206,8 @@ class Inbox:
     def _positions(self, message_ids: Sequence[str]) -> list[int | None]:
         stripped = (each.strip() for each in message_ids)
         names = [each if each.startswith("<") else f"<{each}>" for each in stripped]
+        if self._seen.keys() >= {*names}:
+            return [self._seen[each] for each in names]
         return [
             next((position for position, sent in named if sent < self._end), None)
             for named in self._mail.named(names)
@@ -199,26 +215,33 @@ class Inbox:
 
     def _holding(self, stem: str) -> Numbers:
         terms = self._vocabulary.term_ids([stem])
-        return self._scored(list(terms.values()))[0].positions if terms else _NONE
+        return self._scored([tuple(terms.values())])[0].positions if terms else _NONE
 
-    def _scored(self, term_ids: list[int]) -> list[_Scored]:
-        """Where each term occurs, and the points it gives there."""
-        new = [each for each in term_ids if each not in self._points]
-        postings = self._mail.postings(new) if new else []
-        for term_id, (positions, frequency) in zip(new, postings, strict=True):
+    def _scored(self, words: list[tuple[int, ...]]) -> list[_Scored]:
+        """Where each word occurs, given by its terms, and the points it gives there."""
+        new = [each for each in words if each not in self._points]
+        listed = [term_id for term_ids in new for term_id in term_ids]
+        postings = iter(self._mail.postings(listed) if listed else ())
+        for term_ids in new:
+            positions, frequency = _union([next(postings) for _ in term_ids])
             holding = int(positions.searchsorted(self._size))
             inside = positions[:holding]
             damping = self._damping.take(inside) / frequency[:holding]
             idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
             # One more point: a match counts, however common the word and long the mail.
             points = POINTS * (K1 + 1) * idf / (1 + damping) + 1
-            self._points[term_id] = _Scored(inside, points.astype(np.int64))
-        return [self._points[term_id] for term_id in term_ids]
+            self._points[term_ids] = _Scored(inside, points.astype(np.int64))
+        return [self._points[each] for each in words]
 
     def _hits(
-        self, best: _Scored, by_stem: dict[str, str], holding: dict[str, list[bool]]
+        self,
+        best: _Scored,
+        by_stem: dict[str, str],
+        terms: dict[str, list[str]],
+        holding: dict[str, list[bool]],
     ) -> list[Hit]:
-        """A hit for each mail of `best`; `holding` has, for each stem, which of them have it."""
+        """A hit for each mail of `best`; `holding` has, for each stem, which of them have it, and
+        `terms` its words' stems in other languages."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
         hits = []
@@ -228,7 +251,10 @@ class Inbox:
             present = [stem for stem, held in holding.items() if held[at]]
             missing = tuple([word for stem, word in by_stem.items() if stem not in present])
             message_id, sent_at, utc_offset, address, name, subject, body = row
-            snippet = cut_snippet(body, present, self._mail.folded.get(position))
+            mark = language_of(words(body[:SAMPLE_CHARS])) or " "
+            own = [each for stem in present for each in terms[stem] if each.endswith(mark)]
+            snippet = cut_snippet(body, present + own, self._mail.folded.get(position))
+            self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
             hits.append(Hit(message_id, date, sender, subject, snippet, points / whole, missing))
         return hits
@@ -266,6 +292,16 @@ def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
     # Positions ascend, so the reversed order has the newest first.
     order = points.argsort(kind="stable")[::-1][:count]
     return _Scored(candidates.take(order), points.take(order))
+
+
+def _union(postings: list[Postings]) -> Postings:
+    """Where one of several terms occurs, and how often there the most frequent."""
+    if len(postings) == 1:
+        return postings[0]
+    positions, places = np.unique(np.concatenate([at for at, _ in postings]), return_inverse=True)
+    frequency = np.zeros(len(positions))
+    np.maximum.at(frequency, places, np.concatenate([count for _, count in postings]))
+    return positions, frequency
 
 
 def _among(positions: Numbers, ascending: Numbers) -> Mask:

@@ -1,15 +1,19 @@
 -- Search in plain SQL, from any DuckDB shell:
 --   SELECT * FROM search_inbox('kim@example.com', ['portland', 'move'], as_of := DATE '2000-12-30');
 -- Same mails, same order and same score as art_e.inbox; a test holds the two together. The stem of a
--- word comes from the table `terms`, so a form that no mail of the file has matches nothing here.
+-- word comes from the table `terms`, so a form that no mail of the file has, in the language of that mail, matches
+-- nothing here.
 
--- What is indexed of a text: its words, those of CJK as pairs of characters; and the mail addresses in it.
+-- What is indexed of a text: its words, without spaces as pairs of characters; and the mail addresses in it.
 -- Python says what becomes of each character, and what is a letter.
-CREATE MACRO folded(text) AS if(
-    regexp_full_match(text, '[\x00-\x7f]*'), lower(text), nfc_normalize(translate(text, '${changed}', '${folded}')));
+CREATE MACRO apart(text) AS if(NOT regexp_matches(text, '[${ligatures}]'), text, array_to_string(list_transform(
+    string_split(text, ''), lambda char: coalesce(
+        string_split('${apart}', ' ')[nullif(instr('${ligatures}', char), 0)], char)), ''));
+CREATE MACRO folded(text) AS if(regexp_full_match(text, '[\x00-\x7f]*'), lower(text),
+    nfc_normalize(translate(apart(text), '${changed}', '${folded}')));
 CREATE MACRO tokens_in(folded_text) AS flatten(list_transform(
-    regexp_extract_all(regexp_replace(folded_text, '(${cjk}+)', ' \1 ', 'g'), '[${letters}]+'),
-    lambda word: if(length(word) > 2 AND regexp_matches(word, '^${cjk}'),
+    regexp_extract_all(regexp_replace(folded_text, '(${unspaced}+)', ' \1 ', 'g'), '[${letters}]+'),
+    lambda word: if(length(word) > 2 AND regexp_matches(word, '^${unspaced}'),
         list_transform(range(1, length(word)), lambda i: word[i:i + 1]), [word])));
 CREATE MACRO addresses_in(folded_text) AS regexp_extract_all(folded_text, '${address}');
 
@@ -59,14 +63,21 @@ wanted_words AS (
     WHERE NOT list_contains(${stop_words}, word)
         OR NOT EXISTS (SELECT 1 FROM every_word WHERE NOT list_contains(${stop_words}, word))
 ),
-wanted AS MATERIALIZED (
+stemmed AS MATERIALIZED (
     -- a word that no mail of the file has is its own stem
-    SELECT coalesce(t.stem, w.word) AS stem, any_value(term_id) AS term_id, min(w.word) AS word
-    FROM wanted_words AS w LEFT JOIN terms AS t USING (word) GROUP BY ALL
+    SELECT w.word, coalesce(t.stem, w.word) AS stem FROM wanted_words AS w LEFT JOIN terms AS t USING (word)
+),
+wanted AS MATERIALIZED (SELECT stem, min(word) AS word FROM stemmed GROUP BY stem),
+-- Their stems in all languages.
+forms AS MATERIALIZED (
+    SELECT DISTINCT s.stem, term_id FROM terms JOIN (
+        SELECT stem, unnest([word] || list_transform(${marks}, lambda mark: word || mark)) AS word FROM stemmed
+    ) AS s USING (word)
 ),
 found AS MATERIALIZED (
-    SELECT w.stem, w.word, p.email_id, p.frequency, v.length
-    FROM postings AS p JOIN wanted AS w USING (term_id) JOIN visible AS v USING (email_id)
+    SELECT w.stem, w.word, p.email_id, max(p.frequency) AS frequency, v.length
+    FROM postings AS p JOIN forms USING (term_id) JOIN wanted AS w USING (stem) JOIN visible AS v USING (email_id)
+    GROUP BY ALL
 ),
 weights AS (
     SELECT stem, ln(1 + (n - count(*) + 0.5::DOUBLE) / (count(*) + 0.5::DOUBLE)) AS idf, any_value(mean) AS mean
@@ -92,6 +103,7 @@ people AS (
     SELECT email_id, false, recipient.address, recipient.name
     FROM (SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
         FROM emails WHERE email_id IN (SELECT email_id FROM visible))
+    WHERE recipient.address <> ''
 ),
 named AS (
     SELECT address, coalesce(string_agg(folded(name), ' | ') FILTER (name <> ''), '') AS names

@@ -20,7 +20,7 @@ import numpy as np
 from art_e.errors import UserError
 from art_e.inbox.mail import Mask, Numbers
 from art_e.inbox.slice import Slice
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_cjk, stems, tokens, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, fold, is_unspaced, stems, tokens, words
 from art_e.text import visible
 
 # docs/inbox.md has a table of what each finds; those of `_CHOICES` take these values alone.
@@ -237,7 +237,7 @@ def _holds_words(
     stemmed = stems(wanted)
     held = every & bool(wanted)
     for word, stem in zip(wanted, stemmed, strict=True):
-        # A phrase may begin with half a pair of CJK; and long words are not indexed.
+        # A phrase may begin with half a pair of characters; and long words are not indexed.
         if name != "phrase" or 1 < len(word) <= MAX_WORD_CHARS:
             held &= np.bincount(holding(stem), minlength=len(every)) > 0
     if name == "subject":
@@ -251,9 +251,9 @@ def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
     """Which mails have these words in a row, in the subject or the text."""
     first, *rest = map(re.escape, named)
     # What may not stand before the first word is looked for behind it, which is ten times as fast.
-    # CJK has no edges.
-    before = "" if is_cjk(named[0]) else rf"(?<!{_LETTER}{first})"
-    after = "" if is_cjk(named[-1][-1]) else rf"(?!{_LETTER})"
+    # Without spaces there are no edges.
+    before = "" if is_unspaced(named[0]) else rf"(?<!{_LETTER}{first})"
+    after = "" if is_unspaced(named[-1][-1]) else rf"(?!{_LETTER})"
     row = re.compile(_GAP.join([first + before, *rest]) + after)
     (places,) = among.nonzero()
     holds = np.zeros_like(among)

@@ -35,7 +35,8 @@ CREATE TABLE files (
     part SMALLINT NOT NULL,            -- from 0
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,             -- the declared type, such as application/pdf
-    data BLOB                          -- NULL: too large to be kept
+    data BLOB,                         -- NULL: too large to be kept
+    unread VARCHAR NOT NULL            -- why its text is not in `attached`, or not whole; or empty
 );
 
 -- Dropped copies: their message ids, the mail that stands for them, where they were read, and when
@@ -68,7 +69,8 @@ CREATE TABLE junk_parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NUL
 CREATE TABLE terms (word VARCHAR NOT NULL, term_id INTEGER NOT NULL, stem VARCHAR NOT NULL);
 CREATE TABLE postings (term_id INTEGER NOT NULL, email_id INTEGER NOT NULL, frequency INTEGER NOT NULL);
 
--- Messages that were read and not stored (stage 'filtered' or 'quarantined'), or not whole ('cut').
+-- Messages that were read and not stored (stage 'filtered' or 'quarantined'), or not whole ('cut'), and
+-- files that are not mail ('not_mail').
 CREATE TABLE skipped (source VARCHAR NOT NULL, stage VARCHAR NOT NULL, reason VARCHAR NOT NULL, detail VARCHAR NOT NULL);
 
 -- schema_version, tokenizer, counts (JSON), digest (of all mail), and complete = 'true', written last.

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from art_e.inbox.mail import Execute, Mask, Numbers, Reals
-from art_e.inbox.schema import COPIES, LISTED, SHOWN
+from art_e.inbox.schema import statement
 from art_e.inbox.snippet import searchable
-from art_e.inbox.threads import threads_of
+from art_e.inbox.threads import near, threads_of
 from art_e.inbox.tokenizer import fold
 
 # Look-ups in SQL before all stems are read: about 1 ms each, against 40 ms for 87,000 words.
@@ -42,8 +42,8 @@ class Vocabulary:
             if self._look_ups > LOOK_UPS_IN_SQL:
                 ids = self._ids = dict(self._execute(sql).fetchall())
             else:
-                only = f"{sql} WHERE stem IN (SELECT unnest(?::VARCHAR[]))"
-                ids = dict(self._execute(only, [listed]).fetchall())
+                only = f"{sql} WHERE stem IN ({', '.join('?' * len(listed)) or 'NULL'})"
+                ids = dict(self._execute(only, listed).fetchall())
         return {stem: ids[stem] for stem in listed if stem in ids}
 
 
@@ -59,6 +59,7 @@ _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 # The position of a mail that has a message id, and the second when it or the copy with that id was
 # sent: earlier the id is unknown.
 Named = tuple[int, int]
+Postings = tuple[Numbers, Reals]
 # The numbers of several terms, ascending, each as often as it has postings; and these.
 _Index = tuple[Numbers, Numbers, Reals]
 # What a search shows of a mail: message id, date in UTC, its zone's minutes from UTC, sender's
@@ -94,25 +95,17 @@ class Slice:
         [(shared,)] = execute(
             "SELECT EXISTS (FROM owners_copies) OR EXISTS (FROM others_copies)"
         ).fetchall()
-        self._copies = COPIES.format(**scope) if shared else ""
-        self._mine = f"email_id IN {(SHOWN if shared else LISTED).format(**scope)}"
-        mail = execute(
-            f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
-            " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
-            f" FROM emails WHERE {self._mine} ORDER BY email_id"
-        ).fetchnumpy()
+        self._copies = statement("copies", **scope) if shared else ""
+        self._mine = f"email_id IN {statement('shown' if shared else 'listed', **scope)}"
+        mail = execute(statement("slice", mine=self._mine, undated=UNDATED)).fetchnumpy()
         columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
         # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
-        self.ids, self.length, self.sent, self.day = columns
+        self.ids, self.length, self.sent, self.day, taken = columns
         self.nbytes = self.ids.nbytes * 4
         # A message id belongs to the first mail of the slice that has it; later ones get another.
-        renamed = execute(
-            "SELECT email_id, name_of(message_id, copy_digest, true)"
-            f" FROM emails AS later WHERE id_taken AND {self._mine} AND EXISTS ("
-            "FROM emails AS earlier WHERE earlier.message_id = later.message_id"
-            f" AND earlier.email_id < later.email_id AND earlier.{self._mine})"
-        ).fetchall()
-        self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in renamed}
+        renamed = statement("renamed", mine=self._mine)
+        named = execute(renamed).fetchall() if taken.any() else []
+        self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in named}
         self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
         self._searched = False
@@ -127,14 +120,8 @@ class Slice:
         """In SQL: the labels that the person gave their mail, of each copy of its date."""
         owned = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner'"
         own = f"SELECT * FROM emails WHERE email_id IN ({owned} AND address_id IN ({self._own}))"
-        labels = f"SELECT email_id, labels FROM ({own})"
-        if self._copies:
-            labels += (
-                f" UNION ALL SELECT shown, copy.labels FROM {self._copies} JOIN ({own}) AS copy"
-                " USING (email_id) JOIN emails AS mail ON mail.email_id = shown"
-                " WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at"
-            )
-        return f"({labels})"
+        name = "labels_of_copies" if self._copies else "labels"
+        return f"({statement(name, own=own, several=self._copies)})"
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
         """The mails of each id: first its own, then those that it is a copy of."""
@@ -163,10 +150,17 @@ class Slice:
             found.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
         return found
 
-    def threads(self, size: int) -> list[list[int]]:
-        """The positions of all mails of the thread of each of the first `size` mails."""
-        ids = self.ids[:size].tolist()
-        return threads_of(self._execute, ids, self._mine, self._from_parties, self._own)
+    def threads(self, size: int, positions: list[int]) -> dict[int, list[int]]:
+        """For these positions, those of all mails of the thread among the first `size` mails; for
+        all positions where that is as quick."""
+        ids, mine = self.ids[:size].tolist(), self._mine
+        if self._rows is None:
+            some = near(self._execute, self.ids[positions].tolist(), ids[-1], mine)
+            if some is not None:
+                ids, mine = some, f"{mine} AND email_id IN ({', '.join(map(str, some))})"
+        places = self.ids.searchsorted(ids).tolist()
+        threads = threads_of(self._execute, ids, mine, self._from_parties, self._own)
+        return {at: [places[n] for n in named] for at, named in zip(places, threads, strict=True)}
 
     def begin_search(self) -> bool:
         """Note a search, the second of which reads the whole slice; whether it is in memory."""
@@ -175,7 +169,7 @@ class Slice:
         self._searched = True
         return self._rows is not None
 
-    def postings(self, term_ids: list[int]) -> list[tuple[Numbers, Reals]]:
+    def postings(self, term_ids: list[int]) -> list[Postings]:
         """Where each term occurs in this slice: positions, ascending, and how often in each."""
         index = self._index
         if index is None:
@@ -276,15 +270,7 @@ class Slice:
             f"SELECT address FROM addresses WHERE address_id IN ({listed}) ORDER BY address_id"
         ).fetchall()
         named: dict[str, list[tuple[int, str]]] = {address: [] for (address,) in addresses}
-        # The names in the table `addresses` would reveal other inboxes.
-        names = self._execute(
-            "SELECT address, name, min(email_id) FROM ("
-            f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
-            f" WHERE {self._mine} UNION ALL"
-            " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
-            " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
-            f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL"
-        )
+        names = self._execute(statement("names", mine=self._mine))
         for address, name, first in names.fetchall():
             if address in named:
                 named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from art_e.inbox.tokenizer import fold, is_cjk, stems
+from art_e.inbox.tokenizer import WORD, fold, is_unspaced, stems
 
 SNIPPET_CHARS = 200
 
@@ -13,8 +13,6 @@ SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
-
-_WORD = re.compile(r"[^\W_]+")
 
 
 class _CharacterFolds(dict[int, str]):
@@ -84,18 +82,31 @@ def _best_start(text: str, wanted: Sequence[str]) -> int:
 def _occurrences(text: str, stem: str) -> Iterator[int]:
     """Where words of this stem begin in folded `text`. A Snowball stem differs from the start of
     its words in the last letter at most ("happi" of "happy", "age" of "aging"); exceptions such as
-    "dying" are not found. Addresses and pairs of CJK are found wherever they stand."""
-    if "@" in stem or is_cjk(stem):
-        yield from (found.start() for found in re.finditer(re.escape(stem), text))
+    "dying" are not found. Of other languages every word is stemmed. Addresses and pairs of
+    characters are found wherever they stand, pairs with the vowel signs that were folded away."""
+    _, at, mark = stem.partition("@")
+    if "." in mark or is_unspaced(stem):
+        yield from (found.start() for found in pattern_of(stem).finditer(text))
+        return
+    if at or not stem.isascii():
+        words = WORD.finditer(text)
+        yield from (word.start() for word in words if _stem(word[0] + at + mark) == stem)
         return
     start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
     position = text.find(start)
     while position >= 0:
         if not position or not text[position - 1].isalnum():
-            word = _WORD.match(text, position)
+            word = WORD.match(text, position)
             if word and _stem(word[0]) == stem:
                 yield position
         position = text.find(start, position + len(start))
+
+
+def pattern_of(word: str) -> re.Pattern[str]:
+    """What finds an address or a pair of characters in `searchable` text."""
+    # Vowel signs and the sound marks of half-width kana.
+    gap = r"(?:[^\w\s]|[\uff9e\uff9f]){0,3}" if is_unspaced(word) else ""
+    return re.compile(gap.join(map(re.escape, word)))
 
 
 @lru_cache(65_536)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from art_e.inbox.mail import Execute
+from art_e.inbox.schema import statement
 from art_e.inbox.tokenizer import tokens
 
 DAYS = 60
@@ -22,32 +23,8 @@ _PREFIX = re.compile(
     r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
 )
 
-_LINKS = """
-WITH mine AS (
-    SELECT email_id, message_id, reference_ids, gmail_thread, sent_at, bare_subject,
-        length(bare_subject) < length(subject) AS is_reply
-    FROM emails WHERE {mine} AND email_id <= {last}
-),
-named AS (
-    SELECT email_id, message_id AS name FROM mine
-    UNION ALL SELECT email_id, unnest(reference_ids) FROM mine
-    UNION ALL SELECT email_id, gmail_thread FROM mine WHERE gmail_thread <> ''
-),
-by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
-people AS (
-    SELECT DISTINCT email_id, address_id FROM {parties}
-    WHERE role <> 'owner' AND address_id NOT IN ({own})
-),
-by_subject AS (
-    SELECT email_id, lag(email_id) OVER earlier AS other, is_reply,
-        sent_at - lag(sent_at) OVER earlier AS gap
-    FROM mine JOIN people USING (email_id) WHERE bare_subject <> '' AND gmail_thread = ''
-    WINDOW earlier AS (PARTITION BY bare_subject, address_id ORDER BY email_id)
-)
-SELECT email_id, other FROM by_name WHERE other <> email_id
-UNION
-SELECT email_id, other FROM by_subject WHERE is_reply AND gap <= to_days({days})
-"""
+# More mails than this are not sought one by one.
+_MANY = 200
 
 
 def bare_subject(subject: str) -> str:
@@ -64,7 +41,7 @@ def threads_of(
     addresses."""
     if not ids:
         return []
-    sql = _LINKS.format(mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS)
+    sql = statement("links", mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS)
     place_of = {email_id: place for place, email_id in enumerate(ids)}
     first = list(range(len(ids)))
 
@@ -81,6 +58,19 @@ def threads_of(
     for place in range(len(ids)):
         members[root(place)].append(place)
     return [members[root(place)] for place in range(len(ids))]
+
+
+def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | None:
+    """The mails up to `last` that may be in the threads of `ids`; None if they are many."""
+    found: list[int] = []
+    while len(ids) > len(found):
+        found = ids
+        listed = ", ".join(map(str, ids)) or "NULL"
+        sql = statement("near", ids=listed, mine=mine, last=last)
+        ids = [email_id for (email_id,) in execute(sql).fetchall()]
+        if len(ids) > _MANY:
+            return None
+    return ids
 
 
 def added_texts(bodies: Sequence[str]) -> list[str]:

@@ -1,80 +1,94 @@
 """From text to the words that are indexed and searched.
 
-A word is a run of letters and digits, in lower case and without accents. Words are indexed under
-their stem (Snowball English); of Chinese, Japanese and Korean, which write no spaces, every two
-characters that stand together; and mail addresses whole, besides their words. The macro `tokens_in`
-of the inbox file gives the same without Python.
+A word is a run of letters and digits, in lower case, without accents and in its plain form (full
+width, half width and ligatures are undone). Words are indexed under their stem: Snowball English,
+or that of another script's main language. A mail in another language of Latin script has its words
+a second time, marked ("hauser@de"), under the stem of that language. Of scripts that write no
+spaces, such as Chinese and Thai, every two characters that stand together are a word; and mail
+addresses are indexed whole, besides their words. The macro `tokens_in` of the inbox file gives the
+same without Python.
 """
 
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
 import Stemmer
 
-from art_e.text import visible
+from art_e.text import CLASSES, visible
 
 # Stands in every file's `meta`; a file of another tokenizer is rejected.
-TOKENIZER = "snowball-english/2"
+TOKENIZER = "snowball/3"
 
 # Longer runs are encoded data or noise.
 MAX_WORD_CHARS = 64
 
-# Function words. They are indexed, and dropped from a search that has other words ("The Who" still
-# finds The Who). "may" is absent: it is a month.
-STOP_WORDS = frozenset(
-    """
-    a about an and any are as at be been but by can could did do does for from had has have he her
-    him his how i if in into is it its me my no not of on or our s she should so such t that the
-    their them then there these they this to us was we were what when where which who whom whose
-    why will with would you your
-    """.split()
-)
+# The commonest words of languages, "may" aside, which is a month.
+_COMMON = {
+    line[:2]: frozenset(line.split()[1:])
+    for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
+}
+# They are indexed, and dropped from a search that has other words ("The Who" finds The Who).
+STOP_WORDS = _COMMON.pop("en")
+# Of the other languages, by which their mails are recognised.
+MARKS = tuple(f"@{language}" for language in _COMMON)
+_NOT_ENGLISH = frozenset().union(*_COMMON.values())
+# Characters of a mail that tell its language.
+SAMPLE_CHARS = 600
 
-# Kana, Han and Hangul, as a class of characters in Python and in DuckDB.
-CJK = (
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7a3\uf900-\ufad9\uff66-\uff9d\U00020000-\U0002fa1d"
-)
 # A mail address in lower case; the bounds keep the time linear.
 _LOCAL, _DOMAIN = r"[a-z0-9_%+-][a-z0-9._%+-]{0,63}@", r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
 ADDRESS = _LOCAL + _DOMAIN
 
 WORD = re.compile(r"[^\W_]+")
-# More marks than the stream-safe text format (UAX #15) allows in a row, or other signs.
-_LONG_RUN = re.compile(r"[^\w\s\x00-\x7f]{31,}")
-_CJK = re.compile(f"[{CJK}]+")
+UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
 _LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
-# Its own cache makes it five times slower on lists of distinct words.
-_stemmer = Stemmer.Stemmer("english", 0)
+# What is cut off a word: prepositions, articles and "and" before it, endings behind it.
+_AFFIXES = {
+    "ARABIC": re.compile("^(?:و?(?:ال|[بكف]ال|لل)|و)(?=.{3})|(?<=.{3})(?:ها|ان|ات|ون|ين|[هةيى])$"),
+    "HEBREW": re.compile("^[ובהכלמש]+(?=.{3})|(?<=.{3})(?:ים|ות|יה|[הית])$"),
+}
+_FINAL_LETTERS = str.maketrans("ךםןףץ", "כמנפצ")
+_SCRIPTS = {"CYRILLIC": "ru", "GREEK": "el", "ARMENIAN": "hy"}
+# `fold` makes one letter of these two.
+_SHORT_I = re.compile("(?<=[\u0430\u0435\u0438\u043e\u0443\u044b\u044d\u044e\u044f])\u0438$")
+
+
+@cache
+def _stemmer_of(language: str) -> Stemmer.Stemmer:
+    # Its own cache makes it five times slower on lists of distinct words.
+    return Stemmer.Stemmer(language, 0)
+
+
+class _Folds(dict[int, str]):
+    """Each character in lower case and its plain form, without accents."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        plain = unicodedata.normalize("NFKC", char)
+        # A trademark sign ends a word, and a fraction is not two numbers.
+        if len(plain) > 1 and not (char.isalnum() and plain.isalnum()):
+            plain = char
+        parts = unicodedata.normalize("NFD", plain)
+        kept = "".join(part for part in parts if unicodedata.category(part)[0] != "M")
+        # Without final sigma: each character has one lower case wherever it stands, in SQL too.
+        kept = kept.replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
+        self[code] = unicodedata.normalize("NFC", kept).lower()
+        return self[code]
+
+
+_FOLDS = _Folds()
 
 
 def fold(text: str) -> str:
-    """`text` in lower case without accents."""
+    """`text` in lower case and its plain form, without accents."""
     if text.isascii():
         return text.lower()
-    # NFD sorts a run of marks in quadratic time, so long runs go before it.
-    text = _LONG_RUN.sub(lambda run: _without_marks(run[0]), text)
-    kept = _without_marks(unicodedata.normalize("NFD", text))
-    # Without final sigma: each character has one lower case wherever it stands, in SQL too.
-    return (
-        unicodedata.normalize("NFC", kept)
-        .replace("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
-        .lower()
-    )
-
-
-class _Unmarked:
-    """For `str.translate`, which takes less memory than a list of characters."""
-
-    def __getitem__(self, code: int) -> int | None:
-        return None if unicodedata.category(chr(code))[0] == "M" else code
-
-
-def _without_marks(text: str) -> str:
-    return text.translate(_Unmarked())
+    return unicodedata.normalize("NFC", text.translate(_FOLDS))
 
 
 def words(text: str) -> list[str]:
@@ -83,23 +97,23 @@ def words(text: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """What is indexed of `text`: its words, those of CJK as pairs of characters."""
+    """What is indexed of `text`: its words, without spaces between them as pairs of characters."""
     found = words(text)
     if text.isascii():
         return found
-    parts = (_CJK.sub(lambda run: f" {run[0]} ", word).split() for word in found)
+    parts = (UNSPACED.sub(lambda run: f" {run[0]} ", word).split() for word in found)
     return [pair for part in itertools.chain.from_iterable(parts) for pair in _pairs(part)]
 
 
 def _pairs(word: str) -> list[str]:
-    if len(word) < 3 or not is_cjk(word):
+    if len(word) < 3 or not is_unspaced(word):
         return [word]
     return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
-def is_cjk(word: str) -> bool:
-    """Whether a word begins as CJK, and so has no edges that tell it from the text around it."""
-    return _CJK.match(word) is not None
+def is_unspaced(word: str) -> bool:
+    """Whether a word's script has no spaces, which would tell it from the text around it."""
+    return UNSPACED.match(word) is not None
 
 
 def addresses(text: str) -> list[str]:
@@ -123,8 +137,48 @@ def _addresses_in(piece: str) -> Iterator[str]:
 
 def stems(surfaces: list[str]) -> list[str]:
     """The stem of each word, in order; that of an address is the address."""
-    stemmed: list[str] = _stemmer.stemWords(surfaces)
-    return [word if "@" in word else stem for word, stem in zip(surfaces, stemmed, strict=True)]
+    stemmed: list[str] = _stemmer_of("en").stemWords(surfaces)
+    return [
+        stem if word.isascii() and "@" not in word else _other_stem(word, stem)
+        for word, stem in zip(surfaces, stemmed, strict=True)
+    ]
+
+
+def _other_stem(word: str, english: str) -> str:
+    bare, at, mark = word.partition("@")
+    if at:
+        return f"{_stemmer_of(mark).stemWord(bare)}@{mark}" if mark in _COMMON else word
+    script = unicodedata.name(word[0], "").partition(" ")[0]
+    if script in _AFFIXES:
+        return _AFFIXES[script].sub("", word).translate(_FINAL_LETTERS)
+    if script not in _SCRIPTS:
+        return english
+    stem: str = _stemmer_of(_SCRIPTS[script]).stemWord(_SHORT_I.sub("\u0439", word))
+    return stem
+
+
+def language_of(sample: Iterable[str]) -> str:
+    """The mark of the language of these words; empty if it is English or not recognised."""
+    if len(held := _NOT_ENGLISH.intersection(sample)) < 3:
+        return ""
+    count, language = max((len(held & listed), each) for each, listed in _COMMON.items())
+    return f"@{language}" if count > max(2, len(STOP_WORDS.intersection(sample))) else ""
+
+
+def marked(text: str) -> list[str]:
+    """The words of folded `text` with the mark of its language, function words left out."""
+    mark = language_of(text[:SAMPLE_CHARS].split())
+    named = (word for word in text.split() if word not in _NOT_ENGLISH) if mark else ()
+    return [word + mark for word in named if _is_latin(word)]
+
+
+def forms(word: str) -> list[str]:
+    """A searched word, and with the mark of each language."""
+    return [word, *(word + mark for mark in MARKS if _is_latin(word))]
+
+
+def _is_latin(word: str) -> bool:
+    return len(word) > 2 and word.isalpha() and word[0] < "\u0250"
 
 
 def search_words(keywords: list[str]) -> list[str]:

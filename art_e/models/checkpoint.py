@@ -157,18 +157,17 @@ def _folder(name: str, needed: str, kind: str) -> Path:
         raise UserError(f"{name} is a file; name the folder that holds the {kind}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise UserError(f"there is no folder {name}; name a {kind}'s folder or its id on the hub")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub import errors, snapshot_download
 
     try:
         folder = Path(snapshot_download(name, allow_patterns=_FILES))
-    except GatedRepoError:
+    except errors.GatedRepoError:
         where = f"https://huggingface.co/{name}"
         raise UserError(f"{name} has terms: accept them at {where}, then hf auth login") from None
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         why = f"no {kind} of that id on the hub; check the name (a private one needs hf auth login)"
         raise UserError(f"there is no folder {name}, and {why}") from None
-    except (HfHubHTTPError, OSError, ValueError) as error:
+    except (errors.HfHubHTTPError, OSError, ValueError) as error:
         why = f"the hub can't be reached ({type(error).__name__})"
         fix = f"with a network: hf download {name}"
         raise UserError(f"there is no folder {name}, and {why}; {fix}") from None

@@ -1,7 +1,7 @@
 """Models by their names: where each is, which client calls it, what it accepts, when it ends.
 
-litellm's list holds thousands of models with prices, capabilities and most dates. The tables here
-add what it lacks; their sources stand beside them.
+litellm's list holds thousands of models with prices, capabilities and most dates. `providers.toml`
+adds what it lacks, with its sources.
 """
 
 import datetime as dt
@@ -11,7 +11,9 @@ import json
 import logging
 import os
 import re
+import tomllib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -78,45 +80,16 @@ Door = Literal["openai", "ollama", "litellm"]
 
 
 class Provider(NamedTuple):
-    """Environment variables of its address (the first one set wins), the default address, the
-    variables of its key (one must be set), and the client that calls it."""
+    """A provider, as `providers.toml` describes it."""
 
-    variables: tuple[str, ...] = ()
+    variables: Sequence[str] = ()
     default: str | None = None
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     door: Door = "litellm"
 
 
-_OLLAMA = Provider(("OLLAMA_API_BASE",), "http://localhost:11434", door="ollama")
-# Those whose address litellm only determines during a call, or that litellm does not call.
-PROVIDERS = {
-    "openai": Provider(
-        ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com", ("OPENAI_API_KEY",),
-        "openai",
-    ),
-    "anthropic": Provider(
-        ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"), "https://api.anthropic.com",
-        ("ANTHROPIC_API_KEY",),
-    ),
-    "gemini": Provider(
-        ("GEMINI_API_BASE",), "https://generativelanguage.googleapis.com",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    ),
-    "vertex_ai": Provider(("VERTEXAI_API_BASE",), "https://aiplatform.googleapis.com"),
-    "openrouter": Provider(
-        ("OPENROUTER_API_BASE",), "https://openrouter.ai", ("OPENROUTER_API_KEY",)
-    ),
-    "cohere_chat": Provider(("COHERE_API_BASE",), "https://api.cohere.com", ("COHERE_API_KEY",)),
-    "bedrock": Provider((), "https://amazonaws.com"),
-    "azure": Provider(("AZURE_API_BASE",), None, ("AZURE_API_KEY",), "openai"),
-    "ollama": _OLLAMA,
-    "ollama_chat": _OLLAMA,
-    # Without an address litellm would send these to OpenAI.
-    "hosted_vllm": Provider(("HOSTED_VLLM_API_BASE",), door="openai"),
-    "lm_studio": Provider(("LM_STUDIO_API_BASE",), door="openai"),
-    "openai_like": Provider(("OPENAI_LIKE_API_BASE",), door="openai"),
-    "litellm_proxy": Provider(("LITELLM_PROXY_API_BASE",)),
-}  # fmt: skip
+_TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+PROVIDERS = {name: Provider(**row) for name, row in _TABLES["providers"].items()}
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 # Ollama forwards these to its makers' servers.
@@ -300,44 +273,20 @@ def corrected(now: Accepts, refusal: str) -> tuple[Accepts, str] | None:
     return None
 
 
-# ---- When it ends, by the providers' pages of deprecations (read 2026-11-27; OpenAI's is
-# developers.openai.com/api/docs/deprecations) or else by litellm's list.
+# ---- When it ends, by `providers.toml` or else by litellm's list.
 
 
 class Known(NamedTuple):
-    """A model: its short name, what to export for it, its last day, and what follows it."""
+    """A model that `providers.toml` describes."""
 
     model: str
     short: str = ""
-    variables: tuple[str, ...] = ()
+    variables: Sequence[str] = ()
     ends: str = ""
     followed_by: str = ""
 
 
-_OPENAI, _GEMINI = ("OPENAI_API_KEY",), ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-# Those with variables are the ones that `doctor` and `models` tell of, the ones to run now first.
-KNOWN = (
-    Known("openai/gpt-5.4-mini", "", _OPENAI),
-    Known("gemini/gemini-3.8-flash", "", _GEMINI),
-    Known("anthropic/claude-sonnet-5-5", "", ("ANTHROPIC_API_KEY",)),
-    Known("openai/o3", "o3", _OPENAI, "2026-12-11", "openai/gpt-5.4"),
-    Known("openai/o4-mini", "o4-mini", (), "2026-10-23", "openai/gpt-5.4-mini"),
-    Known("openai/gpt-4.1", "gpt-4.1", _OPENAI, "2027-01-14", "openai/gpt-5.4-mini"),
-    Known("openai/gpt-5", "", (), "2026-12-11", "openai/gpt-5.4"),
-    Known("openai/gpt-5-mini", "", (), "2026-12-11", "openai/gpt-5.4-mini"),
-    Known("openai/gpt-4.1-mini", "", (), "2027-01-14", "openai/gpt-5.4-mini"),
-    Known("openai/gpt-4o", "", (), "2027-01-14", "openai/gpt-5.4"),
-    Known("openai/gpt-4o-mini", "", (), "2027-01-14", "openai/gpt-5.4-mini"),
-    Known(
-        "gemini/gemini-2.5-pro", "gemini-2.5-pro", _GEMINI, "2026-12-01", "gemini/gemini-3.8-flash"
-    ),
-    Known("gemini/gemini-2.5-flash", "", (), "2026-12-01", "gemini/gemini-3.5-flash-lite"),
-    Known("gemini/gemini-2.0-flash", "", (), "2026-06-01", "gemini/gemini-3.5-flash-lite"),
-    Known("anthropic/claude-sonnet-4-5", "", (), "2026-11-30", "anthropic/claude-sonnet-5-5"),
-    Known("ollama_chat/qwen2.5:14b", "", ("OLLAMA_API_BASE",)),
-    # A vLLM server at HOSTED_VLLM_API_BASE.
-    Known("hosted_vllm/Qwen2.5-14B-Instruct", "qwen2.5-14b", ("HOSTED_VLLM_API_BASE",)),
-)  # fmt: skip
+KNOWN = [Known(name, **row) for name, row in _TABLES["known"].items()]
 # The baselines that results are compared with.
 SHORT_NAMES = {each.short: each.model for each in KNOWN if each.short}
 # The ones to propose, the first whose key is set.

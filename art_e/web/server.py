@@ -89,11 +89,9 @@ class Desk:
     ) -> None:
         self._file, self._inbox, self._model, self._options = file, inbox, model, options
         # An unknown provider ends the command.
-        self._notice = Model(model).notice or (
-            "no model: the best passages, and nothing leaves this machine"
-            if model == OFFLINE
-            else "mail text stays in this process"
-        )
+        no_model = "no model: the best passages, and nothing leaves this machine"
+        here = no_model if model == OFFLINE else "mail text stays in this process"
+        self._notice = Model(model).notice or here
         self._turn = threading.Lock()
         self._answered: dict[str, Answered] = {}
         # Of the question whose turn it is.
@@ -147,13 +145,11 @@ class Desk:
             raise UserError(f"that mail is not in the inbox of {inbox}")
         mails = opened.thread(email.message_id) if whole else [email]
         [size] = opened.thread_sizes([email.message_id])
-        shown = [
-            {
-                **_shown_mail(each, sentence if each == email else "", words),
-                "attached": [file.name for file in opened.files(each.message_id)],
-            }
-            for each in mails
-        ]
+        shown = []
+        for each in mails:
+            names = [file.name for file in opened.files(each.message_id)]
+            marked = _shown_mail(each, sentence if each == email else "", words)
+            shown.append({**marked, "attached": names})
         return {"mails": shown, "size": size, "opened": email.message_id}
 
     @validate_call
@@ -201,16 +197,15 @@ class Desk:
         without = failure_reason(trajectory)
         if trajectory.error is not None:
             without = f"{without}: {redact(trajectory.error['message'])}"
-        sources = [
-            {**each.to_json(), "body": "", "sentence": answered.sentence_of(each)}
-            for each in answered.mails
-        ]
         return {
             "run": answered.run.id,
             "kind": answered.kind,
             "answer": trajectory.final_answer or "",
             "without": without,
-            "sources": sources,
+            "sources": [
+                {**each.to_json(), "body": "", "sentence": answered.sentence_of(each)}
+                for each in answered.mails
+            ],
             "took": answered.took,
             "talk": conversation.history,
         }
@@ -260,8 +255,8 @@ def make_app(desk: Desk) -> Starlette:
         return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
 
     def attached(request: Request) -> Response:
+        given: dict[str, Any] = dict(request.query_params)
         try:
-            given: dict[str, Any] = dict(request.query_params)
             found = desk.attached(**given)
         except (UserError, ValidationError, TypeError, LookupError):
             return PlainTextResponse("That file is not here, or was too large to keep.\n", 404)
@@ -417,8 +412,9 @@ def web(
                 page = Path(opening.name).as_uri()
                 # Some browsers return only when they end.
                 threading.Thread(target=webbrowser.open, args=[page], daemon=True).start()
-            # Without a log: it would hold the token.
-            quiet: dict[str, Any] = {"log_config": None, "log_level": "critical"}
-            quiet |= {"access_log": False, "server_header": False, "ws": "none"}
-            config = uvicorn.Config(guard, lifespan="off", timeout_graceful_shutdown=1, **quiet)
+            config = uvicorn.Config(
+                guard, lifespan="off", ws="none", server_header=False, timeout_graceful_shutdown=1,
+                # Without a log: it would hold the token.
+                log_config=None, log_level="critical", access_log=False,
+            )  # fmt: skip
             uvicorn.Server(config).run([listening])

@@ -69,7 +69,7 @@ def shown_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, 
     return [
         {
             "id": f"m{number}",
-            "date": format_date(mail.date),
+            "date": format_date(mail.date, mail.message_id),
             "from": str(mail.sender),
             "to": _first([str(each) for each in (*mail.to, *mail.cc, *mail.bcc)]),
             "subject": mail.subject,

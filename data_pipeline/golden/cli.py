@@ -11,13 +11,13 @@ from typer import Argument, Option
 
 from art_e.cli import output
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
-from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_argument, integer
+from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
 from art_e.models.providers import ending
 from art_e.privacy import load_env
-from art_e.question import read_rows
+from art_e.question import chosen_split, read_rows
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line

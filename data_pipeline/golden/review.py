@@ -141,7 +141,7 @@ def _show(
         if mail is None:
             parts.append(text((f"{one_line(name)}: not in the inbox on that day\n", "red")))
             continue
-        head = format_date(mail.date), str(mail.sender), mail.subject
+        head = format_date(mail.date, mail.message_id), str(mail.sender), mail.subject
         parts.append(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]

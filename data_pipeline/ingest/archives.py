@@ -9,6 +9,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,13 +25,13 @@ ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
 
 
 @contextlib.contextmanager
-def decompressed(path: Path) -> Iterator[BinaryIO]:
+def decompressed(path: Path) -> Iterator[BufferedReader]:
     """Open a file, decompressed if it is gzip or xz (by content, not by name)."""
-    magic = head_of(path, len(XZ))
-    with path.open("rb", 1 << 16) as file:
-        if magic.startswith(GZIP):
+    file: BufferedReader = BufferedReader(io.FileIO(path), 1 << 16)
+    with file:
+        if (magic := file.peek(len(XZ))).startswith(GZIP):
             yield _Bound(path).stream(gzip.GzipFile(fileobj=file).read)
-        elif magic == XZ:
+        elif magic.startswith(XZ):
             with lzma.LZMAFile(file) as unpacked:
                 yield _Bound(path).stream(unpacked.read)
         else:
@@ -38,20 +39,21 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
 
 
 class _Stream(io.RawIOBase):
-    """The bytes that `take` gives, at each call at most so many."""
-
     def __init__(self, take: Callable[[int], bytes]) -> None:
         self._take = take
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def readinto(self, buffer: "memoryview[int]", /) -> int:  # type: ignore[override]
-        """Read into `buffer`; the number of bytes."""
         data = self._take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+
+def buffered(take: Callable[[int], bytes]) -> BufferedReader:
+    """Return the bytes that `take` gives, at most as many as it is asked for, as a file."""
+    return BufferedReader(_Stream(take), 1 << 16)
 
 
 class _Bound:
@@ -61,7 +63,7 @@ class _Bound:
         self._path = path
         self._left = max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)
 
-    def stream(self, read: Callable[[int], bytes]) -> BinaryIO:
+    def stream(self, read: Callable[[int], bytes]) -> BufferedReader:
         """The bytes that `read` gives of a part. Reading raises `UserError` beyond the bound."""
 
         def take(limit: int) -> bytes:
@@ -74,7 +76,7 @@ class _Bound:
                 )
             return data
 
-        return io.BufferedReader(_Stream(take), 1 << 16)
+        return buffered(take)
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -94,29 +96,20 @@ def regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def files_with(path: Path, ending: str) -> Iterator[tuple[str, BinaryIO | str]]:
-    """Name and bytes of the files whose names have that ending (or why these can't be read): in a
-    folder, in its archives, or in the archive `path`. If `path` is another file, that one whatever
-    its name."""
-    if path.is_dir():
-        for file in regular_files(path):
-            if _ends(file.name, *ARCHIVES):
-                yield from ((n, s) for n, s in members(file) or () if _ends(n, ending))
-            elif _ends(file.name, ending):
-                with decompressed(file) as stream:
-                    yield encodable(file.relative_to(path).as_posix()), stream
-    elif (names := members(path)) is not None:
-        yield from ((name, stream) for name, stream in names if _ends(name, ending))
-    else:
-        with decompressed(path) as stream:
-            yield encodable(path.name), stream
+def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
+    """Yield the name and the place of each file of a folder, and the name and the bytes (or why
+    they can't be read) of each file of its archives or of the archive `path`. Another file is the
+    only one."""
+    for file in regular_files(path) if path.is_dir() else [path]:
+        is_archive = file == path or file.name.lower().endswith(ARCHIVES)
+        if (packed := members(file) if is_archive else None) is not None:
+            yield from packed
+        else:
+            inside = file.relative_to(path).as_posix() if file != path else path.name
+            yield encodable(inside), file
 
 
-def _ends(name: str, *endings: str) -> bool:
-    return name.lower().endswith(endings)
-
-
-def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
+def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
     """Name and bytes (or why they can't be read) of the files of a zip or tar archive, each to be
     read before the next one; None if `path` is no archive."""
     if head_of(path, len(ZIP)) == ZIP:
@@ -126,10 +119,10 @@ def members(path: Path) -> Iterator[tuple[str, BinaryIO | str]] | None:
             _tar_header(stream.read(_BLOCK))
         except tarfile.HeaderError:
             return None
-    return _tar_members(path)
+    return ((encodable(name), buffered(file.take)) for name, file in tar_members(path))
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
+def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
     bound, shown, end = _Bound(path), encodable(str(path)), 0
     with limited_memory():
         archive = zipfile.ZipFile(path)
@@ -150,12 +143,6 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
             except NotImplementedError:
                 why = f"packed by a method that isn't read (number {info.compress_type})"
                 yield encodable(info.filename), why
-
-
-def _tar_members(path: Path) -> Iterator[tuple[str, BinaryIO | str]]:
-    with decompressed(path) as stream:
-        for name, member in tar_members(stream):
-            yield encodable(name), io.BufferedReader(_Stream(member.take), 1 << 16)
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -191,38 +178,39 @@ class TarMember:
             self.take(1 << 16)
 
 
-def tar_members(stream: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """Name and data of the regular files of a tar archive, each to be read before the next one.
+def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
+    """Yield name and data of each regular file of a tar archive, to be read before the next one.
     `tarfile` would take three times as long, and takes some damage for the archive's end. Raises
     `tarfile.TarError` for any: an archive has to end with an empty header and zeros behind it."""
-    extended: dict[str, str] = {}
-    while (header := stream.read(_BLOCK)) != _END:
-        name, size, kind = _tar_header(header)
-        if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
-            if size > _LONGEST_EXTENDED:
-                raise tarfile.ReadError(f"an extended header of {size:,} bytes")
-            record = TarMember(stream, size)
-            data = record.take(size)
-            record.skip()
-            if kind == tarfile.XHDTYPE:
-                extended.update(_pax_records(data))
-            else:
-                extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-            continue
-        name, size = extended.get("path", name), int(extended.get("size", size))
-        extended = {}
-        if kind == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
-        is_file = kind in tarfile.REGULAR_TYPES
-        # A folder or a link has no data, whatever size its header gives.
-        is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK
-        member = TarMember(stream, 0 if is_empty and not is_file else size)
-        if is_file:
-            yield name, member
-        member.skip()
-    while block := stream.read(1 << 16):
-        if block.strip(b"\0"):
-            raise tarfile.ReadError("an empty header amid the archive")
+    with decompressed(path) as stream:
+        extended: dict[str, str] = {}
+        while (header := stream.read(_BLOCK)) != _END:
+            name, size, kind = _tar_header(header)
+            if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+                if size > _LONGEST_EXTENDED:
+                    raise tarfile.ReadError(f"an extended header of {size:,} bytes")
+                record = TarMember(stream, size)
+                data = record.take(size)
+                record.skip()
+                if kind == tarfile.XHDTYPE:
+                    extended.update(_pax_records(data))
+                else:
+                    extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+                continue
+            name, size = extended.get("path", name), int(extended.get("size", size))
+            extended = {}
+            if kind == tarfile.GNUTYPE_SPARSE:
+                raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
+            is_file = kind in tarfile.REGULAR_TYPES
+            # A folder or a link has no data, whatever size its header gives.
+            is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK
+            member = TarMember(stream, 0 if is_empty and not is_file else size)
+            if is_file:
+                yield name, member
+            member.skip()
+        while block := stream.read(1 << 16):
+            if block.strip(b"\0"):
+                raise tarfile.ReadError("an empty header amid the archive")
 
 
 def _tar_header(header: bytes) -> tuple[str, int, bytes]:

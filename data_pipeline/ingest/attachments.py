@@ -1,8 +1,8 @@
-"""The text of attachments: PDF, Word, Excel, calendars and plain text.
+"""The text of attachments, and mail that is packed into one.
 
-Text is decoded here. Other forms are read by libraries (the extra `attachments`) in a child process
-with limits of memory and time, because a file can be made to use up both: this module run as a
-program is that process. It serves its parent until that closes the pipe.
+Libraries read all but plain text in a child process with limits of memory and time, because a file
+can be made to use up both: this module run as a program is that process. It serves its parent until
+that closes the pipe.
 """
 
 import atexit
@@ -10,61 +10,102 @@ import contextlib
 import io
 import json
 import os
+import re
 import resource
 import select
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
 from subprocess import Popen
-from typing import Any
+from typing import IO, Any, TypeAlias
+
+from lxml import etree
+from python_calamine import CalamineWorkbook
+from striprtf.striprtf import rtf_to_text
+from tnefparse import TNEF
+from tnefparse.properties import MAPI_ATTACH_LONG_FILENAME
 
 from art_e.children import start_reader
-from data_pipeline.ingest.headers import decode_bytes
-from data_pipeline.ingest.records import ATTACHMENT_SECONDS
+from art_e.inbox.mail import AttachedFile
+from data_pipeline.ingest import outlook
+from data_pipeline.ingest.charsets import decode_bytes, scrub
+from data_pipeline.ingest.headers import PartType, one_line
+from data_pipeline.ingest.records import LARGEST_FILE
 
-LARGEST_BYTES = 20_000_000  # of a file that is kept and read
 MAX_CHARS = 50_000  # of the text of one attachment
 MEMORY_BYTES = 330_000_000  # of address space, of which the libraries take 200 MB
+_MOST_PACKED = 20  # files of an archive that are read
 
-# The form of an attachment by the ending of its name, or by its type.
-_ENDINGS = {"pdf": "pdf", "docx": "docx", "xlsx": "xlsx", "ics": "ics"} | dict.fromkeys(
-    ("txt", "md", "csv", "tsv", "json", "log"), "text"
-)
-_TYPES = {
-    "application/pdf": "pdf",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "text/calendar": "ics",
-}
-_PACKAGES = {"pdf": "pypdf", "docx": "docx", "xlsx": "openpyxl", "ics": "icalendar"}
+# Why the text of a file is not read, or not whole.
+PICTURE, OLD, UNKNOWN = "image or sound", "of an old Office format", "of unknown format"
+LOCKED, DAMAGED, NO_TEXT = "encrypted or password-protected", "damaged", "without text"
+CUT, LARGE = f"longer than {MAX_CHARS:,} characters", f"larger than {LARGEST_FILE // 10**6} MB"
+HEAVY = "too slow or too large to read"
+
+# The form of a file by its first bytes (in lower case), or else by its type or its name's ending:
+# one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
+_MAIL, _PARTS = "message/rfc822", "multipart/mixed"
+PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
+_READ = (*PACKED, "pdf", "rtf", "ole", "zip")
+_BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_STARTS = {
+    b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
+    b'x\x9f>"': "winmail", b"begin:vcalendar": "text/calendar", b"<!doctype html": "text/html",
+    b"<html": "text/html", b"-----begin pgp message": LOCKED, b"-----begin pgp": "",
+    b"version: 1": "", b"\xff\xfe": "text/plain", b"\xfe\xff": "text/plain",
+    b"\xff\xd8\xff": PICTURE, b"\x89png": PICTURE, b"gif8": PICTURE,
+}  # fmt: skip
+_NAMES = {
+    "application/pkcs7-mime": "pkcs7", "application/x-pkcs7-mime": "pkcs7", "p7m": "pkcs7",
+    "application/pkcs7-signature": "", "application/x-pkcs7-signature": "", "p7s": "",
+    "htm": "text/html", "html": "text/html", "ics": "text/calendar", "eml": "mail",
+    "image": PICTURE, "audio": PICTURE, "video": PICTURE,
+}  # fmt: skip
+
+Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not whole, or ""
+_Ask: TypeAlias = Callable[[str, bytes], Reading]
 
 
-def form_of(name: str, kind: str) -> str | None:
-    """The form of an attachment whose text can be read; None for any other."""
-    by_type = _TYPES.get(kind) or ("text" if kind.startswith("text/") else None)
-    return _ENDINGS.get(name.rpartition(".")[2].lower()) or by_type
+def form_of(file: AttachedFile) -> str:
+    """Return the form of a file, see `_STARTS`."""
+    start = (file.data or b"")[:4096]
+    lower = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    names = file.kind, file.name.rpartition(".")[2].lower(), file.kind.partition("/")[0]
+    forms = [form for signature, form in _STARTS.items() if lower.startswith(signature)]
+    forms += [_NAMES[name] for name in names if name in _NAMES]
+    forms += [file.kind] if file.kind.startswith("text/") else []
+    form = (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
+    stream = "__properties_version1.0".encode("utf-16-le")  # of Outlook's messages
+    return "msg" if form == "ole" and stream in (file.data or b"") else form
+
+
+def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]) -> Reading:
+    """Return the text of a file, cut. `ask` reads what libraries read, `decode` plain text."""
+    form, data = form_of(file), file.data
+    if data is None:
+        return "", LARGE
+    if form.startswith("text/"):
+        text = decode(data, PartType(form, file.charset))
+        return text[:MAX_CHARS], CUT if len(text) > MAX_CHARS else ""
+    if form not in _READ or not data:
+        return "", form if data else ""
+    return ask(form, data)
 
 
 class Extractor:
-    """Reads attachments; starts its child when it needs one, and anew when one has failed."""
+    """Reads attachments up to the time `ends`; starts its child when it needs one, and another when
+    one has failed."""
 
     def __init__(self) -> None:
         self._child: Popen[bytes] | None = None
+        self.ends = 0.0
 
-    def text_of(
-        self, name: str, kind: str, data: bytes, seconds: float = ATTACHMENT_SECONDS
-    ) -> str | None:
-        """The text, cut; "" if it has none or is damaged, None if reading it takes longer than
-        `seconds` or more than its share of memory."""
-        form = form_of(name, kind)
-        if form is None or (form != "text" and find_spec(_PACKAGES[form]) is None):
-            return ""
-        text = decode_bytes(data) if form == "text" else self._asked(form, data, seconds)
-        return None if text is None else text[:MAX_CHARS].strip()
-
-    def _asked(self, form: str, data: bytes, seconds: float) -> str | None:
-        if seconds <= 0:
-            return None
+    def ask(self, form: str, data: bytes) -> Reading:
+        """Return what the child reads in a file of that form."""
+        if (seconds := self.ends - time.monotonic()) <= 0:
+            return "", HEAVY
         if self._child is not None and self._child.poll() is not None:
             self.close()
         if self._child is None:
@@ -76,10 +117,10 @@ class Extractor:
             child.stdin.write(f"{form} {len(data)}\n".encode() + data)
             child.stdin.flush()
             if select.select([child.stdout], [], [], seconds)[0]:
-                text: str | None = json.loads(child.stdout.readline())
-                return text
+                text, unread = json.loads(child.stdout.readline())
+                return text, unread
         self.close()
-        return None
+        return "", HEAVY
 
     def close(self) -> None:
         """End the child, if there is one."""
@@ -93,70 +134,137 @@ class Extractor:
 # ---- The child.
 
 
-def _pdf(file: io.BytesIO) -> Iterator[str]:
-    from pypdf import PdfReader
+def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
+    """Yield the text of a file part by part, and of packed mail the MIME, its bytes as Latin-1."""
+    match form:
+        case "pdf":
+            from pypdf import PdfReader
 
-    yield from (page.extract_text() for page in PdfReader(file).pages)
+            reader = PdfReader(file)
+            yield from (page.extract_text() for page in reader.pages)
+            fields = reader.get_form_text_fields() or {}
+            yield from (f"{name}: {value}" for name, value in fields.items() if value)
+        case "rtf":
+            yield rtf_to_text(file.read().decode("latin-1"), errors="replace")
+        case "zip":
+            yield from _zip(file)
+        case "ole":
+            yield from _sheets(file)  # Excel before 2007
+        case "mail":
+            yield file.read().decode("latin-1")
+        case "msg":
+            yield outlook.message_of(file.read()).decode("latin-1")
+        case "pkcs7":
+            from asn1crypto.cms import ContentInfo
 
-
-def _docx(file: io.BytesIO) -> Iterator[str]:
-    from docx import Document
-
-    document = Document(file)
-    yield from (each.text for each in document.paragraphs)
-    for table in document.tables:
-        for row in table.rows:
-            yield "\t".join(cell.text for cell in row.cells)
-
-
-def _xlsx(file: io.BytesIO) -> Iterator[str]:
-    from openpyxl import load_workbook
-
-    for sheet in load_workbook(file, read_only=True, data_only=True).worksheets:
-        yield sheet.title
-        for row in sheet.iter_rows(values_only=True):
-            if any(cell is not None for cell in row):
-                yield "\t".join("" if cell is None else str(cell) for cell in row)
-
-
-def _ics(file: io.BytesIO) -> Iterator[str]:
-    from icalendar import Calendar
-
-    for event in Calendar.from_ical(file.read()).walk("VEVENT"):
-        for name in ("SUMMARY", "DTSTART", "DTEND", "LOCATION", "ORGANIZER", "DESCRIPTION"):
-            if (value := event.get(name)) is not None:
-                yield f"{name.capitalize()}: {getattr(value, 'dt', value)}"
-
-
-_READERS = {"pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "ics": _ics}
+            message = ContentInfo.load(file.read())
+            if message["content_type"].native != "signed_data":
+                raise ValueError(LOCKED)
+            yield message["content"]["encap_content_info"]["content"].native.decode("latin-1")
+        case "winmail":
+            data = file.read()
+            packed = TNEF(data[:6] + _CODE_PAGE + data[6:], do_checksum=False)
+            if packed.has_body() or packed.attachments:
+                yield _mime(packed).as_bytes().decode("latin-1")
 
 
-def extracted(form: str, data: bytes) -> str | None:
-    """The text of a file of that form, as far as it can be read; None if the memory ends before."""
-    parts: list[str] = []
-    length = 0
-    # The libraries raise many kinds over damaged files.
-    with contextlib.suppress(Exception):
-        try:
-            for part in _READERS[form](io.BytesIO(data)):
-                parts.append(part[:MAX_CHARS])
-                length += len(part)
-                if length >= MAX_CHARS:
-                    break
-        except MemoryError:
-            return "\n".join(parts)[:MAX_CHARS] or None
-    return "\n".join(parts)[:MAX_CHARS]
+# The parts of .docx, .pptx and OpenDocument that have text.
+_TEXTS = re.compile(
+    r"content\.xml|word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml"
+    r"|ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"
+)
+# Latin-1 as an attribute: what tnefparse decodes by if no other follows.
+_CODE_PAGE = bytes.fromhex("010790060004000000af6f00001e01")
+
+
+def _zip(file: io.BytesIO) -> Iterator[str]:
+    archive = zipfile.ZipFile(file)
+    names = archive.namelist()
+    if any(name.startswith("xl/workbook.") for name in names):
+        yield from _sheets(file)
+    elif texts := [name for name in names if _TEXTS.fullmatch(name)]:
+        for name in sorted(texts, key=lambda name: ("document" not in name, len(name))):
+            yield "".join(_paragraphs(archive.open(name))).strip()
+    else:
+        for name in names[:_MOST_PACKED]:
+            packed = AttachedFile(name, "", archive.read(name))
+            text, unread = read(packed, extracted, lambda data, _: decode_bytes(data))
+            yield f"[{name}]\n{text or unread}"
+
+
+def _paragraphs(part: IO[bytes]) -> Iterator[str]:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    root = etree.parse(part, parser).getroot()
+    etree.strip_elements(root, "{*}Fallback", "{*}instrText", "{*}delText", with_tail=False)
+    for gap in root.iter("{*}tab", "{*}br", "{*}s"):
+        gap.text = " "
+    for element in root.iter("{*}p", "{*}h", "{*}tr", "{*}table-row"):
+        cell = next(element.iterancestors("{*}tc", "{*}table-cell", "{*}body"), root)
+        yield "\t" if cell.tag.endswith(("}tc", "cell")) else "\n"
+        yield "" if element.tag.endswith(("}tr", "row")) else "".join(map(str, element.itertext()))
+
+
+def _sheets(file: io.BytesIO) -> Iterator[str]:
+    file.seek(0)
+    book = CalamineWorkbook.from_filelike(file)
+    for name in book.sheet_names:
+        yield name
+        for row in book.get_sheet_by_name(name).iter_rows():
+            cells = [f"{cell:.15g}" if isinstance(cell, float) else str(cell) for cell in row]
+            if any(cells):
+                yield "\t".join(cells).rstrip()
+
+
+def _mime(packed: Any, subject: str = "") -> EmailMessage:
+    """Return the mail that Outlook packed: its body, then its files."""
+
+    def text(value: str | bytes) -> str:
+        return scrub(value if isinstance(value, str) else decode_bytes(value, packed.codepage))
+
+    mail = EmailMessage()
+    mail["Subject"] = subject
+    rtf = "".join(_parts("rtf", io.BytesIO(packed.rtfbody or b"")))
+    body = text(packed.htmlbody or packed.body or rtf)
+    mail.set_content(body, "html" if packed.htmlbody else "plain")
+    mail.make_mixed()
+    for file in packed.attachments:
+        names = [each.data for each in file.mapi_attrs if each.name == MAPI_ATTACH_LONG_FILENAME]
+        name = one_line(text([*names, file._name][0]))
+        if hasattr(file, "embed"):
+            mail.add_attachment(_mime(file.embed, name))
+        else:
+            mail.add_attachment(bytes(file.data), "application", "octet-stream", filename=name)
+    return mail
+
+
+# What errors of the libraries say, and what that means; any other means a damaged file.
+_ERRORS = {"memory": HEAVY, "password|crypt": LOCKED, "cannot detect file format": OLD}
+
+
+def extracted(form: str, data: bytes) -> Reading:
+    """Return the text of a file as far as it can be read, or of packed mail its MIME."""
+    limit = 2 * LARGEST_FILE if form in PACKED else MAX_CHARS
+    text = ""
+    try:
+        for part in _parts(form, io.BytesIO(data)):
+            text += f"\n{part}" if text else part
+            if len(text) > limit:
+                return text[:limit], CUT
+    except Exception as error:  # noqa: BLE001 - the libraries raise many kinds over damaged files
+        words = f"{type(error).__name__} {error}"
+        reasons = (_ERRORS[word] for word in _ERRORS if re.search(word, words, re.IGNORECASE))
+        return text, next(reasons, DAMAGED)
+    return text, "" if text.strip() else NO_TEXT
 
 
 def main() -> None:
-    """Answer requests ("FORM SIZE", then so many bytes) with the text as a line of JSON."""
+    """Answer requests ("FORM SIZE", then that many bytes) with a `Reading` as a line of JSON."""
     os.environ["OMP_NUM_THREADS"] = "1"  # of NumPy, for which each takes address space
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     requests: Any = sys.stdin.buffer
     while line := requests.readline():
         form, size = line.split()
-        text = extracted(form.decode(), requests.read(int(size)))
-        sys.stdout.write(json.dumps(text) + "\n")
+        sys.stdout.write(json.dumps(extracted(form.decode(), requests.read(int(size)))) + "\n")
         sys.stdout.flush()
 
 

@@ -2,9 +2,10 @@
 
 A batch becomes Arrow tables, cheap to hand over as files and to load into DuckDB. Row and term
 numbers count within a table; `build.py` makes them the file's. Nothing here may import DuckDB:
-workers start without it. They are spawned, not forked, because the parent runs DuckDB's threads.
+workers run without it.
 """
 
+import gc
 import hashlib
 import itertools
 import multiprocessing
@@ -12,11 +13,13 @@ import multiprocessing.connection
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -30,7 +33,7 @@ import pyarrow.compute as pc
 from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.threads import bare_subject
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens, words
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens, words
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
@@ -58,7 +61,7 @@ _WORDS = pa.schema({"row": pa.int64(), "word": pa.large_string(), "term": pa.int
 _SKIPPED = pa.schema(dict.fromkeys(Skipped._fields, pa.string()))
 _FILES = pa.schema({
     "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
-    "kind": pa.string(), "data": pa.binary(),
+    "kind": pa.string(), "data": pa.binary(), "unread": pa.string(),
 })  # fmt: skip
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
@@ -119,7 +122,8 @@ class Job(NamedTuple):
 class BatchTables(NamedTuple):
     """Some mails of a batch as they come back.
 
-    recipients: row, address, name, role, position. files: row, number, part, name, kind, data.
+    recipients: row, address, name, role, position. files: row, number, part, name, kind, data,
+    unread.
     postings: row, term, frequency. stems: term, stem. words: row, word, term, with a row for words
     of senders' names alone. skipped: source, stage, reason, detail.
     """
@@ -135,7 +139,7 @@ class BatchTables(NamedTuple):
 
 class _Indexed(NamedTuple):
     """A mail with the words that are indexed of it: of its subject, of its body and attachments, of
-    its sender's name, and the addresses; each with white space between them."""
+    its sender's name, and addresses and marked words; each with white space between them."""
 
     mail: StoredMail
     content_digest: bytes
@@ -152,13 +156,18 @@ def process(job: Job) -> Iterator[BatchTables]:
         if isinstance(item, StoredMail):
             result: _Indexed | Skipped = _indexed(item)
         else:
-            result = parse_within(item, _extractor(), partial(_filtered_or_indexed, job.rules))
+            owner = item.owner if isinstance(item, RawMessage) else ""
+            use = partial(_filtered_or_indexed, job.rules, owner)
+            result = parse_within(item, _extractor(), use)
         if isinstance(result, Skipped):
             skipped.append(result)
             continue
-        if REST in result.mail.email.body and not isinstance(item, StoredMail):
-            detail = f"stored up to {MOST_CHARS:,} characters"
-            skipped.append(Skipped(result.mail.email.source, "long-text", detail, "cut"))
+        cut = item.fault if isinstance(item, RawMessage) else None
+        email = result.mail.email
+        if (REST in email.body or REST in email.attached) and not isinstance(item, StoredMail):
+            cut = Skipped("", "long-text", f"stored up to {MOST_CHARS:,} characters", "cut")
+        if cut:
+            skipped.append(cut._replace(source=email.source))
         size = len(result.texts[1])
         if chars + size > _MOST_TEXT and kept:
             yield _tables(kept, skipped)
@@ -174,7 +183,7 @@ def _extractor() -> Extractor:
     return Extractor()
 
 
-def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped:
+def _filtered_or_indexed(rules: Rules, owner: str, email: ParsedEmail) -> _Indexed | Skipped:
     if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
         detail = f"{len(email.body)} characters, {rules.max_body_chars} allowed"
         return Skipped(email.source, "long-body", detail, "filtered")
@@ -182,7 +191,7 @@ def _filtered_or_indexed(rules: Rules, email: ParsedEmail) -> _Indexed | Skipped
     if rules.max_recipients is not None and recipients > rules.max_recipients:
         detail = f"{recipients} recipients, {rules.max_recipients} allowed"
         return Skipped(email.source, "many-recipients", detail, "filtered")
-    return _indexed(StoredMail(email, rules.any_id, ""))
+    return _indexed(StoredMail(email, rules.any_id, owner))
 
 
 def _indexed(mail: StoredMail) -> _Indexed:
@@ -190,7 +199,8 @@ def _indexed(mail: StoredMail) -> _Indexed:
     texts = (email.subject, email.body + email.attached, email.sender.indexed)
     named = {each for text in texts[:2] for each in addresses(text)}
     subject, text, sender = map(_spaced, texts)
-    return _Indexed(mail, content_digest(email), (subject, text, sender, " ".join(sorted(named))))
+    others = " ".join([*sorted(named), *marked(f"{subject} {text}")])
+    return _Indexed(mail, content_digest(email), (subject, text, sender, others))
 
 
 def content_digest(email: ParsedEmail) -> bytes:
@@ -236,7 +246,7 @@ def _tables(kept: list[_Indexed], skipped: list[Skipped]) -> BatchTables:
         for position, box in enumerate(listed)
     ]
     files = [
-        (row, number, part, file.name, file.kind, data)
+        (row, number, part, file.name, file.kind, data, file.unread)
         for row, email in enumerate(emails)
         for number, file in enumerate(email.files, start=1)
         for part, data in enumerate(_pieces(file.data))
@@ -279,14 +289,18 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     times = np.repeat(np.repeat([SUBJECT_WEIGHT, 1, 1, 1], count), words_of_text)
     times *= is_word[word_ids]
     keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
-    pairs, frequency = np.unique(keys, return_counts=True)
+    keys.sort(kind="stable")  # twice as fast, because the keys of each text are near each other
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    pairs, frequency = keys[starts], np.diff(starts, append=len(keys))
     postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
     postings = postings.cast(_POSTINGS)
     # Without addresses, or a mail would count as long for its many recipients.
     content_end, names_end = (int(words_of_text[: n * count].sum()) for n in (2, 3))
     lengths = np.bincount(rows[:names_end], times[:names_end], minlength=count).astype(np.int64)
-    # In the order in which Arrow met them: those of subjects and bodies, then those of names alone.
+    # Those of subjects, bodies and marks in the order of their numbers, then those of names alone.
     in_content = np.arange(word_ids[:content_end].max(initial=-1) + 1)
+    marks = np.unique(word_ids[names_end:])
+    in_content = np.concatenate((in_content, marks[marks >= len(in_content)]))
     listed = np.concatenate((in_content, word_ids[content_end:names_end]))
     of_row = np.concatenate((np.full(len(in_content), -1), rows[content_end:names_end]))
     listed, of_row = listed[is_word[listed]], of_row[is_word[listed]]
@@ -348,7 +362,10 @@ def spread(
     """Every task with its result, in order; `work` is a function of a module. Tasks whose `size`s
     add up to more than `_MOST_HELD` wait for one another."""
     workers = os.cpu_count() or 1
-    context = multiprocessing.get_context("spawn")
+    # A forked worker starts at once. It lacks the parent's other threads, which DuckDB would miss,
+    # but it never calls DuckDB. One of Python may hold a lock that the worker needs.
+    can_fork = sys.platform == "linux" and threading.active_count() == 1
+    context = multiprocessing.get_context("fork" if can_fork else "spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     under_way: deque[tuple[Task, Future[Done]]] = deque()
     held = 0
@@ -391,6 +408,11 @@ def _start_worker() -> None:
     for name in os.environ.keys() - plain_environment().keys():
         del os.environ[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # PyArrow imports pandas, which takes 0.3 s, at the first list, unless that fails.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+    with suppress(ImportError, AttributeError):
+        pa.array([])
+    gc.freeze()  # so that no collection ends the parent's objects, or looks through the modules
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 

@@ -29,7 +29,7 @@ from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, is_mail
 
 _BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
@@ -106,7 +106,7 @@ def ingest(
         for job, batches in processed(jobs, build.folder):
             for batch in batches:
                 build.add(batch, stored=isinstance(next(iter(job.items), None), StoredMail))
-            new = sum(not isinstance(item, StoredMail) for item in job.items)
+            new = sum(not isinstance(item, StoredMail) and is_mail(item) for item in job.items)
             read += new
             on_progress(new)
         if read == 0:
@@ -272,7 +272,7 @@ class InboxBuild:
         number of messages that the file stands for, `owner` the address whose inbox gets all the
         new mail, `people` say whose addresses belong together. Returns the counts."""
         if owner is not None:
-            new = f"row >= {self._stored}"
+            new = f"row >= {self._stored} AND owner = ''"
             self._run(f"UPDATE staging.mails SET owner = ? WHERE {new}", [owner])
         self._run(f"SET memory_limit = '{_MERGING_MEMORY}'")
         for row in people:
@@ -304,7 +304,8 @@ class InboxBuild:
         def count(table: str) -> int:
             return int(self._run(f"SELECT count(*) FROM inbox.{table}").fetchall()[0][0])
 
-        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}, "cut": {}}
+        stages = ("filtered", "quarantined", "cut", "not_mail")
+        skipped: dict[str, dict[str, int]] = {stage: {} for stage in stages}
         rows = self._run("SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL")
         for stage, reason, number in rows.fetchall():
             skipped[stage][reason] = number
@@ -315,7 +316,12 @@ class InboxBuild:
         if accounted != read:
             raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
         inboxes = count("addresses WHERE emails > 0")
-        return {**counts, "junk": count("emails WHERE junk"), "inboxes": inboxes}
+        files = "SELECT unread, count(*) FROM inbox.files WHERE part = 0 GROUP BY ALL ORDER BY ALL"
+        unread = dict(self._run(files).fetchall())
+        attachments = {"attachments": sum(unread.values()), "unread": unread}
+        unread.pop("", None)
+        junk = count("emails WHERE junk")
+        return {**counts, "junk": junk, "inboxes": inboxes, **attachments}
 
     def _attach(self, path: Path, name: str) -> None:
         quoted = str(path).replace("'", "''")

@@ -4,13 +4,14 @@ Mail is hostile: charsets lie, headers are broken, and some would keep `email` b
 """
 
 import binascii
-import codecs
 import contextlib
 import datetime as dt
 import email.utils
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable
+import string
+from collections.abc import Callable, Iterable, Iterator
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -19,20 +20,13 @@ from typing import NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
 from art_e.text import visible
+from data_pipeline.ingest.charsets import SPELLINGS, decode_bytes, scrub
 
 # ---- Bytes and strings as clean text.
 
-# Labels that prove nothing: Western mailers write them on all that they send, so 8-bit text
-# under them is read as UTF-8 where it is valid UTF-8.
-_UNPROVEN = frozenset({"ascii", "iso8859-1", "cp1252"})
-# Seven-bit encodings in which plain ASCII bytes do not stand for themselves.
-_ESCAPED_SEVEN_BIT = re.compile(r"iso2022|hz|utf-7")
-# Codecs of Python that are no charset of any mail (and "decode" escapes or domains).
-_NO_CHARSET = frozenset({"unicode-escape", "raw-unicode-escape", "idna", "punycode", "undefined"})
+_NOT_BASE64 = bytes(set(range(256)) - set((string.ascii_letters + string.digits + "+/").encode()))
+_BASE64_PIECE = re.compile(rb"[^=]+")
 _LONGEST_CACHED = 400  # characters
-_CHARSET_NAME = re.compile(r"[A-Za-z0-9][\w.:+-]{0,39}", re.ASCII)
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
 # A soft break at the usual width of quoted-printable, not a rule of "=====".
@@ -55,44 +49,6 @@ def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
     return call
 
 
-@functools.lru_cache(maxsize=1024)
-def _codec_name(charset: str) -> str | None:
-    """Python's name of the text codec for a declared charset, if it has one."""
-    charset = charset.strip().strip("\"'")
-    if _CHARSET_NAME.fullmatch(charset):
-        with contextlib.suppress(LookupError, ValueError):
-            info = codecs.lookup(charset)
-            name = info.name.replace("_", "-")
-            if getattr(info, "_is_text_encoding", True) and name not in _NO_CHARSET:
-                return name
-    return None
-
-
-def decode_bytes(data: bytes, charset: str = "") -> str:
-    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1. ASCII
-    bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit escaping charset
-    say otherwise."""
-    declared = _codec_name(charset) if charset else None
-    if data.isascii() and not (declared and _ESCAPED_SEVEN_BIT.match(declared)):
-        wide = declared is not None and declared.startswith(("utf-16", "utf-32"))
-        if not (wide and b"\0" in data):
-            return data.decode("ascii").replace("\0", "")
-    candidates = ["utf-8", "cp1252"]
-    if declared and declared not in _UNPROVEN:
-        candidates.insert(0, declared)
-    for name in candidates:
-        with contextlib.suppress(LookupError, ValueError):
-            return scrub(data.decode(name))
-    return scrub(data.decode("latin-1"))
-
-
-def scrub(text: str) -> str:
-    """`text` without NUL characters; lone surrogates become U+FFFD."""
-    if "\0" in text:
-        text = text.replace("\0", "")
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
 def one_line(text: str) -> str:
     """`text` without control characters, each run of white space one space."""
     if not (text.isascii() and text.isprintable()):
@@ -113,11 +69,22 @@ def without_stray_quoted_printable(text: str) -> str:
     line breaks and two escapes that nothing else writes ("=3D", or "=20" at a line's end). A body
     is often only partly quoted-printable, and `?id=27946744` must survive."""
     checks = (_SURE_ESCAPE, _SOFT_BREAK)
-    if text.count("=\n") < 2 or any(len(each.findall(text)) < 2 for each in checks):
+    if text.count("=\n") < 2 or any(len(each.split(text, 2)) < 3 for each in checks):
         return text
-    return _ESCAPES.sub(
-        lambda match: decode_bytes(bytes.fromhex(match[0].strip("\n").replace("=", ""))), text
-    )
+    return _ESCAPES.sub(lambda match: _unescaped(match[0]), text)
+
+
+@cached_if_short
+def _unescaped(escapes: str) -> str:
+    return decode_bytes(bytes.fromhex(escapes.strip("\n").replace("=", "")))
+
+
+def unbase64(data: bytes) -> bytes:
+    """Decode base64 of any length, in one piece or in several that are padded."""
+    pieces = (piece[0].translate(None, _NOT_BASE64) for piece in _BASE64_PIECE.finditer(data))
+    # One character over is six bits of nothing.
+    whole = (piece[: len(piece) - (len(piece) % 4 == 1)] for piece in pieces)
+    return b"".join(binascii.a2b_base64(piece + b"=" * (-len(piece) % 4)) for piece in whole)
 
 
 # ---- Who wrote and who received a mail: address headers made into mailboxes.
@@ -129,6 +96,8 @@ _NAMED_ITEM = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
 _SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
 _JUMBLE = re.compile(r"[,<>]")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
+_LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
+_NO_NAME = re.compile(r"@|^/|:")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
 # Beyond this the grammar of `email.utils` takes too long; addresses are picked out instead.
 _LONGEST_GRAMMAR = 200_000
@@ -142,16 +111,33 @@ _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", 
 
 
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
-    """The mailboxes of address headers (unfolded values), in order. RFC 2822 with groups, comments,
-    quoted and encoded names; where that grammar finds nothing, anything that looks like an
-    address."""
+    """The mailboxes of address headers (unfolded values), in order; names alone come last. RFC 2822
+    with groups, comments, quoted and encoded names; where that grammar finds nothing, anything that
+    looks like an address."""
     found: list[Mailbox] = []
     for value in values:
+        if not value:
+            continue
+        items = [_simple_item(item) for item in value.split(",")]
+        simple = [] if None in items else [box for item in items for box in item or ()]
         if "@" in value or "=?" in value:
-            items = [_simple_item(item) for item in value.split(",")]
-            simple = [] if None in items else [box for item in items for box in item or ()]
             found += simple or _grammar_list(value)
+        if len(simple) < len(items):
+            found += _names_alone(value)
     return found
+
+
+def _names_alone(value: str) -> Iterator[Mailbox]:
+    """Yield the people that Exchange names by a path of its directory, or by their names alone."""
+    items = [item.strip() for item in _LIST_ITEM.findall(value)]
+    for item, after in itertools.pairwise([*items, ""]):
+        name, _, path = item.partition("<")
+        is_quoted = item.startswith('"') or path.startswith("/")
+        # "Van Dyke, Dick <d@x.com>" is one person.
+        is_bare = " " in item and not path and "=?" not in item
+        is_name = is_bare and (after.startswith('"') or "<" not in after)
+        if (is_quoted or is_name) and not _NO_NAME.search(item) and (name := _clean_name(name)):
+            yield Mailbox("", name)
 
 
 def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
@@ -178,8 +164,7 @@ def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
     name = visible(decode_words(directory_name)).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
-    name = _DIRECTORY_PATH.sub("", name)
-    name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
+    name = _DIRECTORY_DOMAIN.sub("", _DIRECTORY_PATH.sub("", name)).strip(" \"'")
     return "" if "@" in name else name
 
 
@@ -216,9 +201,7 @@ def _mailbox(name: str, address: str) -> Mailbox:
         address = decode_words(address)
     address = _DIRT.sub("", visible(address)).strip("'`,;:").rstrip(".").lower()
     local, _, domain = address.rpartition("@")
-    if not local or not domain:
-        address = ""
-    return Mailbox(address, _clean_name(name) if name else "")
+    return Mailbox(address if local and domain else "", _clean_name(name) if name else "")
 
 
 def _clean_name(name: str) -> str:
@@ -238,6 +221,15 @@ _POSSIBLE_YEARS = range(1970, 2101)
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _COMMENT = re.compile(r"\([^()]*\)")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
+_YEAR_FIRST = re.compile(r"(\d{4})[年/.](\d\d?)[月/.](\d\d?)日?")
+_HALF_DAY = re.compile(r"\b(\d\d?)((?::\d\d)+) ?([ap])\.?m\b\.?", re.IGNORECASE)
+_MONTHS = list(SPELLINGS["months"])
+_FOREIGN_MONTHS = {
+    start: month for month, starts in SPELLINGS["months"].items() for start in starts.split()
+}
+_WORD_OF_DATE = re.compile(r"([^\W\d_]{3,4})[^\W\d_]*\.?")
+# Clocks differ by a day at most: a mail is no younger than its arrival.
+_CLOCKS_DIFFER = dt.timedelta(days=1)
 
 
 def parse_date(text: str) -> dt.datetime | None:
@@ -252,9 +244,15 @@ def parse_date(text: str) -> dt.datetime | None:
         while _COMMENT.search(text):  # comments nest
             text = _COMMENT.sub(" ", text)
         parsed = parsedate_tz(text)
+        if not (parsed and parsed[9]):
+            text = _HALF_DAY.sub(
+                lambda time: f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}", text
+            )
+            parsed = parsedate_tz(text) or parsedate_tz(_in_english(text))
         if parsed is None:
             return None
         year, month, day, hour, minute, second = parsed[:6]
+        year += 1900 if 100 <= year < 200 else 0  # as C counts them
         # A leap second has no place in datetime.
         local = dt.datetime(year, month, day, hour, minute, min(second, 59))
         distance = dt.timedelta(seconds=parsed[9] or 0)
@@ -262,6 +260,18 @@ def parse_date(text: str) -> dt.datetime | None:
         return zoned(local if far else local.replace(tzinfo=dt.timezone(distance)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
+
+
+def _in_english(text: str) -> str:
+    """Return a date in another language as `email` reads it."""
+    text = _YEAR_FIRST.sub(lambda date: f"{date[3]} {_MONTHS[int(date[2]) - 1]} {date[1]}", text)
+    return _WORD_OF_DATE.sub(
+        lambda word: (
+            _FOREIGN_MONTHS.get(word[1].lower())
+            or _FOREIGN_MONTHS.get(word[1][:3].lower(), word[0][:3])
+        ),
+        text.rpartition(",")[2],
+    )
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
@@ -281,6 +291,18 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
     return next((d for span in years for d in dates if d.astimezone(dt.UTC).year in span), None)
 
 
+def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
+    """The date of a mail: its Date, unless that is missing, absurd, or later than its newest
+    Received or today; then when it arrived."""
+    date = parse_date(headers.first("date"))
+    received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
+    known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS]
+    latest = (known[0] if known else dt.datetime.now(dt.UTC)) + _CLOCKS_DIFFER
+    if date and date.year in _PLAUSIBLE_YEARS and date < latest:
+        return date
+    return most_plausible(*known, envelope_date and zoned(envelope_date), date)
+
+
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
@@ -298,7 +320,9 @@ _NAME = rb"[!-9;-~]+[ \t]*:"
 _STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
 # The line at which `email` ends the headers.
 _ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
-_FIRST_HEADER = re.compile(rb"(?:From [^\n]*\n)?" + _NAME)
+_FIRST_HEADER = re.compile(_NAME)
+# The line of an mbox, and those of mboxes that it was in before, quoted.
+_FROM_LINES = re.compile(rb"(?:>?From [^\n]*\n)+")
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
 # Headers that no paragraph of text looks like; one of them, not seen before, after
 # a stray line proves that the header block goes on.
@@ -316,9 +340,18 @@ _LONGEST_TYPE = 20_000
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 _FOLD = re.compile(r"\r?\n[ \t]*|\r")
-# One encoded word; its text may hold a stray "?" or blanks, as broken mailers write them.
-_WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?((?:[^?\r\n]|\?(?!=)){0,600})\?=")
+# One encoded word; its text may hold blanks, and "?" if it is short, as broken mailers write them.
+# The last one may lack its end.
+_WORD = re.compile(
+    r"=\?([^?\s]{1,60})\?([bBqQ])\?"
+    r"(?:([^?\r\n]*+)(?:\?=|\??\Z)|((?:[^?\r\n]|\?(?!=)){0,600})\?=)"
+)
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
+
+_ENCODING = "content-transfer-encoding"
+_TRANSFER_ENCODING = re.compile(r"base64|quoted-printable|uuencode")
+_BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
+_BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
 
 _PARSER = BytesParser(policy=compat32)
 
@@ -335,43 +368,41 @@ class PartType(NamedTuple):
 
     kind: str
     charset: str
+    flowed: str = ""  # "flowed" or "delsp": a blank at its end joins a line to the next one
 
     @property
     def is_container(self) -> bool:
-        """Whether parts (or a message) may stand inside."""
         return self.kind.startswith(("multipart/", "message/"))
 
     @property
     def is_html(self) -> bool:
-        """Whether it is HTML or XHTML."""
         return self.kind in _HTML_TYPES
 
     @property
     def is_text(self) -> bool:
-        """Whether it is read as text, unless it has parts."""
         # A multipart without a boundary comes from the parser as one text.
         return self.kind.startswith(("text/", "multipart/")) or self.is_html
 
 
 class Headers:
     """Header fields by lower-case name, in the order of the message. Takes (name, value) pairs as
-    `email` gives them: values may be folded and hold bytes over 127 as surrogates. `first` and
-    `every` return clean lines; encoded words are not decoded."""
+    `email` gives them: values may be folded and hold bytes over 127 as surrogates, probably in the
+    `charset` of the body. `first` and `every` return clean lines; encoded words are not decoded."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "charset")
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
         values: dict[str, list[str]] = {}
         for name, value in items:
             values.setdefault(name.lower(), []).append(value)
-        self._values = values
+        self._values, self.charset = values, ""
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def first(self, name: str) -> str:
         """The first value of `name` (lower case), else ""."""
-        return _readable(self.raw(name))
+        return _readable(self.raw(name), self.charset)
 
     def raw(self, name: str) -> str:
         """The first value of `name` (lower case) as the message has it, else ""."""
@@ -379,7 +410,7 @@ class Headers:
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
-        return [_readable(value) for value in self._values.get(name, ())]
+        return [_readable(value, self.charset) for value in self._values.get(name, ())]
 
 
 def cut(data: bytes) -> SplitMessage:
@@ -395,6 +426,7 @@ def cut(data: bytes) -> SplitMessage:
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
     block, body = cut(data)
+    block = _FROM_LINES.sub(b"", block, 1) if _FROM_LINES.match(block) else block
     if len(block) > _LARGEST_BLOCK:
         end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
         block, body = block[:end], block[end:] + b"\n" + body
@@ -433,10 +465,7 @@ def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
 
 def part_type(part: "Message[str, str]") -> PartType:
     """The type and charset of a message or MIME part that `email` has parsed."""
-    declared = part.get("content-type")
-    if declared is None:
-        return PartType(part.get_default_type(), "")
-    return declared_type(str(declared))
+    return declared_type(str(part.get("content-type", part.get_default_type())))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -446,9 +475,30 @@ def declared_type(value: str) -> PartType:
     part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
     kind = one_line(part.get_content_type())
     charset: object = ""
+    flowed = ""
     with contextlib.suppress(ValueError, LookupError, TypeError):  # RFC 2231 beyond repair
         charset = part.get_param("charset", "")
-    return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset))
+        if str(part.get_param("format")).lower() == "flowed":
+            flowed = "delsp" if str(part.get_param("delsp")).lower() == "yes" else "flowed"
+    return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset), flowed)
+
+
+def part_bytes(part: "Message[str, str]", *, is_text: bool = False) -> bytes:
+    """Return the content of a part, its transfer encoding undone however that is spelled. A list's
+    footer behind the base64 of a text stays in the clear."""
+    declared = str(part.get(_ENCODING, ""))
+    label = _TRANSFER_ENCODING.search(declared.lower())
+    is_base64 = label is not None and label[0] == "base64"
+    if label and (is_base64 or label[0] != declared.lower()):
+        part.replace_header(_ENCODING, "binary" if is_base64 else label[0])
+    content = part.get_payload(decode=True)
+    data = content if isinstance(content, bytes) else b""
+    if not is_base64:
+        return data
+    part.replace_header(_ENCODING, declared)
+    lines = _BASE64_LINES.match(data) if is_text else None
+    end = lines.end() if lines and not _BASE64_LINE.search(data, lines.end()) else len(data)
+    return unbase64(data[:end]) + (b"\n" + data[end:] if data[end:] else b"")
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
@@ -471,16 +521,14 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
     return tree
 
 
-def _readable(value: str) -> str:
+def _readable(value: str, charset: str = "") -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
-    if not value:
-        return ""
     value = value[:_LONGEST_VALUE]
     if "\n" in value or "\r" in value:
         value = _FOLD.sub(" ", value)
     if not value.isascii():
         try:
-            value = decode_bytes(value.encode("ascii", "surrogateescape"))
+            value = decode_bytes(value.encode("ascii", "surrogateescape"), nearby=charset)
         except UnicodeEncodeError:  # text already, not bytes in disguise
             value = scrub(value)
     return value.replace("\0", "").strip()
@@ -496,12 +544,9 @@ def decode_words(value: str) -> str:
     pieces: list[str] = []
     pending, charset, end = b"", "", 0
     for match in _WORD.finditer(value):
-        raw = match[3].encode("utf-8", "replace")
-        try:
-            padded = raw + b"=" * (-len(raw.rstrip(b"=")) % 4)
-            quoted = match[2] in "qQ"
-            data = binascii.a2b_qp(raw, header=True) if quoted else binascii.a2b_base64(padded)
-        except binascii.Error:
+        raw = (match[3] or match[4] or "").encode("utf-8", "replace")
+        data = binascii.a2b_qp(raw, header=True) if match[2] in "qQ" else unbase64(raw)
+        if raw and not data:
             continue
         word_charset = match[1].partition("*")[0]  # RFC 2231 allows "charset*language"
         if match.start() != end or word_charset.lower() != charset.lower():

@@ -22,12 +22,12 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from art_e.cli.output import note, one_line, plural, progress
 from art_e.errors import UserError
@@ -37,6 +37,7 @@ from art_e.text import digest, printable
 from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.labels import of_imap
+from data_pipeline.ingest.oauth import PROVIDERS, Grant, RejectedError, grant_in
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
 PASSWORD = "ART_E_IMAP_PASSWORD"
@@ -61,7 +62,7 @@ _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 
 def is_account(source: str) -> bool:
-    """Whether a source is an IMAP account."""
+    """Return whether a source is an IMAP account."""
     return source.startswith(("imaps://", "imap://"))
 
 
@@ -93,8 +94,24 @@ class Account(NamedTuple):
     def spool(self) -> Path:
         return home() / "imap" / digest(str(self))
 
+    @property
+    def grant_file(self) -> Path:
+        return self.spool.with_suffix(".oauth.json")
 
-def _password_of(account: Account) -> str:
+    @property
+    def provider(self) -> Grant | None:
+        return PROVIDERS.get(".".join(self.host.split(".")[-2:]))
+
+
+def _secret_of(account: Account) -> str | Grant:
+    """The password, or the sign-in by OAuth."""
+    if (grant := grant_in(account.grant_file)) is not None:
+        return grant
+    if account.provider is not None and account.provider.device_url:
+        raise UserError(
+            f"{account.host} takes no password, as all of Microsoft's, but OAuth: art-e login"
+            f" {account} --client-id ID (docs/inbox.md says where you get an id)"
+        )
     with contextlib.suppress(ImportError):
         import keyring
 
@@ -126,9 +143,11 @@ class Folder(BaseModel):
 
 
 class State(BaseModel):
-    """The account as it was last found; folders by their names as the server writes them."""
+    """The account as it was last found; folders by their names as the server writes them. `owner`
+    is the address whose inbox holds all of its mail, if that is known."""
 
     account: str
+    owner: str = ""
     folders: dict[str, Folder] = {}
 
     def files(self) -> Iterator[tuple[Path, str, Marks]]:
@@ -139,28 +158,38 @@ class State(BaseModel):
                 yield spool / folder.place / str(uid), f"{folder.name}/{uid}", marks
 
 
+_STATES: TypeAdapter[State | list[State]] = TypeAdapter(State | list[State])
+
+
 def state_file(db: Path) -> Path:
-    """The file beside an inbox file that says which account it follows."""
+    """Return the file beside an inbox file that says which accounts it follows."""
     return db.with_name(f"{db.name}.sync.json")
 
 
-def load_state(path: Path) -> State | None:
-    """The state in a file; None without one."""
+def save_states(path: Path, states: Iterable[State]) -> None:
+    """Write a state file."""
+    write_whole(path, _STATES.dump_json(list(states)).decode())
+
+
+def load_states(path: Path) -> list[State]:
+    """Return the states of a state file, none if there is no file."""
     try:
-        return State.model_validate_json(path.read_bytes())
+        states = _STATES.validate_json(path.read_bytes())
+        # Once a file followed one account.
+        return [states] if isinstance(states, State) else states
     except FileNotFoundError:
-        return None
+        return []
     except ValidationError:
         raise UserError(f"{path} is damaged: delete it, then ingest with --replace") from None
 
 
 def read_spool(path: Path) -> Iterator[RawMessage]:
     """The messages of a state file."""
-    state = load_state(path)
-    for file, source, (labels, thread) in state.files() if state else ():
-        data = head_of(file, LARGEST_MESSAGE + 1)
-        received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
-        yield RawMessage(source, data, received, labels, gmail_thread=thread)
+    for state in load_states(path):
+        for file, source, (labels, thread) in state.files():
+            data = head_of(file, LARGEST_MESSAGE + 1)
+            received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
+            yield RawMessage(source, data, received, labels, gmail_thread=thread, owner=state.owner)
 
 
 # ---- A connection, which reads what was asked for and not for longer than that takes.
@@ -227,23 +256,23 @@ class _TlsWire(_Wire, imaplib.IMAP4_SSL):
 # ---- Following an account.
 
 
-def follow(account: Account, db: Path) -> dict[str, int]:
+def follow(account: Account, db: Path, owner: str = "") -> dict[str, int]:
     """Bring the spool, and the state beside the inbox file `db`, to what the account holds; returns
     how many messages are new, have changed labels, and are deleted."""
-    password = _password_of(account)
+    secret = _secret_of(account)
     for folder in (account.spool, db.parent):
         folder.mkdir(parents=True, exist_ok=True)
     busy = f"{account.user} at {account.host} is being read already; wait for it to end"
     with locked(account.spool.with_suffix(".lock"), busy):
-        new, old = State(account=str(account)), load_state(state_file(db))
-        if old is None or old.account != new.account:
-            old = State(account=new.account)
-        _read_account(account, password, old, new)
+        states = {each.account: each for each in load_states(state_file(db))}
+        old = states.get(str(account), State(account=str(account)))
+        new = states[old.account] = State(account=old.account, owner=owner or old.owner)
+        _read_account(account, secret, old, new)
         was, now = ({file: marks for file, _, marks in each.files()} for each in (old, new))
         both = was.keys() & now.keys()
         changed = sum(was[each] != now[each] for each in both)
         if new != old or not now:
-            write_whole(state_file(db), new.model_dump_json())
+            save_states(state_file(db), states.values())
         # With what a cut left half written.
         for file in regular_files(account.spool):
             if file not in now:
@@ -251,7 +280,7 @@ def follow(account: Account, db: Path) -> dict[str, int]:
     return {"new": len(now) - len(both), "changed": changed, "deleted": len(was) - len(both)}
 
 
-def _read_account(account: Account, password: str, old: State, new: State) -> None:
+def _read_account(account: Account, secret: str | Grant, old: State, new: State) -> None:
     """Fill `new`, over as many connections as it takes while each brings something."""
 
     def have() -> int:
@@ -260,8 +289,10 @@ def _read_account(account: Account, password: str, old: State, new: State) -> No
     waits = iter(WAITS_S)
     while True:
         before = have()
+        token = isinstance(secret, Grant) and secret.access_token(account.grant_file, str(account))
+        password = token or str(secret)
         try:
-            with _connection(account, password) as imap:
+            with _connection(account, password, bool(token)) as imap:
                 return _read_folders(imap, account.spool, old, new)
         except ssl.SSLCertVerificationError as error:
             raise UserError(
@@ -303,7 +334,7 @@ def _words(said: object, password: str) -> str:
 
 
 @contextlib.contextmanager
-def _connection(account: Account, password: str) -> Iterator[_Wire]:
+def _connection(account: Account, password: str, is_token: bool) -> Iterator[_Wire]:
     context, at = ssl.create_default_context(), (account.host, account.port)
     if account.scheme == "imaps":
         imap: _Wire = _TlsWire(*at, ssl_context=context, timeout=_TIMEOUT_S)
@@ -316,7 +347,11 @@ def _connection(account: Account, password: str) -> Iterator[_Wire]:
             if "STARTTLS" not in imap.capabilities:
                 raise UserError(f"{account.host} would get the password in the open: use imaps://")
             imap.starttls(context)
-        if "AUTH=PLAIN" in imap.capabilities:
+        if is_token:
+            bearer = f"user={account.user}\1auth=Bearer {password}\1\1".encode()
+            # A server that refuses says why first, and wants an answer to that.
+            imap.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
+        elif "AUTH=PLAIN" in imap.capabilities:
             imap.authenticate("PLAIN", lambda _: f"\0{account.user}\0{password}".encode())
         else:
             imap.login(_quoted(account.user.encode()).decode(), password)
@@ -326,9 +361,11 @@ def _connection(account: Account, password: str) -> Iterator[_Wire]:
         if cut or imap.state != "NONAUTH":
             raise
         # Without the server's words, which may repeat the password.
-        raise UserError(
-            f"{account.host} rejects the password of {account.user}: check both; Gmail, Fastmail,"
-            " iCloud and Yahoo want an app password"
+        what = "sign-in" if is_token else "password"
+        raise RejectedError(
+            f"{account.host} rejects the {what} of {account.user}: check both; Gmail, Fastmail,"
+            " iCloud and Yahoo want an app password, Outlook.com and Microsoft 365 take none but"
+            f" OAuth, which Gmail takes, too: art-e login {account} --client-id ID"
         ) from None
     finally:
         # Without LOGOUT, which waits for what is still on its way.
@@ -343,9 +380,7 @@ def _read_folders(imap: _Wire, spool: Path, old: State, new: State) -> None:
         query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
         if any("\\all" in each.attributes for each in folders):
             folders = [each for each in folders if each.attributes & {"\\all", "\\junk", "\\trash"}]
-    for folder in folders:
-        if folder.key in new.folders:
-            continue
+    for folder in (each for each in folders if each.key not in new.folders):
         try:
             new.folders[folder.key] = _read_folder(imap, spool, folder, query)
         except imaplib.IMAP4.abort:
@@ -372,27 +407,25 @@ def _folders(imap: _Wire) -> Iterator[_Listed]:
         if match is None or not name or re.search(rb"[\r\n\0]", name):
             continue
         attributes = frozenset(match[1].decode("latin-1").lower().split())
-        words = _decoded(name)
-        if match[2]:
-            words = words.replace(match[2][-1:].decode("latin-1"), "/")
+        words = _decoded(name).replace((match[2] or b"/")[-1:].decode("latin-1"), "/")
         if not attributes & {"\\noselect", "\\nonexistent"}:
             yield _Listed(name.decode("latin-1"), words, attributes)
 
 
 def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
-    name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
+    wire_name: Any = _quoted(folder.key.encode("latin-1"))  # typeshed wants text
     imap.expect()
-    count, _ = next(_responses(imap.select(name, readonly=True)), (b"0", []))  # EXAMINE
+    count, _ = next(_responses(imap.select(wire_name, readonly=True)), (b"0", []))  # EXAMINE
     validity = _number(imap.response("UIDVALIDITY")[1][0] or b"0")
     imap.expect(_LISTING)
     messages, sizes = dict[int, Marks](), dict[int, int]()
     # An empty folder has no "1:*".
     for text, literals in _responses(imap.uid("FETCH", "1:*", query)) if _number(count) else ():
         plain = _LABELS.sub(b"", text)
-        fields = _fields(plain)
         if b"RFC822.SIZE" not in plain:
             continue  # the server's word on a change meanwhile
+        fields = _fields(plain)
         gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
         uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
         labels = of_imap(folder.name, folder.attributes, flags, gmail)
@@ -405,14 +438,13 @@ def _read_folder(imap: _Wire, spool: Path, folder: _Listed, query: str) -> Folde
     missing = [uid for uid in sorted(messages) if str(uid) not in kept]
     totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
     batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
-    doing = f"fetching {_words(folder.name, imap.password)}"
-    with progress("", len(missing), doing=doing) as advance:
+    name = _words(folder.name, imap.password)
+    with progress("", len(missing), doing=f"fetching {name}") as advance:
         for _, batch in itertools.groupby(missing, batch_of.get):
             for uid in _fetch_into(imap, place, list(batch)):
                 kept.add(str(uid))
                 advance()
     if lost := sum(str(uid) not in kept for uid in missing):
-        name = _words(folder.name, imap.password)
         note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
     present = {uid: marks for uid, marks in sorted(messages.items()) if str(uid) in kept}
     return Folder(name=folder.name, place=place.name, messages=present)
@@ -439,7 +471,9 @@ def _fetch_into(imap: _Wire, place: Path, uids: Sequence[int]) -> Iterator[int]:
         if uid not in uids or b"BODY[" not in text:
             continue
         partial = partial_of(place / str(uid))
-        partial.write_bytes(literals[0] if literals else b"")
+        # Some servers send others of theirs as literals, too.
+        before = len(re.findall(rb"\{\d+\}", text.partition(b"BODY[")[0]))
+        partial.write_bytes(b"".join(literals[before : before + 1]))
         if (received := parse_date(fields.get("INTERNALDATE", "").strip('"'))) is not None:
             os.utime(partial, (received.timestamp(), received.timestamp()))
         partial.replace(place / str(uid))

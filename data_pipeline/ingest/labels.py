@@ -5,9 +5,12 @@ They get one name each ("inbox", "sent", "drafts", "spam", "trash", "starred", "
 mbox, whose exporter put them there: in other mail a sender can write what he likes.
 """
 
+import contextlib
 import csv
 import re
+import tomllib
 from collections.abc import Collection, Iterable
+from importlib import resources
 
 from art_e.text import visible
 from data_pipeline.ingest.headers import Headers, decode_words
@@ -15,37 +18,18 @@ from data_pipeline.ingest.headers import Headers, decode_words
 # Mail with one of these is in no inbox unless it is asked for.
 LEFT_OUT = frozenset({"spam", "trash", "drafts"})
 
-# In the languages of accounts: English, German, French, Spanish, Italian, Dutch, Portuguese,
-# Polish, Danish, Norwegian, Swedish; and as mail programs name folders.
-_NAMES = {
-    "spam": "spam junk bulk bulk_mail junk_e-mail junk_email junk_mail",
-    "trash": "trash bin papierkorb corbeille papelera cestino prullenbak lixeira lixo kosz"
-    " papirkurv papperskorg papperskorgen deleted deleted_items deleted_messages",
-    "drafts": "draft drafts entwürfe brouillons borradores bozze concepten rascunhos wersje_robocze"
-    " kladder utkast",
-    "sent": "sent gesendet envoyés messages_envoyés enviados enviado inviati verzonden"
-    " enviadas wysłane sendt skickat sent_items sent_mail sent_messages",
-    "inbox": "inbox posteingang boîte_de_réception recibidos posta_in_arrivo postvak_in"
-    " caixa_de_entrada odebrane indbakke innboks inkorg inkorgen",
-    "starred": "starred flagged markiert suivis destacados speciali met_ster com_estrela"
-    " oznaczone_gwiazdką stjernemarkeret stjernemerket stjärnmärkt",
-    "unread": "unread ungelesen non_lus no_leídos da_leggere ongelezen não_lidas nieprzeczytane"
-    " ulæst ulest olästa",
-}
+_PROGRAMS = tomllib.loads(resources.files(__package__).joinpath("programs.toml").read_text("utf-8"))
+_NAMES: dict[str, str] = _PROGRAMS["names"]
 _NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 # What says nothing: Gmail marks read and archived mail in the account's language, too.
 _DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
+_FLAGS, _IMAP, _STATUS, _BITS = (_PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))
 _LONGEST = 100  # characters of a label
 _MOST = 50
 
-_FLAGS = {"F": "starred", "R": "answered", "T": "trash", "D": "drafts"}
-# What IMAP folders are for (RFC 6154), and flags of messages.
-_IMAP = dict(
-    each.split("=")
-    for each in r"\sent=sent \drafts=drafts \draft=drafts \junk=spam \trash=trash \deleted=trash"
-    r" \flagged=starred \answered=answered \all=".split()
-)
-_STATUS = {"F": "starred", "A": "answered", "D": "trash", "T": "drafts"}
+_FOLDERS = frozenset({"spam", "trash", "drafts", "sent", "inbox"})
+_ENDING = re.compile(r"\.(?:mbox|mbx|sbd)$", re.IGNORECASE)
+_DELETED = re.compile(r"(?:^|/)[,#]\d+$")  # MH's own renaming
 BEFORE_FLAGS = re.compile("[:!;]2,")
 
 
@@ -60,6 +44,9 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
     gmail = decode_words(headers.first("x-gmail-labels"))
     found = list(map(label, next(csv.reader([gmail], skipinitialspace=True), [])))
     found += [_STATUS[each] for each in headers.first("x-status") if each in _STATUS]
+    for program in ("x-mozilla-status", "x-evolution"):
+        with contextlib.suppress(ValueError):
+            found += of_flags(program, int(headers.first(program).rpartition("-")[2], 16))
     if "status" in headers and "R" not in headers.first("status"):
         found.append("unread")
     return in_order(found)
@@ -68,8 +55,10 @@ def of_mbox(headers: Headers) -> tuple[str, ...]:
 def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     """The folder (a path, or names with full stops between them) and the flags of a file's name,
     which stands in `folder/cur` or `folder/new`."""
-    place, _, kind = folder.rpartition("/")
-    found = [label(place.strip("./").replace("/.", "/").replace(".", "/") or "inbox")]
+    path, _, kind = folder.rpartition("/")
+    place = path.strip("./").replace("/.", "/").replace(".", "/") or "inbox"
+    leaf = label(place.rpartition("/")[2])
+    found = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
     given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
     if kind == "new" or "S" not in given:
@@ -92,10 +81,21 @@ def of_imap(
     return in_order([*found, *(label(each.removeprefix("\\")) for each in gmail)])
 
 
-def of_file(name: str) -> tuple[str, ...]:
-    """The label of an mbox file that is a mail program's folder, such as "Trash"."""
-    known = label(name.rpartition("/")[2].removesuffix(".mbox"))
-    return (known,) if known in _NAMES else ()
+def of_path(name: str) -> tuple[str, ...]:
+    """The label of a mail program's folder or mailbox, such as "Trash.mbox/mbox". What lies below
+    spam or trash is spam or trash."""
+    parts = [label(_ENDING.sub("", part)) for part in name.split("/") if part[-4:] != ".sbd"]
+    known = [part for part in parts if part in _FOLDERS] + ["trash"] * bool(_DELETED.search(name))
+    return in_order([*known[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
+
+
+def _below(parts: Iterable[str]) -> list[str]:
+    return [name for name in map(label, parts) if name in ("spam", "trash")]
+
+
+def of_flags(program: str, flags: int) -> list[str]:
+    """The labels that the bits of a mail program's flags stand for."""
+    return [name for name, bit in _BITS[program].items() if bool(flags & bit) != (name == "unread")]
 
 
 def in_order(labels: list[str]) -> tuple[str, ...]:

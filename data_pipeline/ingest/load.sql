@@ -26,7 +26,7 @@ FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept 
 ORDER BY k.email_id;
 
 INSERT INTO inbox.files
-SELECT email_id, number, part, name, kind, data FROM staging.files JOIN kept USING (row);
+SELECT email_id, number, part, name, kind, data, unread FROM staging.files JOIN kept USING (row);
 
 INSERT INTO inbox.aliases
 SELECT c.message_id, k.email_id, copy.source, copy.sent_at
@@ -45,7 +45,7 @@ INSERT INTO inbox.owners_copies SELECT email_id, first_id FROM kept_copies ORDER
 
 CREATE TEMP TABLE roles AS
 SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
-UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row)
+UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row) WHERE address <> ''
 UNION ALL SELECT email_id, owner, 'owner' FROM kept WHERE owner <> '';
 
 CREATE TEMP TABLE not_own AS

@@ -17,9 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from email.message import Message
-from typing import NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
 from inscriptis.html_engine import Inscriptis  # type: ignore[import-untyped]
@@ -30,12 +30,15 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
-from data_pipeline.ingest.attachments import LARGEST_BYTES, Extractor
-from data_pipeline.ingest.headers import Headers, PartType, decode_bytes, decode_words, scrub, tidy
+from data_pipeline.ingest import outlook
+from data_pipeline.ingest.attachments import PACKED, PICTURE, Extractor, form_of, read
+from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
+from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     ATTACHMENT_SECONDS,
     CPU_SECONDS,
+    LARGEST_FILE,
     LARGEST_MESSAGE,
     MEMORY_BYTES,
     MailFields,
@@ -56,8 +59,9 @@ _LONGEST_LAYOUT = 1_000_000
 _DEEPEST_LAYOUT = 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
-_BLOCKS = {"table": "div", "thead": "div", "tbody": "div", "tfoot": "div", "tr": "div"}
-_CELLS = {"td": "span", "th": "span"}
+_CELLS = ("td", "th")
+_PLAIN_TAGS = dict.fromkeys(("table", "thead", "tbody", "tfoot", "tr"), "div")
+_PLAIN_TAGS |= dict.fromkeys(_CELLS, "span")
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
 
 _UNSEEN = r"script|style|head|title|template"
@@ -70,6 +74,8 @@ _TAG = re.compile(
     r"|img|center|h[1-6]|ul|ol|li|strong|em|tbody)\b[^<>]*>",
     re.IGNORECASE,
 )
+# The address of a link as it is shown, and without its scheme.
+_HREF = re.compile(r"\s*(?:mailto:|(?=https?://))((?:https?://)?(\S{1,2000}?)/?)\s*\Z", re.I)
 _LINK = re.compile(r"</?a\b", re.IGNORECASE)
 _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
@@ -137,9 +143,21 @@ def _layout(source: str) -> str | None:
     parser = HTMLParser(encoding="utf-8")
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
-    if not _flattened(tree):
-        return None
-    return str(Inscriptis(tree, _CONFIG).get_text())
+    _show_links(tree)
+    return str(Inscriptis(tree, _CONFIG).get_text()) if _flattened(tree) else None
+
+
+def _show_links(tree: HtmlElement) -> None:
+    """Write the address of each link behind its text, once, unless the text says it."""
+    shown = set[str]()
+    for link in tree.iter("a"):
+        address = _HREF.match(link.get("href") or "")
+        if address and address[1] not in shown:
+            text = "".join(link.itertext()).strip()
+            picture = "" if text else " ".join(each.get("alt") or "" for each in link.iter("img"))
+            if (text or picture.strip()) and address[2] not in text:
+                link.tail = f"{picture} ({address[1]}){link.tail or ''}"
+                shown.add(address[1])
 
 
 def _flattened(tree: HtmlElement) -> bool:
@@ -158,10 +176,8 @@ def _flattened(tree: HtmlElement) -> bool:
         if hidden:
             element.set("style", "display:none")
         if element.tag in _CELLS:
-            element.tag = _CELLS[element.tag]
             element.tail = _CELL_GAP + (element.tail or "")
-        else:
-            element.tag = _BLOCKS.get(element.tag, element.tag)
+        element.tag = _PLAIN_TAGS.get(element.tag, element.tag)
     return True
 
 
@@ -233,14 +249,77 @@ def plain_message(data: bytes) -> PlainMessage | None:
         body = binascii.a2b_qp(body)
     elif encoding not in _UNENCODED:
         return None
+    if not block.isascii():
+        headers.charset = charset_of(body, kind)
     return PlainMessage(headers, leaf_text(body, kind).strip("\n"))
+
+
+# ---- Invitations (text/calendar, RFC 5545) as lines of text: what, when, where, and who invites.
+
+_FOLD = re.compile(r"\r?\n[ \t]")
+# Name, parameters and value of a property.
+_PROPERTY = re.compile(r'([\w-]+)((?:;(?:"[^"\n]*+"|[^":\n])*+)?):(.*)')
+_PARAMETER = re.compile(r';(?:CN|TZID)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
+_ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
+_LABELS = {"SUMMARY": "What", "DTSTART": "When", "RRULE": "Repeats", "LOCATION": "Where"}
+_NONE = ("", "")
+
+
+def invitation_text(calendar: str) -> str:
+    """Return lines such as `When: Monday 17 April 2023, 14:30 to 15:30 (Europe/Berlin)` for each
+    event of a calendar; one without events stays as it is."""
+    lines: list[str] = []
+    inside, event = list[str](), dict[str, tuple[str, str]]()
+    for match in filter(None, map(_PROPERTY.match, _FOLD.sub("", calendar).splitlines())):
+        name, value = match[1].upper(), match[3].strip()
+        if name == "BEGIN":
+            inside.append(value.upper())
+        elif name == "END" and (inside or [""]).pop() == "VEVENT":
+            lines += _event_lines(event)
+            event = {}
+        elif (name, value.upper()) in (("METHOD", "CANCEL"), ("STATUS", "CANCELLED")):
+            lines.append("Cancelled:")
+        elif inside[-1:] == ["VEVENT"]:
+            named = _PARAMETER.search(match[2])
+            value = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
+            event[name] = (value, (named[1] or named[2]) if named else "")
+    return "\n".join(lines) or calendar
+
+
+def _event_lines(event: dict[str, tuple[str, str]]) -> Iterator[str]:
+    if "DTSTART" in event:
+        event["DTSTART"] = (_span(*event["DTSTART"], event.get("DTEND", _NONE)[0]), "")
+    for name, label in _LABELS.items():
+        if value := " ".join(event.get(name, _NONE)[0].split()):
+            yield f"{label}: {value}"
+    address, person = event.get("ORGANIZER", _NONE)
+    if address := _MAILTO.sub("", address):
+        yield f"Organizer: {person} <{address}>" if person else f"Organizer: {address}"
+    yield from event.get("DESCRIPTION", _NONE)[0].splitlines()
+
+
+def _span(start: str, zone: str, end: str) -> str:
+    try:
+        first, last = (dt.datetime.fromisoformat(each[:15]) for each in (start, end or start))
+    except ValueError:
+        return f"{start} to {end}" if end else start
+    day, last_day = (f"{each:%A} {each.day} {each:%B %Y}" for each in (first, last))
+    if "T" not in start:  # whole days; the end is the day behind
+        last -= dt.timedelta(days=last > first)
+        return day + (f" to {last:%A} {last.day} {last:%B %Y}" if last > first else "")
+    zone = "UTC" if start.endswith("Z") else zone
+    until = f" to {last:%H:%M}" if last_day == day else f" to {last_day}, {last:%H:%M}"
+    return f"{day}, {first:%H:%M}" + (until if end else "") + (f" ({zone})" if zone else "")
 
 
 # ---- The body of a message: one text out of whatever tree of MIME parts it is.
 
 _DEEPEST_PART = 20
-
-_LONGEST_NAME = 200
+_LONGEST_NAME, _LONGEST_FIELD = 200, 20_000
+_META = re.compile(
+    rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?([\w.:-]{2,40})", re.IGNORECASE
+)
+_WORD, _URL = re.compile(r"[^\W_]+"), re.compile(r"https?://\S+")
 
 Part: TypeAlias = "Message[str, str]"
 Used = TypeVar("Used")
@@ -253,19 +332,39 @@ class _Attachment(NamedTuple):
     file: AttachedFile
 
 
-def _message_texts(message: Part, attachments: list[_Attachment], depth: int = 0) -> list[str]:
-    """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
-    kind = head.part_type(message)
-    is_text = _is_text(message, kind)
-    return _leaf(message, kind) if is_text else _texts(message, kind, attachments, depth)
-
-
 def leaf_text(data: bytes, kind: PartType) -> str:
     """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
     end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
-    text = decode_bytes(data[:end], kind.charset)
+    text = decode_bytes(data[:end], charset_of(data, kind))
+    if kind.kind == "text/calendar":
+        text = invitation_text(text)
+    if kind.flowed:
+        text = _unflowed(text, kind.flowed == "delsp")
     text = _cut(tidy(html_to_text(text)) if kind.is_html else plain_text(text))
     return text if end == len(data) or text.endswith(REST) else text + REST
+
+
+def charset_of(data: bytes, kind: PartType) -> str:
+    """Return the charset that a part declares, or its HTML for it."""
+    if kind.is_html and codec_of(kind.charset) in ("", "ascii"):
+        meta = _META.search(data, 0, 4_000)
+        return meta[1].decode() if meta else kind.charset
+    return kind.charset
+
+
+def _unflowed(text: str, is_delsp: bool) -> str:
+    """Return text of format=flowed (RFC 3676) with a line for each paragraph."""
+    paragraphs: list[list[str]] = []
+    depth_of_open = -1
+    for line in text.replace("\r\n", "\n").split("\n"):
+        stuffed = line.lstrip(">")
+        depth, content = len(line) - len(stuffed), stuffed.removeprefix(" ")
+        if depth != depth_of_open or content == "-- ":
+            paragraphs.append([">" * depth + " " * (depth > 0)])
+        is_open = content.endswith(" ") and content != "-- "
+        paragraphs[-1].append(content[:-1] if is_open and is_delsp else content)
+        depth_of_open = depth if is_open else -1
+    return "\n".join(map("".join, paragraphs))
 
 
 def _cut(text: str) -> str:
@@ -279,39 +378,58 @@ def plain_text(text: str) -> str:
     return text if readable is text else tidy(readable)
 
 
-def _texts(part: Part, kind: PartType, attachments: list[_Attachment], depth: int) -> list[str]:
-    """The texts of a part in reading order; adds each attachment in it."""
+def _texts(
+    part: Part, attachments: list[_Attachment], depth: int = 0, *, is_message: bool = True
+) -> list[str]:
+    """Return the texts of a message or part in reading order, and add each attachment in it. A text
+    that is a whole message may call itself an attachment."""
+    kind = head.part_type(part)
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
             texts = []
-            for inner in _children(part):
+            for inner in map(partial(_decoded, part), _children(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
-                lines = _message_texts(inner, attachments, depth + 1)
+                lines = _texts(inner, attachments, depth + 1)
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
             return texts
         if kind.kind.startswith("multipart/"):
-            kinds = [(child, head.part_type(child)) for child in _children(part)]
-            parts = [(each, _texts(child, each, attachments, depth + 1)) for child, each in kinds]
-            found = [each for each in parts if each[1]]
+            parts = [
+                (head.part_type(child), _texts(child, attachments, depth + 1, is_message=False))
+                for child in _children(part)
+            ]
             if kind.kind == "multipart/alternative":
-                # Plain text, else HTML or what holds it, else any.
-                plain = [each for each in found if each[0].kind == "text/plain"]
-                rich = [each for each in found if each[0].is_html or each[0].is_container]
-                found = [*plain, *rich, *found][:1]
-            return [text for _, texts in found for text in texts]
-    elif _is_text(part, kind):
+                return _telling([each for each in parts if each[1]])
+            return [text for _, texts in parts for text in texts]
+    elif kind.is_text and not part.is_multipart():
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
-        if not disposition.startswith("attachment") and not _file_name(part):
-            return _leaf(part, kind)
+        if is_message or not (disposition.startswith("attachment") or _file_name(part)):
+            text = leaf_text(head.part_bytes(part, is_text=True), kind)
+            return [text] if text else []
     attachments.append(_attachment(part, kind))
     return []
 
 
-def _leaf(part: Part, kind: PartType) -> list[str]:
-    """The text of a text part. A multipart that has no parts is read as text, too."""
-    data = part.get_payload(decode=True)
-    text = leaf_text(data if isinstance(data, bytes) else b"", kind)
-    return [text] if text else []
+def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
+    """Return what to keep of the versions of a text: plain text, HTML that says much more, or both
+    if each lacks what the other says (plain text may be a notice that there is HTML); and an
+    invitation."""
+    plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
+    rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
+    events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]
+    if plain and rich:
+        texts = (_URL.sub("", "\n".join(each).lower()) for each in (plain, rich))
+        words, others = (set(_WORD.findall(text)) for text in texts)
+        if len(others - words) * 3 > len(others):
+            plain = [*plain, *rich] if len(words - others) * 2 > len(words) else rich
+    return [*(plain or rich), *events] or [text for _, texts in versions[:1] for text in texts]
+
+
+def _decoded(part: Part, message: Part) -> Part:
+    """Return the message in a part; `email` takes no account of the part's transfer encoding."""
+    if "content-transfer-encoding" not in part or message.keys():
+        return message
+    message["content-transfer-encoding"] = part["content-transfer-encoding"]
+    return head.parse_message_tree(head.split_message(head.part_bytes(message)))
 
 
 def _children(part: Part) -> list[Part]:
@@ -319,27 +437,51 @@ def _children(part: Part) -> list[Part]:
     return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []
 
 
-def _is_text(part: Part, kind: PartType) -> bool:
-    return kind.is_text and not part.is_multipart()
-
-
 def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
-    content = part.get_payload(decode=True)
-    data = content if isinstance(content, bytes) else b""
-    size = f", {max(1, round(len(data) / 1024)):,} KB" if isinstance(content, bytes) else ""
+    content = head.part_bytes(part)
+    size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
     name = _file_name(part) or "unnamed"
-    file = AttachedFile(scrub(name), kind.kind, data if len(data) <= LARGEST_BYTES else None)
+    data = content if len(content) <= LARGEST_FILE else None
+    file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
 
 
+def _open_packed(tree: Part, extractor: Extractor) -> None:
+    """Put what is in winmail.dat, signed S/MIME and .eml files in their place in `tree`, without a
+    body that the mail has already."""
+    parts = [(tree, 0)]
+    for part, depth in parts:
+        kind = head.part_type(part)
+        packs = kind.kind.startswith("application/") and not part.is_multipart()
+        file = _attachment(part, kind).file if packs else None
+        form = form_of(file) if file else ""
+        if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
+            packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
+            body, *others = _children(packed) or [packed]
+            words = set(" ".join(_texts(tree, [])).split())
+            if others and words.issuperset(" ".join(_texts(body, [])).split()):
+                packed.set_payload([*others])
+            del part["content-type"]
+            part["content-type"] = PACKED[form]
+            part.set_payload([packed])
+        parts += [(child, depth + 1) for child in _children(part) if depth < _DEEPEST_PART]
+
+
 def _file_name(part: Part) -> str:
-    try:
-        name = part.get_filename("") or ""
-    except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
-        return "unnamed"
-    data = str(name).encode("utf-8", "surrogateescape")
-    return visible(decode_words(decode_bytes(data)))[:_LONGEST_NAME]
+    headers = Headers(part.raw_items())
+    for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
+        field: Part = Message()
+        field[header] = headers.first(header)[:_LONGEST_FIELD]
+        try:
+            name = field.get_param(parameter, "", header)
+        except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
+            return "unnamed"
+        if isinstance(name, tuple):
+            name = decode_bytes(name[2].encode("latin-1", "replace"), name[0] or "")
+        if name:
+            return visible(decode_words(name))[:_LONGEST_NAME]
+    return ""
 
 
 # ---- The message.
@@ -347,7 +489,7 @@ def _file_name(part: Part) -> str:
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
 _LONGEST_THREAD = 40
 _MANY = 20  # characters that show as nothing
-_MOST_READ, _MOST_FILES = 20, 1_000  # attachments of a mail
+_MOST_FILES = 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
@@ -425,75 +567,70 @@ def _limited() -> Iterator[None]:
 def _parse_message(
     raw: RawMessage, source: str, extractor: Extractor | None
 ) -> ParsedEmail | Skipped:
-    if raw.gone or raw.unread:
-        why = raw.unread or "moved or deleted while the mail was read"
-        return Skipped(source, "gone" if raw.gone else "unread", why)
+    if raw.fault and not raw.data:
+        return raw.fault._replace(source=source)
     if not raw.data or raw.data.isspace():
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
-    headers, body, files = plain_message(raw.data) or message_by_email(raw.data)
+    data = outlook.message_of(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data
+    headers, body, files = plain_message(data) or message_by_email(data, extractor)
     if not any(name in headers for name in _ESSENTIAL):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
-    email = compose(source, headers, body, raw.envelope_date)
     labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
-    if not (labels or thread or files):
-        return email
-    return replace(
-        email,
+    readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
+    return compose(
+        source,
+        headers,
+        body,
+        raw.envelope_date,
         labels=labels,
         junk=not LEFT_OUT.isdisjoint(labels),
         gmail_thread=thread,
-        attached="" if extractor is None else _attached(files, extractor),
-        files=tuple(files[:_MOST_FILES]),
+        attached=_cut("".join(text for _, text in readings)),
+        files=tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES]),
     )
 
 
-def _attached(files: Sequence[AttachedFile], extractor: Extractor) -> str:
-    """The texts of attachments, each under its name, that can be read in their time."""
-    ends = time.monotonic() + ATTACHMENT_SECONDS
-    texts = []
-    for name, kind, data in files[:_MOST_READ]:
-        text = extractor.text_of(name, kind, data, ends - time.monotonic()) if data else ""
-        if text is None:
-            texts.append(f"\n\n[Text of {name} left out: it takes too long or too much memory]")
-        elif text:
-            texts.append(f"\n\n[Text of {name}]\n{_shown(tidy(scrub(text)))}")
-    return "".join(texts)
+def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, str]:
+    """The file, marked if it is not read, and its text under its name."""
+    text, unread = read(file, extractor.ask, leaf_text)
+    reason = unread and f": {unread}"
+    entry = f"\n\n[Text of {file.name}{reason}]\n{_shown(tidy(scrub(text)))}".rstrip()
+    return file._replace(unread=unread), entry if text or unread not in ("", PICTURE) else ""
 
 
-def message_by_email(data: bytes) -> PlainMessage:
+def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = head.parse_message_tree(head.split_message(data))
+    if extractor is not None:
+        extractor.ends = time.monotonic() + ATTACHMENT_SECONDS
+        _open_packed(tree, extractor)
     attachments: list[_Attachment] = []
-    texts = _message_texts(tree, attachments)
+    texts = _texts(tree, attachments)
     lines = "\n".join(each.line for each in attachments)
     body = "\n\n".join([*texts, lines]).strip("\n")
-    return PlainMessage(Headers(tree.raw_items()), body, [each.file for each in attachments])
+    headers = Headers(tree.raw_items())
+    headers.charset = next(filter(None, (head.part_type(each).charset for each in tree.walk())), "")
+    return PlainMessage(headers, body, [each.file for each in attachments])
 
 
 def compose(
-    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
+    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None, **more: Any
 ) -> ParsedEmail:
-    """The mail of a header block and a body that is text already."""
+    """Return the mail of a header block and a body that is text already."""
     ids = " ".join(headers.first(name) for name in ("references", "in-reply-to"))
     delivered = (headers.first(name) for name in ("delivered-to", "x-original-to", "envelope-to"))
-    date = head.most_plausible(
-        head.parse_date(headers.first("date")),
-        head.parse_date(headers.first("received").rpartition(";")[2]),
-        envelope_date and head.zoned(envelope_date),
-    )
+    date = head.sent_date(headers, envelope_date)
     texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
     message_id, subject, sender, directory_name = texts
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
-    email = _email(fields, directory_name)
-    return replace(
-        email,
-        references=tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:],
-        delivered_to=next((box.address for box in head.mailboxes(delivered) if box.address), ""),
-    )
+    references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
+    delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
+    more |= {"references": references, "delivered_to": delivered_to}
+    return _email(fields, directory_name, **more)
 
 
 def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
@@ -506,32 +643,30 @@ def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
     return _email(fields._replace(source=source, sender=sender, date=date, body=body))
 
 
-def _email(fields: MailFields, directory_name: str = "") -> ParsedEmail:
+def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
-    fields = fields._replace(body=_cut(fields.body))
     # An address has one role, the strongest: to before cc before bcc.
     seen: set[str] = set()
     roles: list[tuple[Mailbox, ...]] = []
     for values in (fields.to, fields.cc, fields.bcc):
         boxes: dict[str, Mailbox] = {}
         for box in head.mailboxes(values):
-            if box.address not in seen:
-                boxes.setdefault(box.address, box)
+            if (key := box.address or box.name) not in seen:
+                boxes.setdefault(key, box)
         seen.update(boxes)
         roles.append(tuple(boxes.values()))
     to, cc, bcc = roles
     sender = head.sender_mailbox(fields.sender, directory_name)
     decoded = decode_words(fields.subject)
     subject = visible(decoded)
-    body = _shown(fields.body, len(decoded) - len(subject))
+    body = _shown(_cut(fields.body), len(decoded) - len(subject))
     sent_at = fields.date and fields.date.astimezone(dt.UTC).replace(tzinfo=None)
     offset = fields.date and fields.date.utcoffset()
     zone = int(offset.total_seconds()) // 60 if offset else 0
     message_id = _clean_message_id(fields.message_id)
     message_id = message_id or derived_message_id(sent_at, sender, subject, body)
-    return ParsedEmail(
-        fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body, utc_offset=zone
-    )
+    mail = fields.source, message_id, sent_at, subject, sender, to, cc, bcc, body
+    return ParsedEmail(*mail, utc_offset=zone, **more)
 
 
 def _shown(text: str, left_out: int = 0) -> str:

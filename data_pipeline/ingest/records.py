@@ -10,11 +10,12 @@ from typing import Literal, NamedTuple, get_args
 
 from art_e.inbox.mail import AttachedFile, Mailbox
 
-Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "imap", "synthetic"]
+Format = Literal["mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
 LARGEST_MESSAGE = 50_000_000
+LARGEST_FILE = 20_000_000  # of attached files that are kept and read
 # For one message: CPU time of reading and indexing it, and the time that its attachments may take.
 CPU_SECONDS, ATTACHMENT_SECONDS = 20.0, 10.0
 # What reading and indexing it may add to the memory of this process. Attachments have a process of
@@ -29,8 +30,8 @@ class RawMessage(NamedTuple):
     `source` is a path that is stable for the same mail in the same source. `envelope_date` is
     the container's own date (the From_ line of an mbox), used when the message's dates are
     missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. A message is `gone` if it went away while its source was read; `unread` says
-    why its archive could not give it, if so.
+    only `in_mbox`. `owner` is the address whose inbox holds it, whoever wrote it. `fault` says
+    without data why it can't be stored, with data why only a part of it is.
     """
 
     source: str
@@ -39,12 +40,11 @@ class RawMessage(NamedTuple):
     labels: tuple[str, ...] = ()
     in_mbox: bool = False
     gmail_thread: str = ""
-    gone: bool = False
-    unread: str = ""
+    owner: str = ""
+    fault: "Skipped | None" = None
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return len(self.data)
 
 
@@ -107,7 +107,13 @@ class Skipped(NamedTuple):
     source: str
     reason: str
     detail: str
-    stage: Literal["quarantined", "filtered", "cut"] = "quarantined"
+    stage: Literal["quarantined", "filtered", "cut", "not_mail"] = "quarantined"
+
+
+def is_mail(item: object) -> bool:
+    """Return whether an item of a source is a mail, and not only a file beside mail."""
+    fault = item.fault if isinstance(item, RawMessage) else None
+    return fault is None or fault.stage != "not_mail"
 
 
 @contextmanager

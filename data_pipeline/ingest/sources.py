@@ -13,37 +13,36 @@ import itertools
 import lzma
 import os
 import re
+import shutil
+import subprocess
 import tarfile
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache, partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
 
+from art_e.children import plain_environment
 from art_e.errors import UserError
-from art_e.question import Question, Split
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.imap import is_account, read_spool
-from data_pipeline.ingest.labels import BEFORE_FLAGS, of_file, of_maildir
-from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
-from data_pipeline.synthetic.world import WORLD as INJECTED
-from data_pipeline.synthetic.world import WorldConfig, attacks, injection_mail, messages, questions
+from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
+from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage, Skipped
+from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
 
 _PARQUET_MAGIC, _PARQUET_ROWS = b"PAR1", 200
 _ENRON_ROOT = "maildir"
-_MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
-_SYNTHETIC = "synthetic:"
-_INJECTION = "synthetic:injection"
-_WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
-_SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
 Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
 
@@ -72,12 +71,6 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"can't read {at} ({why}): check the path and its permissions") from error
 
 
-def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
-    """The message in a file of a folder, cut one byte beyond what the parser accepts."""
-    source = f"{prefix}{encodable(path.relative_to(folder).as_posix())}"
-    return RawMessage(source, archives.head_of(path, LARGEST_MESSAGE + 1))
-
-
 # ---- Opening a source of any format.
 
 
@@ -85,7 +78,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
-        return injection_mail() if path == _INJECTION else messages(described(path).config)
+        return injection_mail() if path == INJECTION else messages(described(path).config)
     if format != "hf" or Path(path).exists():
         _check_there(path)
     return _read(path, *_READERS[format])
@@ -95,7 +88,7 @@ def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFi
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
-            is_empty = False
+            is_empty = is_empty and not records.is_mail(message)
             yield message
     if is_empty:
         raise UserError(f"{encodable(path)} holds no {nothing}")
@@ -112,107 +105,223 @@ def _check_there(path: str) -> None:
         raise UserError(f"{encodable(path)} is no file or folder: save the mail in one first")
 
 
-# ---- Files with one message each: .eml, Maildir, Enron's tree.
+# ---- Mail in files: mbox, Maildir, MH, and as Apple Mail, Thunderbird and Outlook keep it.
+
+_GONE = Skipped("", "gone", "moved or deleted while the mail was read")
+_NOT_MAIL = Skipped("", "other-file", "of another kind, or a mail program's copy", "not_mail")
+_INTERNAL = Skipped("", "bookkeeping", "a mail program's notes on the mailbox", "not_mail")
+_PARTIAL = Skipped("", "partial", "Apple Mail keeps or has left its attachments elsewhere", "cut")
+_MAILDIR = re.compile(r"(?:(.*)/)?(cur|new|tmp)/(?:[^/]+/)*[^/.][^/]*")
+# A mailbox that Thunderbird is rewriting, its copies for the desktop's search, and attachments
+# that Apple Mail keeps as files.
+_BESIDE_MAIL = re.compile(r"(?:.*/)?(?:nstmp(?:-\d+)?|[^/]+\.mozmsgs/.*|Attachments/\d+/.*)")
+_NUMBERED = re.compile(r"[,#]?\d+\.?")
+_PST_MAGIC = b"!BDN"
+_IN_MSG = "__properties_version1.0".encode("utf-16-le")
+_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
-def _read_eml(path: Path) -> Iterator[RawMessage]:
-    """One message in a file, or all .eml files of a folder or an archive."""
-    for name, stream in archives.files_with(path, ".eml"):
-        if isinstance(stream, str):
-            yield RawMessage(name, b"", unread=stream)
+def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
+    """Every mail of a file, an archive or a folder, each file by what it holds; other files come
+    with their fault. `kind` is what a file `path` is read as."""
+    # Apple Mail exports a folder INBOX.mbox with a file mbox.
+    top = f"{path.name}/" if path.is_dir() and path.suffix == ".mbox" else ""
+    for name, place in archives.files(path):
+        part = _MAILDIR.fullmatch(name)
+        if isinstance(place, str):
+            yield RawMessage(name, b"", fault=Skipped("", "unread", place))
+        elif part and isinstance(place, Path) and _is_maildir(path / (part[1] or "")):
+            yield _maildir_message(place, name, part)
         else:
-            yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1))
+            with _opened(place) as stream:
+                found = (kind if place == path else None) or _kind_of(name, stream)
+                if found == "pst":
+                    yield from _read_pst(name, place)
+                elif found == "mbox":
+                    yield from _read_mbox(name, stream, of_path(top + name))
+                elif found is not None:
+                    yield _read_one(name, stream, of_path(top + name), found)
+                else:
+                    yield RawMessage(name, b"", fault=_NOT_MAIL)
 
 
-def _read_maildir(path: Path) -> Iterator[RawMessage]:
-    """A Maildir and its subfolders of either layout (`.Sent`, `Sent/`); `tmp` isn't mail yet."""
-    for file in archives.regular_files(path):
-        if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
-            # Without the flags (":2,S"), which change when a mail is read.
-            source = BEFORE_FLAGS.split(encodable(file.relative_to(path).as_posix()), maxsplit=1)[0]
-            now, message = _live_message(file, path)
-            labels = of_maildir(encodable(now.parent.relative_to(path).as_posix()), now.name)
-            yield message._replace(source=source, labels=labels)
+@contextlib.contextmanager
+def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
+    """A file of mail, with lines that end as they do today."""
+    opened = archives.decompressed(place) if isinstance(place, Path) else nullcontext(place)
+    with opened as stream:
+        head = stream.peek(_HEAD)
+        is_old = b"\r" in head and b"\n" not in head  # a Mac's of the last century
+        translated = archives.buffered(lambda size: stream.read(size).replace(b"\r", b"\n"))
+        yield translated if is_old else stream
 
 
-def _live_message(file: Path, folder: Path) -> tuple[Path, RawMessage]:
-    """The message of a file that another program may move or delete meanwhile, and where it was."""
-    with contextlib.suppress(FileNotFoundError):
-        return file, _message(file, folder)
-    # It was flagged, or moved on to `cur`.
-    name = BEFORE_FLAGS.split(file.name, maxsplit=1)[0]
+def _kind_of(name: str, stream: BufferedReader) -> str | None:
+    """How a file is read; "mail" is a single message, None no mail."""
+    head, base = stream.peek(_HEAD)[:_HEAD], name.rpartition("/")[2].lower()
+    if _BESIDE_MAIL.fullmatch(name):
+        return None
+    if base.endswith(".eml"):
+        return "mail"
+    is_mail = _looks_like_mail(head, 1 if _NUMBERED.fullmatch(base) else 2)
+    by_content = {
+        "pst": head.startswith(_PST_MAGIC),
+        "emlx": base.endswith(".emlx") and head.partition(b"\n")[0].strip().isdigit(),
+        "mbox": _is_mbox(head) or (is_mail and base.endswith(".mbox")),
+        "mail": is_mail or base.endswith(".msg") or _IN_MSG in head,
+    }
+    return next((kind for kind, fits in by_content.items() if fits), None)
+
+
+@lru_cache(maxsize=1)
+def _is_maildir(folder: Path) -> bool:
+    return (folder / "cur").is_dir() and (folder / "new").is_dir()
+
+
+def _maildir_message(file: Path, name: str, part: re.Match[str]) -> RawMessage:
+    """A message of a Maildir, which another program may flag, move or delete meanwhile."""
+
+    def bare(name: str) -> str:
+        # Without the flags (":2,S"), which change when a mail is read.
+        return BEFORE_FLAGS.split(name, maxsplit=1)[0]
+
     folders = (file.parent, file.parent.with_name("cur"))
-    files = (each for folder in folders for each in archives.regular_files(folder))
-    same = (each for each in files if BEFORE_FLAGS.split(each.name, maxsplit=1)[0] == name)
-    with contextlib.suppress(FileNotFoundError):
-        now = next(same, file)
-        return now, _message(now, folder)
-    return file, RawMessage("", b"", gone=True)
+    files = itertools.chain.from_iterable(map(archives.regular_files, folders))
+    moved = (each for each in files if bare(each.name) == bare(file.name))
+    for now in itertools.chain([file], moved) if part[2] != "tmp" else ():
+        # Dovecot can pack them.
+        with contextlib.suppress(FileNotFoundError), archives.decompressed(now) as stream:
+            data = stream.read(LARGEST_MESSAGE + 1)
+            labels = of_maildir(f"{part[1] or ''}/{now.parent.name}", encodable(now.name))
+            return RawMessage(bare(name), data, labels=labels)
+    return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
+
+
+def _read_one(name: str, stream: BufferedReader, labels: tuple[str, ...], kind: str) -> RawMessage:
+    """A file of one message. Apple Mail's has its size above and a list of properties below."""
+    size = int(stream.readline(40)) if kind == "emlx" else LARGEST_MESSAGE + 1
+    data = stream.read(min(size, LARGEST_MESSAGE + 1))
+    if kind == "emlx" and (flags := _EMLX_FLAGS.search(stream.read(_HEAD))):
+        labels = in_order([*labels, *of_flags("emlx", int(flags[1]))])
+    return RawMessage(name, data, labels=labels, fault=_PARTIAL if ".partial." in name else None)
+
+
+def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
+    """The mails of an Outlook data file, which libpst's program takes apart."""
+    if (readpst := shutil.which("readpst")) is None or not isinstance(file, Path):
+        raise UserError(
+            f"{name} is an Outlook data file, which the program readpst reads: install it (Debian"
+            " and Ubuntu: apt install pst-utils; Fedora and Homebrew: libpst), take the file out of"
+            " its archive, and run this again"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        # Deleted items too, each mail in a file of its own, text in UTF-8.
+        command = [readpst, "-D", "-e", "-8", "-q", "-j", "0", "-o", folder, str(file.absolute())]
+        run = subprocess.run(command, capture_output=True, check=False, env=plain_environment())
+        if run.returncode:
+            said = (run.stderr + run.stdout).decode("utf-8", "replace").split("\n")[0][:200]
+            raise UserError(f"readpst can't read {file} ({said}): is it whole? copy it again")
+        for each in _read_mail(Path(folder)):
+            yield each._replace(source=f"{name}/{each.source}")
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
     """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
     or one owner's folder."""
     if not path.is_dir():
-        with archives.decompressed(path) as stream:
-            for name, member in archives.tar_members(stream):
-                data = member.take(LARGEST_MESSAGE + 1)
-                # From `maildir` on, whatever folders an archive puts above it.
-                parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
-                start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
-                yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
+        for name, member in archives.tar_members(path):
+            data = member.take(LARGEST_MESSAGE + 1)
+            # From `maildir` on, whatever folders an archive puts above it.
+            parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
+            start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
+            yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
         return
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     owner = root.resolve()
     is_owner = owner.parent.name == _ENRON_ROOT
     prefix = f"{_ENRON_ROOT}/{encodable(owner.name)}" if is_owner else _ENRON_ROOT
     for file in archives.regular_files(root):
-        yield _message(file, root, f"{prefix}/")
+        source = f"{prefix}/{encodable(file.relative_to(root).as_posix())}"
+        yield RawMessage(source, archives.head_of(file, LARGEST_MESSAGE + 1))
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
 
-# A From_ line has a time and a year; in the middle of a file a header must follow.
-_SEPARATOR = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
-_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|>?From ")
+# A From_ line has a time and a year; Thunderbird, Eudora and others leave these out, some the
+# sender as well.
+_DATED = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
+_UNDATED = re.compile(
+    rb"From[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999}|"
+    rb"|\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d)\s*"
+)
+_DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
-_LONGEST_READ = 1 << 20
+_LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
+# The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
+_INTERNAL_MAIL = re.compile(
+    rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M
+)
 
 
-def _read_mbox(path: Path) -> Iterator[RawMessage]:
-    """A file, or all .mbox files of a folder or an archive. `source` is "<file name>#<number>"."""
-    for name, stream in archives.files_with(path, ".mbox"):
-        if isinstance(stream, str):
-            yield RawMessage(name, b"", unread=stream)
+def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
+    """The messages of a file. `source` is "<file name>#<number>"."""
+    for number, (separator, data) in enumerate(_pieces(stream), start=1):
+        source = f"{name}#{number}"
+        if number == 1 and _INTERNAL_MAIL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
+            yield RawMessage(source, b"", fault=_INTERNAL)
             continue
-        for number, (separator, data) in enumerate(_pieces(stream), start=1):
-            source = f"{name.rpartition('/')[2]}#{number}"
-            date = parse_date(" ".join(separator.decode("ascii", "replace").split()[2:]))
-            yield RawMessage(source, _QUOTED.sub(rb"\1", data), date, of_file(name), in_mbox=True)
+        words = separator.decode("ascii", "replace").replace(" DST", "").split()
+        days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]
+        sent = parse_date(" ".join(words[days[-1] if days else 2 :]))
+        yield RawMessage(source, _QUOTED.sub(rb"\1", data), sent, labels, in_mbox=True)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """From_ line and quoted bytes of each message, holding one message at a time."""
-    current = b""  # the From_ line of the message being read
-    candidate = b""  # a From_ line on which the next line decides
-    data = bytearray()
-    at_line_start = True
-    for line in iter(lambda: stream.readline(_LONGEST_READ), b""):
-        if candidate:
-            if not current or _HEADER.match(line):
-                if current:
-                    yield current, bytes(data)
-                current, data = candidate, bytearray()
-            else:
-                data += candidate
-            candidate = b""
-        if at_line_start and _SEPARATOR.match(line):
-            candidate = line
-        elif current and len(data) <= LARGEST_MESSAGE:
+    """From_ line and quoted bytes of each message, holding one message at a time. What stands
+    before the first From_ line is a message without one."""
+    separator, data, before = b"", bytearray(), b"\n"
+    ahead = deque[bytes]()
+    while line := ahead.popleft() if ahead else stream.readline(_LONGEST_READ):
+        if line.startswith(b"From ") and before.endswith(b"\n"):
+            block = list(_header_block(stream, ahead))
+            # Only a short text is looked at, because this may be asked of every line.
+            is_first = not separator and len(data) < 1000 and not data.strip()
+            if _is_separator(line, block, not before.strip()) or (is_first and _DATED.match(line)):
+                if not is_first:
+                    yield separator, bytes(data)
+                # Some programs put their own From_ line above one that was there.
+                is_doubled = block[0].startswith(b"From ")
+                separator, data, line = line, bytearray(), ahead.popleft() if is_doubled else b""
+        if len(data) <= LARGEST_MESSAGE:
             data += line
-        at_line_start = line.endswith(b"\n")
-    if current:
-        yield current, bytes(data + candidate)
+        before = line or b"\n"
+    if separator or data.strip():
+        yield separator, bytes(data)
+
+
+def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
+    """The lines from here to the first that is no header's, which is one of them; they stay
+    `ahead`."""
+    size, at = 0, 0
+    while size < _LONGEST_HEADERS:
+        if at == len(ahead):
+            ahead.append(stream.readline(_LONGEST_READ))
+        line = ahead[at]
+        yield line
+        size, at = size + len(line), at + 1
+        if not _HEADER.match(line) and not (at == 1 and line.startswith(b"From ")):
+            return
+
+
+def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> bool:
+    """Whether a line that begins with "From " stands between two messages: by its form, and by
+    the headers behind it."""
+    names = len(set(_MAIL_HEADER.findall(b"".join(block).lower())))
+    is_whole = len(block) > 1 and not block[-1].strip()
+    if _DATED.match(line):
+        return names >= 3 or (is_whole and (follows_blank or names > 0))
+    return is_whole and names >= (2 if follows_blank else 4) and bool(_UNDATED.fullmatch(line))
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
@@ -260,32 +369,29 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
         )
         to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
         date = row["date"]
-        if not isinstance(date, dt.datetime):
-            date = parse_date(_text(date))
+        date = date if isinstance(date, dt.datetime) else parse_date(_text(date))
         yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    files = [file for file in found if file.is_file()]
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     # The default pool has a gigabyte before it starts, beyond any limit.
     pa.set_memory_pool(pa.system_memory_pool())
     try:
-        for file in files:
+        for file in filter(Path.is_file, files):
             with records.limited_memory():
                 table = pq.ParquetFile(file)
             with table:
                 # A thread that lacks memory would end the process.
                 batches = table.iter_batches(_PARQUET_ROWS, use_threads=False)
-                while rows := _next_rows(batches):
+                rows: list[dict[str, Any]] | None = []
+                while rows is not None:
                     yield from rows
+                    with records.limited_memory():
+                        batch = next(batches, None)
+                        rows = batch and batch.to_pylist()
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
-
-
-def _next_rows(batches: Iterator[Any]) -> list[dict[str, Any]]:
-    with records.limited_memory():
-        return [row for batch in itertools.islice(batches, 1) for row in batch.to_pylist()]
 
 
 def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
@@ -314,74 +420,40 @@ def _texts(value: object) -> list[str]:
     return [_text(item) for item in values if item]
 
 
+_NO_MAIL = "mail: give a mailbox, a folder of one, or .eml files"
 _READERS: dict[Format, tuple[Reader, str]] = {
     "enron": (read_enron, "files: give the maildir folder or an archive of it"),
-    "maildir": (_read_maildir, "mail in cur or new: give a Maildir folder"),
-    "mbox": (_read_mbox, 'mbox mail: messages start with a "From " line there'),
-    "eml": (_read_eml, ".eml files: give a folder that does"),
+    "mail": (_read_mail, _NO_MAIL),
+    "maildir": (_read_mail, _NO_MAIL),
+    "mbox": (partial(_read_mail, kind="mbox"), _NO_MAIL),
+    "eml": (partial(_read_mail, kind="mail"), _NO_MAIL),
     "csv": (_read_csv, "rows: download it again"),
     "hf": (_read_huggingface, "mail: give a Parquet file, a folder or a hub id"),
     "imap": (read_spool, "mail: the account is empty"),
 }
 
 
-# ---- Synthetic worlds.
-
-_USAGE = (
-    "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
-    " such as synthetic:5000,seed=1, or synthetic:injection"
-)
-
-
-class Described(NamedTuple):
-    """A world, and the split of all its questions; None: they have several."""
-
-    config: WorldConfig
-    split: Split | None
-
-
-def described(text: str) -> Described:
-    """The world of a source string. Raises `UserError` for any other spelling."""
-    if text == _INJECTION:
-        return Described(INJECTED, None)
-    size, *options = text.removeprefix(_SYNTHETIC).replace("_", "").split(",")
-    parts = [option.strip().partition("=") for option in options]
-    settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
-    split = settings.pop("split", None)
-    try:
-        config = _WORLD.validate_python({"size": size, **settings})
-        named = None if split is None else _SPLIT.validate_python(split)
-    except ValidationError:
-        raise UserError(f"{text} describes no world: write {_USAGE}") from None
-    return Described(config, named)
-
-
-def questions_of(text: str) -> list[Question]:
-    """The questions of the world that `text` describes, in the split that it names."""
-    if text == _INJECTION:
-        return [attack.question for attack in attacks()]
-    config, split = described(text)
-    return [each if split is None else replace(each, split=split) for each in questions(config)]
-
-
 # ---- Which format a source has, by its content.
 
-_LOOKED_AT = 1_000  # files of a folder
+_LOOKED_AT = 10_000  # files of a folder
+_HEAD = 1 << 16
 
-_NUMBERED = re.compile(r"\d+\.?")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
 _MAIL_HEADER = re.compile(
-    rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|delivered-to)[ \t]*:",
+    rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|delivered-to"
+    rb"|content-type|sender|x-mozilla-status|x-gmail-labels)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+# Headers that Enron's published mails have and other numbered files don't.
+_ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
 def detect(path_or_id: str) -> Format:
     """The format of a path, a hub id, an IMAP account or a `synthetic:` string; `UserError` where
     there is nothing, and where no format is recognised."""
-    if path_or_id.startswith(_SYNTHETIC):
+    if path_or_id.startswith(SYNTHETIC):
         return "synthetic"
     if is_account(path_or_id):
         return "imap"
@@ -390,62 +462,47 @@ def detect(path_or_id: str) -> Format:
         return "hf"
     _check_there(path_or_id)
     with reading(path):
-        found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
+        files = itertools.islice(archives.files(path), _LOOKED_AT)
+        formats = (_format_of(path, *each) for each in files)
+        found: Format | None = next(filter(None, formats), None)
     if found is None:
         raise UserError(
-            f"{path_or_id} is empty, or its format can't be detected: "
-            f"name it with --format {'|'.join(FORMATS)}"
+            f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
+            f" or name its format with --format {'|'.join(records.FORMATS)}"
         )
     return found
 
 
-def _format_of_folder(folder: Path) -> Format | None:
-    folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
-    if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
-        return "maildir"
-    for file in itertools.islice(archives.regular_files(folder), _LOOKED_AT):
-        if file.name.lower().endswith(archives.ARCHIVES):
-            format_name = _format_of_file(file)
-            is_read = format_name in ("mbox", "eml")
-        else:
-            format_name = _format_by_name(file.relative_to(folder).as_posix())
-            is_read = format_name != "enron" or _looks_like_mail(_head(file))
-        if is_read and format_name is not None:
-            return format_name
-    return None
-
-
-def _format_of_file(file: Path) -> Format | None:
-    head = _head(file)
-    if head.startswith(_PARQUET_MAGIC):
+def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> Format | None:
+    """The format of `path` as far as one of its files tells."""
+    if isinstance(place, str):
+        return None
+    with _opened(place) as stream:
+        head = stream.peek(_HEAD)[:_HEAD]
+        kind = _kind_of(name, stream)
+    if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
         return "hf"
-    if (inside := archives.members(file)) is not None:
-        return next(filter(None, (_format_by_name(name) for name, _ in inside)), None)
-    first_line = head.partition(b"\n")[0]
-    if _SEPARATOR.match(first_line):
-        return "mbox"
-    names = first_line.decode("utf-8-sig", "replace").split(",")
-    if set(_CSV_COLUMNS) <= {name.strip(' "\r') for name in names}:
-        return "csv"
-    return "eml" if _looks_like_mail(head) else None
-
-
-def _format_by_name(name: str) -> Format | None:
-    """The format of a folder or an archive that holds a file of that name."""
-    folder, _, base = name.rpartition("/")
-    if _NUMBERED.fullmatch(base) and folder:
+    is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
+    block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
+    is_enron = is_numbered and all(name in block for name in _ENRON_HEADERS)
+    # A tar archive itself, or a folder of files.
+    if is_enron and path.is_dir() == isinstance(place, Path):
         return "enron"
-    by_ending: dict[str, Format] = {".mbox": "mbox", ".eml": "eml", ".parquet": "hf"}
-    return by_ending.get(Path(base).suffix.lower())
+    columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").split(",")
+    if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
+        return "csv"
+    return None if kind is None else "mail"
 
 
-def _head(file: Path) -> bytes:
-    with archives.decompressed(file) as stream:
-        return stream.read(1 << 16)
+def _is_mbox(head: bytes) -> bool:
+    lines = io.BytesIO(head.lstrip(b"\r\n"))
+    line = lines.readline()
+    block = list(_header_block(lines, deque())) if line.startswith(b"From ") else []
+    return bool(_DATED.match(line)) or _is_separator(line, block, True)
 
 
-def _looks_like_mail(head: bytes) -> bool:
-    """Whether a text starts with header lines, one of which only mail has."""
+def _looks_like_mail(head: bytes, least: int) -> bool:
+    """Whether a text starts with header lines, `least` of which only mail has."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     block = _BLANK_LINE.split(text, maxsplit=1)[0]
-    return bool(_FIRST_LINE.match(block) and _MAIL_HEADER.search(block))
+    return bool(_FIRST_LINE.match(block)) and len(set(_MAIL_HEADER.findall(block))) >= least

@@ -5,7 +5,7 @@ CREATE TABLE staging.mails (
     any_id BOOLEAN, junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
     attached VARCHAR, owner VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
-CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB);
+CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB, unread VARCHAR);
 -- Each table that a worker made has its own terms. Words of senders' names have the row of their mail.
 CREATE TABLE staging.postings (row INTEGER, term BIGINT, frequency INTEGER);
 CREATE TABLE staging.words (row INTEGER, word VARCHAR, term BIGINT);

@@ -48,26 +48,22 @@ class Chatter:
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
         """Members of staff whom the person often writes to: `count` of 24."""
-        staff, chosen = self._company.staff, list[Person]()
-        while len(chosen) < count:
+        staff, chosen = self._company.staff, [person]
+        while len(chosen) <= count:
             step = 1 + int(rng.random() * 24) * 5
             other = staff[(person.number * 3 + step) % len(staff)]
-            if other is not person and other not in chosen:
+            if other not in chosen:
                 chosen.append(other)
-        return chosen
+        return chosen[1:]
 
     def _slots(self, rng: Random) -> dict[str, object]:
         words = self._banks["words"]
         return {
-            "day": WEEKDAYS[int(rng.random() * 5)],
-            "time": pick(rng, _TIMES),
-            "room": rng.randrange(11, 99),
-            "place": pick(rng, words["place"]),
-            "thing": pick(rng, words["thing"]),
-            "city": pick(rng, self._company.cities),
-            "project": pick(rng, self._projects),
-            "n": rng.randrange(3, 40),
-        }
+            "day": WEEKDAYS[int(rng.random() * 5)], "time": pick(rng, _TIMES),
+            "room": rng.randrange(11, 99), "place": pick(rng, words["place"]),
+            "thing": pick(rng, words["thing"]), "city": pick(rng, self._company.cities),
+            "project": pick(rng, self._projects), "n": rng.randrange(3, 40),
+        }  # fmt: skip
 
     def _talk(self, rng: Random, minute: int) -> list[Draft]:
         company = self._company
@@ -85,12 +81,9 @@ class Chatter:
             if not company.short and rng.random() < (0.55 if first else 0.25):
                 lines.append(pick(rng, self._banks["more"]["line"]).format_map(slots))
             text = letter(rng, company, sender, to, lines, filler=0.35 if first else 0.1)
-            references: tuple[str, ...] = ()
-            if drafts:
-                parent = drafts[-1]
-                references = (*parent.references, parent.message_id)[-6:]
-                if not company.plain and rng.random() < 0.75:
-                    text = f"{text}\n\n\n{quoted(sender, parent)}"
+            if drafts and not company.plain and rng.random() < 0.75:
+                text = f"{text}\n\n\n{quoted(sender, drafts[-1])}"
+            references = (*drafts[-1].references, drafts[-1].message_id)[-6:] if drafts else ()
             message_id = _message_id(rng.randrange(1000), rng)
             sent = minute - sender.utc_offset if first else minute
             draft = Draft(message_id, sent, sender, tuple(to), subject, text, cc=tuple(cc))

@@ -56,14 +56,9 @@ def reply_subject(subject: str) -> str:
 
 
 def letter(
-    rng: Random,
-    company: Company,
-    sender: Person,
-    to: Sequence[Person],
-    lines: list[str],
-    *,
+    rng: Random, company: Company, sender: Person, to: Sequence[Person], lines: list[str], *,
     filler: float = 0.5,
-) -> str:
+) -> str:  # fmt: skip
     """The sender's own text. Filler and typos go into sentences that carry no fact."""
     if company.short:
         return " ".join(lines)
@@ -78,10 +73,8 @@ def letter(
     body = list(lines)
     if rng.random() < filler:
         body.append(pick(rng, common["typos" if rng.random() < 0.16 else "filler"]))
-        if rng.random() < 0.35:
-            second = pick(rng, common["filler"])
-            if second not in body:
-                body.append(second)
+        if rng.random() < 0.35 and (second := pick(rng, common["filler"])) not in body:
+            body.append(second)
     if len(body) > 2 and rng.random() < 0.5:
         parts += [" ".join(body[:-1]), body[-1]]
     else:
@@ -119,12 +112,11 @@ def _clock(when: dt.datetime) -> str:
 def quoted(replier: Person, parent: Draft) -> str:
     """The parent as the replier's mail program quotes it (three programs are in use)."""
     when = _local(parent.minute, replier.utc_offset)
-    program = replier.number % 3
-    if program == 0:
+    if replier.number % 3 == 0:
         lead = f"On {when:%a, %b} {when.day}, {when.year} at {_clock(when)}"
         lines = "\n".join(f"> {line}" for line in parent.text.split("\n"))
         return f"{lead}, {parent.sender.full} wrote:\n{lines}"
-    if program == 1:
+    if replier.number % 3 == 1:
         return _original(parent.sender, parent.to, when, parent.subject, parent.text)
     names = ", ".join(person.full for person in parent.to[:4])
     return (
@@ -167,17 +159,16 @@ def render(rng: Random, draft: Draft, *, plain_only: bool) -> bytes:
         if people
     ]
     content_head, data = _content(rng, draft, plain_only)
+    joined = "\n\t".join(draft.references)
     lines = [
         f"Message-ID: {draft.message_id}",
         f"Date: {date_header(draft.minute, draft.sender.utc_offset)}",
         f"From: {sender}",
         *recipients,
         f"Subject: {encoded(draft.subject)}",
+        *(f"In-Reply-To: {each}\nReferences: {joined}" for each in draft.references[-1:]),
+        f"MIME-Version: 1.0\n{content_head}\n",
     ]
-    if draft.references:
-        joined = "\n\t".join(draft.references)
-        lines.append(f"In-Reply-To: {draft.references[-1]}\nReferences: {joined}")
-    lines.append(f"MIME-Version: 1.0\n{content_head}\n")
     message = "\n".join(lines).encode() + data
     # Mail servers write CRLF, mail folders LF.
     return message.replace(b"\n", b"\r\n") if rng.random() < 0.25 else message
@@ -218,10 +209,10 @@ def _content(rng: Random, draft: Draft, plain_only: bool) -> tuple[str, bytes]:
     boundary = f"=_{rng.getrandbits(64):016x}"
     if draft.html_only:
         return _text_part(rng, _as_html(text), "html")
-    if draft.attachment:
+    if name := draft.attachment:
         file_head = (
-            f'Content-Type: application/octet-stream; name="{draft.attachment}"\n'
-            f'Content-Disposition: attachment; filename="{draft.attachment}"\n'
+            f'Content-Type: application/octet-stream; name="{name}"\n'
+            f'Content-Disposition: attachment; filename="{name}"\n'
             "Content-Transfer-Encoding: base64\n"
         )
         file_part = (file_head, base64.encodebytes(rng.randbytes(90)))

@@ -115,16 +115,11 @@ class Names:
         # The number keeps private addresses apart where people share an initial.
         private = f"{plain_given[0]}{plain_family}{number}@{hosts[number % len(hosts)]}"
         return Person(
-            number=number,
-            given=given,
-            family=family,
-            nick=nick,
-            role=roles[number * 7 % len(roles)],
+            number, given, family, nick, role=roles[number * 7 % len(roles)],
             mailbox=(styles[number % 5], f"{plain_given}.{plain_family}@{domain}"),
             other_mailbox=(styles[(number + 1) % 4], private),
-            utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)],
-            owner=number < owners,
-        )
+            utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)], owner=number < owners,
+        )  # fmt: skip
 
 
 def _sizes(room: int, people: int, coined: int) -> list[int] | None:

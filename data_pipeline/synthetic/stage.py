@@ -30,13 +30,10 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A question, and what the world knows of it.
-
-    `evidence`: (message id, text that stands in that mail) for each gold mail.
-    `detail`: for unanswerable questions, words that no mail about `subjects` has.
-    `subjects`: what the question is about, by name. `until`: the id of the mail that changes the
-    answer, sent after the query date; empty if none does.
-    """
+    """A question, and what the world knows of it. `evidence`: (message id, text that stands in that
+    mail) for each gold mail. `detail`: for unanswerable questions, words that no mail about
+    `subjects` has. `subjects`: what the question is about, by name. `until`: the id of the mail
+    that changes the answer, sent after the query date; empty if none does."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]
@@ -97,12 +94,11 @@ class Stage:
 
     def colleague(self) -> Person:
         """A member of staff who owns no inbox and has no part in this story yet."""
-        staff = self.company.staff
-        while True:
+        staff, person = self.company.staff, self.owner
+        while person in self._used:
             person = staff[self.rng.randrange(self.company.owners, len(staff))]
-            if person not in self._used:
-                self._used.add(person)
-                return person
+        self._used.add(person)
+        return person
 
     def things(self, bank: str, count: int) -> list[str]:
         """Different entries of a list of the story's phrase file."""
@@ -181,12 +177,11 @@ class Stage:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
         month, part = wording.MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
         long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
-        answer = f"The {long} of {month} {day.year}"
-        if self.bounded:
-            return FactValue(answer, f"the {long} of {month}")
-        names = (month, month[:3])
-        forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-        return FactValue(answer, self.rng.choice(forms))
+        text, brief = f"the {long} of {month}", month[:3]
+        if not self.bounded:
+            forms = (text, f"the {long} of {brief}", f"{short}{month}", f"{short}{brief}")
+            text = self.rng.choice(forms)
+        return FactValue(f"The {long} of {month} {day.year}", text)
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
         """A sum of dollars in hundreds; in free words now and then an odd one."""
@@ -220,17 +215,10 @@ class Stage:
     # Mails.
 
     def tell(
-        self,
-        bank: str,
-        offset: int,
-        sender: Person | None = None,
-        *,
-        to: Sequence[Person] = (),
-        cc: Sequence[Person] = (),
-        parent: Draft | None = None,
-        subject_first: bool = False,
+        self, bank: str, offset: int, sender: Person | None = None, *, to: Sequence[Person] = (),
+        cc: Sequence[Person] = (), parent: Draft | None = None, subject_first: bool = False,
         **slots: Slot | Person,
-    ) -> Statement:
+    ) -> Statement:  # fmt: skip
         """Write a mail of one phrase on the story's day `offset`; a colleague may send it. Its
         subject comes from a bank of its own, and is the parent's in a reply."""
         subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
@@ -242,18 +230,10 @@ class Stage:
         return Statement(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
 
     def mail(
-        self,
-        offset: int,
-        sender: Person,
-        subject: str,
-        lines: list[str],
-        *,
-        to: Sequence[Person] = (),
-        cc: Sequence[Person] = (),
-        parent: Draft | None = None,
-        attachment: str = "",
-        quoting: bool = True,
-    ) -> Draft:
+        self, offset: int, sender: Person, subject: str, lines: list[str], *,
+        to: Sequence[Person] = (), cc: Sequence[Person] = (), parent: Draft | None = None,
+        attachment: str = "", quoting: bool = True,
+    ) -> Draft:  # fmt: skip
         """Write one mail on the story's day `offset`. An owner who neither sends nor gets it is
         put into To, Cc or, now and then, Bcc; sometimes a colleague forwards it to the owner."""
         rng, company = self.rng, self.company
@@ -280,19 +260,17 @@ class Stage:
             subject = reply_subject(parent.subject)
             minute = max(minute, parent.minute + rng.randrange(15, 240))
         text = letter(rng, company, sender, [via] if via else receivers, lines)
-        references: tuple[str, ...] = ()
         if via is not None:
             earlier = minute - rng.randrange(20, 120)
             block = forwarded(sender, via, earlier, subject, text, bare=rng.random() < 0.4)
             intro = wording.pick(rng, company.wording.common["forward_intro"])
             text = f"{letter(rng, company, via, [self.owner], [intro], filler=0.1)}\n\n{block}"
             subject = rng.choice(("Fwd: ", "FW: ")) + subject
-        elif parent is not None:
-            references = (*parent.references, parent.message_id)
-            if quoting and not company.plain:
-                text = f"{text}\n\n\n{quoted(sender, parent)}"
+        elif parent is not None and quoting and not company.plain:
+            text = f"{text}\n\n\n{quoted(sender, parent)}"
         draft = Draft(next(self.message_ids), minute, writer, tuple(receivers), subject, text)
-        draft.cc, draft.bcc, draft.references = tuple(copied), bcc, references
+        draft.cc, draft.bcc = tuple(copied), bcc
+        draft.references = (*parent.references, parent.message_id) if parent else ()
         draft.attachment = "" if company.plain else attachment
         self.drafts.append(draft)
         return draft
@@ -300,15 +278,9 @@ class Stage:
     # Questions.
 
     def ask(
-        self,
-        kind: Kind,
-        bank: str,
-        *evidence: Fact,
-        answer: str = "",
-        after: Draft | None = None,
-        until: Draft | None = None,
-        **slots: str | Person,
-    ) -> None:
+        self, kind: Kind, bank: str, *evidence: Fact, answer: str = "", after: Draft | None = None,
+        until: Draft | None = None, **slots: str | Person,
+    ) -> None:  # fmt: skip
         """Plant a question of the gold mails in `evidence`, the last of which states the answer. It
         is asked on or after its day (or that of `after`), before `until` changes the answer."""
         template, detail = self._draw(bank), ""
@@ -319,24 +291,18 @@ class Stage:
         calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
         text = template.format_map(calls)
         mails = [fact.mail for fact in evidence] or ([after] if after else [])
-        first = max(mail.utc_date for mail in mails)
-        query_date = first + dt.timedelta(days=int(self.rng.random() ** 2 * 45))
+        first, days = max(mail.utc_date for mail in mails), int(self.rng.random() ** 2 * 45)
+        query_date = first + dt.timedelta(days)
         if until is not None:
-            query_date = min(query_date, until.utc_date - dt.timedelta(days=1))
+            query_date = min(query_date, until.utc_date - dt.timedelta(1))
         question = Question(
-            id="",
-            question=text,
-            inbox_address=self.owner.address,
-            query_date=query_date,
+            id="", question=text, inbox_address=self.owner.address, query_date=query_date,
             answer=answer or (evidence[-1].value.answer if evidence else ""),
             message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
-            how_realistic=_REALISM[kind],
-            kind=kind,
-            difficulty=_difficulty(kind, text, mails),
-            answerable=kind != "unanswerable",
-            split=self.plan.split,
+            how_realistic=_REALISM[kind], kind=kind, difficulty=_difficulty(kind, text, mails),
+            answerable=kind != "unanswerable", split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
-        )
+        )  # fmt: skip
         subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
         names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)

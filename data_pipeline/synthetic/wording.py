@@ -72,14 +72,12 @@ class Wording:
     def __init__(self, *, short: bool, cap: int | None) -> None:
         self._short, self._cap = short, cap
         self.story = {kind: self._banks(load_toml(f"phrases/{kind}.toml")) for kind in STORY_KINDS}
-        long_only = _IN_LONG if short else []
-        common = self._banks(load_toml("phrases/common.toml"))
-        self.common = {name: bank for name, bank in common.items() if name not in long_only}
-        self.chatter = {
-            name: self._banks(topic)
-            for name, topic in load_toml("phrases/chatter.toml").items()
-            if name not in long_only
-        }
+        common, topics = map(dict, map(load_toml, ("phrases/common.toml", "phrases/chatter.toml")))
+        for table in (common, topics) if short else ():
+            for name in table.keys() & _IN_LONG:
+                del table[name]
+        self.common = self._banks(common)
+        self.chatter = {name: self._banks(topic) for name, topic in topics.items()}
 
     def _banks(self, table: dict[str, list[str]]) -> Banks:
         banks = {}

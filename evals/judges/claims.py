@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import Stemmer
 
-from art_e.text import HIDDEN
+from art_e.text import CLASSES
 
 _LINES = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
 
@@ -60,7 +60,7 @@ _PLAINER = [
     for form, plain in (line.split(" => ") for line in phrases("plain"))
 ]
 _SIGNS = str.maketrans(_by_name("sign"))
-_INVISIBLE = re.compile(rf"[{HIDDEN}\0\u00ad]")
+_INVISIBLE = re.compile(rf"{CLASSES['hidden']}|\0")
 
 
 @lru_cache(maxsize=512)

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import sys
+import tomllib
 import unicodedata
 from pathlib import Path
 from random import Random
@@ -32,28 +33,7 @@ FORMAT = [
 # Also Braille without dots, and Egyptian signs that Python 3.11 does not know.
 NOTHING = {*IGNORABLE, *FORMAT, "\u2800", *map(chr, range(0x13430, 0x13440))}
 
-READABLE = {
-    "Persian": "می\u200cخواهم کتاب\u200cها را بخوانم",
-    "Arabic, an abbreviation": "١٤٤٢ ه\u200d",
-    "Hindi": "क्\u200dष और क्\u200cष",
-    "Marathi": "र्\u200dया",
-    "Bengali": "র\u200d্যাম",
-    "Malayalam": "അവന്\u200d പാല്\u200d",
-    "Sinhala": "ශ්\u200dරී ලංකා",
-    "Kannada": "ರ\u200d್ಕ",
-    "Mongolian": "ᠮᠣᠩᠭᠣᠯ ᠠᠷ\u180eᠠ ᠪᠠᠢ\u180bᠨ\u180cᠠ",
-    "Japanese, a place": "葛\U000e0100城市 and 辻\U000e0101さん",
-    "mathematics": "A ∩\ufe00 B, 0\ufe00",
-    "Braille": "⠓⠊\u2800⠃⠕⠃",
-    "emoji": "❤\ufe0f ☎\ufe0e 1\ufe0f\u20e3 #\ufe0f\u20e3",
-    "joined emoji": "👩\u200d💻 👩🏽\u200d⚕\ufe0f 🏳\ufe0f\u200d🌈",
-    "a family": "👨\u200d👩\u200d👧\u200d👦 ❤\ufe0f\u200d🔥 🙂\u200d↔\ufe0f",
-    "flags": "🇩🇪 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
-    " 🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
-    " 🏴\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f",
-    "Old Korean and Arabic signs": "나랏말ᄊᆞ미 \u06dd١",
-    "Latin, Greek, Chinese": "naïve Straße ΟΔΟΣ q\u0323\u0307 中文，日本語 ½ €",
-}
+READABLE = tomllib.loads(Path(__file__).with_name("readable.toml").read_text("utf-8"))
 
 
 def test_what_means_something_stays(tmp_path: Path) -> None:

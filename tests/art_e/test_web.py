@@ -50,7 +50,6 @@ class Client(httpx.Client):
         assert 'url=./"' in self.get(address).text
 
     def call(self, name: str, **fields: Any) -> Any:
-        """What the server returns to its page."""
         return self.post(f"/call/{name}", json=fields, headers={"Origin": self.home}).json()
 
     def read(self, inbox: str, message_id: str) -> Any:

@@ -2,56 +2,103 @@
 
 import datetime as dt
 import io
+import re
+import struct
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from asn1crypto import cms
+from pypdf import PdfWriter
 
 from art_e.inbox.file import InboxFile
+from art_e.inbox.mail import AttachedFile
 from art_e.inbox.query import parse_query
 from data_pipeline.ingest import attachments, parse
-from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, form_of
+from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, Reading
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.sources import open_source
 from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
 from tests.mailbox import calendar, excel, pdf, word
 
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in files.items():
+            packed.writestr(name, data)
+    return out.getvalue()
+
+
+def locked(data: bytes) -> bytes:
+    """The PDF behind a password."""
+    writer, out = PdfWriter(), io.BytesIO()
+    writer.append(io.BytesIO(data))
+    writer.encrypt("secret", algorithm="AES-256")
+    writer.write(out)
+    return out.getvalue()
+
+
 ME = "me@home.example"
+SLIDE = b"<s xmlns:a='a'><a:p><a:r><a:t>A quagga</a:t></a:r><a:br/><a:t>talk</a:t></a:p></s>"
+LETTER = b"<d xmlns:t='t'><t:h>Letter</t:h><t:p>A<t:s/>quagga <t:span>letter</t:span></t:p></d>"
 FILES: dict[str, tuple[bytes, str]] = {
     "lease.pdf": (pdf("The quagga lease ends"), "The quagga lease ends"),
-    "plan.docx": (word("A quagga plan"), "A quagga plan\n\tcell zebra"),
+    "plan.docx": (word("A quagga plan"), "A quagga plan\n\t\tcell zebra"),
     "costs.XLSX": (excel("quagga"), "Sheet\nquagga\t4200"),
-    "invite.ics": (calendar("Quagga day"), "Summary: Quagga day\nDtstart: 2024-03-31 09:00"),
+    "invite.ics": (calendar("Quagga day"), "What: Quagga day\nWhen: Sunday 31 March 2024, 09:00"),
     "notes.txt": ("caf\xe9 quagga".encode("latin-1"), "caf\xe9 quagga"),
-}
+    "excel.txt": ("quagga \u0434\u043e\u043c".encode("utf-16"), "quagga \u0434\u043e\u043c"),
+    "page.html": (b"<html><style>p{}</style><p>The quagga page", "The quagga page"),
+    "memo.rtf": (rb"{\rtf1\ansi The quagga memo\par}", "The quagga memo"),
+    "talk.pptx": (zipped({"ppt/slides/slide1.xml": SLIDE}), "A quagga talk"),
+    "letter.odt": (zipped({"content.xml": LETTER}), "Letter\nA quagga letter"),
+    "all.zip": (zipped({"b.txt": b"A key", "c.pdf": pdf("Z")}), "[b.txt]\nA key\n[c.pdf]\nZ"),
+}  # fmt: skip
+UNREAD = [
+    ("photo.jpg", b"\xff\xd8\xff", attachments.PICTURE),
+    ("a.pdf", b"%PDF-1.4 cut off", attachments.DAMAGED),
+    ("scan.pdf", pdf(""), attachments.NO_TEXT),
+    ("secret.pdf", locked(pdf("quagga")), attachments.LOCKED),
+    ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), attachments.OLD),
+    ("a.bin", b"\0\1", attachments.UNKNOWN),
+    ("encrypted.asc", b"-----BEGIN PGP MESSAGE-----", attachments.LOCKED),
+    ("smime.p7m", bytes.fromhex("300b06092a864886f70d010703"), attachments.LOCKED),
+    ("smime.p7s", b"\0", ""), ("winmail.dat", b'x\x9f>"', attachments.NO_TEXT),
+]  # fmt: skip
 
 
 def mail(files: dict[str, bytes], number: int = 1) -> RawMessage:
     return with_files(raw(f"<{number}@x>", sender="ann@x.example", to=ME, subject="Papers"), files)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def extractor() -> Iterator[Extractor]:
     made = Extractor()
     yield made
     made.close()
 
 
-def test_the_text_of_each_form(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+def read(extractor: Extractor, file: AttachedFile, seconds: float = 10) -> Reading:
+    extractor.ends = time.monotonic() + seconds
+    return attachments.read(file, extractor.ask, parse.leaf_text)
+
+
+def test_each_form_is_read_whatever_its_label_or_has_its_reason(extractor: Extractor) -> None:
     for name, (data, text) in FILES.items():
-        read = extractor.text_of(name, "application/octet-stream", data)
-        assert read is not None and read.startswith(text)
-    assert form_of("unnamed", "application/pdf") == "pdf"
-    assert extractor.text_of("photo.jpg", "image/jpeg", b"\xff\xd8") == ""
-    assert extractor.text_of("a.pdf", "", b"%PDF-1.4 cut off") == ""
-    cut = extractor.text_of("a.txt", "text/plain", b"x " * MAX_CHARS)
-    assert cut is not None and len(cut) < MAX_CHARS
-    # Without the libraries only text is read.
-    monkeypatch.setattr(attachments, "find_spec", lambda _: None)
-    texts = {name: extractor.text_of(name, "", data) for name, (data, _) in FILES.items()}
-    assert [name for name, text in texts.items() if text] == ["notes.txt"]
+        for label, kind in ((name, ""), ("data", "text/plain"), ("x.xls", "application/zip")):
+            reading = read(extractor, AttachedFile(label, kind, data))
+            assert (reading[0].lstrip("\ufeff").startswith(text), reading[1]) == (True, ""), name
+    russian = AttachedFile("a.html", "text/html", b"<p>\xcd\xc1\xca", "koi8-r")
+    assert read(extractor, russian) == ("\u043c\u0430\u0439", "")
+    cut = read(extractor, AttachedFile("a.txt", "text/plain", b"x " * MAX_CHARS))
+    assert cut == ("x " * (MAX_CHARS // 2), attachments.CUT)
+    for name, data, reason in UNREAD:
+        assert read(extractor, AttachedFile(name, "application/x", data)) == ("", reason), name
 
 
 def endless() -> bytes:
@@ -60,43 +107,34 @@ def endless() -> bytes:
     return b"%PDF-1.4\n1 0 obj<</Kids[" + kids + b"]>>endobj\ntrailer<</Root 1 0 R>>"
 
 
-SHEET = "xl/worksheets/sheet1.xml"
-
-
-def with_sheet(sheet: bytes) -> bytes:
-    """A workbook of that sheet."""
-    out, book = io.BytesIO(), zipfile.ZipFile(io.BytesIO(excel("x")))
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in book.namelist():
-            packed.writestr(name, sheet if name == SHEET else book.read(name))
-    return out.getvalue()
-
-
 def bomb() -> bytes:
     """A spreadsheet of a few kilobytes whose strings are gigabytes."""
     cell = b'<c t="inlineStr"><is><t>' + b"A" * 300_000_000 + b"</t></is></c>"
-    return with_sheet(b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>")
+    sheet = b"<worksheet><sheetData><row>" + cell + b"</row></sheetData></worksheet>"
+    book = zipfile.ZipFile(io.BytesIO(excel("x")))
+    files = {name: book.read(name) for name in book.namelist()}
+    return zipped(files | {"xl/worksheets/sheet1.xml": sheet})
 
 
-def endless_rows() -> bytes:
-    """A spreadsheet of a kilobyte with a million empty rows of 16,384 cells."""
-    return with_sheet(
-        b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
-        b'<dimension ref="A1:XFD1048576"/><sheetData><row r="1"><c r="XFD1"/></row>'
-        b'<row r="1048576"><c r="XFD1048576"/></row></sheetData></worksheet>'
-    )
+def slow() -> bytes:
+    """A PDF of 35 KB whose page has 300,000 lines."""
+    lines = zlib.compress(b"BT /F1 12 Tf 20 100 Td (a quagga) Tj ET\n" * 300_000)
+    stream = b"/Length %d /Filter/FlateDecode>> stream\n%b\nendstream" % (len(lines), lines)
+    return re.sub(rb"/Length.*?endstream", lambda _: stream, pdf(""), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(("name", "made"), [("a.pdf", endless), ("a.xlsx", bomb)])
-def test_a_bomb_is_not_read(name: str, made: Callable[[], bytes], extractor: Extractor) -> None:
-    assert not extractor.text_of(name, "", made(), 1.0)
+@pytest.mark.parametrize("made", [endless, bomb, slow])
+def test_a_bomb_is_not_read(made: Callable[[], bytes], extractor: Extractor) -> None:
+    text, unread = read(extractor, AttachedFile("", "", made()), 1)
+    assert text == "" and unread in (attachments.HEAVY, attachments.DAMAGED)
     # A child that dies is replaced, too.
     data, expected = FILES["lease.pdf"]
-    assert extractor.text_of("lease.pdf", "", data) == expected
+    lease = AttachedFile("lease.pdf", "", data)
+    assert read(extractor, lease)[0] == expected
     assert extractor._child is not None
     extractor._child.kill()
     extractor._child.wait()
-    assert extractor.text_of("lease.pdf", "", data) == expected
+    assert read(extractor, lease)[0] == expected
 
 
 @pytest.mark.fire
@@ -104,7 +142,7 @@ def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.Monkey
     lease = {"first.pdf": FILES["lease.pdf"][0]}
     parse.parse_message(mail(lease), extractor)  # which starts the child
     seconds = tries(5, 10)
-    bad = {f"{number}.xlsx": endless_rows() for number in range(20)}
+    bad = {f"{number}.pdf": slow() for number in range(20)}
     begun = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(parse, "ATTACHMENT_SECONDS", float(seconds))
@@ -112,7 +150,7 @@ def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.Monkey
     assert time.monotonic() - begun < seconds + 60
     assert isinstance(email, ParsedEmail)
     assert "The quagga lease ends" in email.attached
-    assert email.attached.count("left out: it takes too long or too much memory]") == 19
+    assert email.attached.count(f".pdf: {attachments.HEAVY}]") == 20
     assert len(email.files) == 21
     after = parse.parse_message(mail(lease), extractor)
     assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
@@ -121,7 +159,7 @@ def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.Monkey
 def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     files = {name: data for name, (data, _) in FILES.items()}
-    make_inbox(db, [mail(files), mail({"photo.jpg": b"\xff"}, 2)], owner=ME)
+    make_inbox(db, [mail(files), mail({"photo.jpg": b"\xff\xd8\xff"}, 2)], owner=ME)
     with InboxFile(db) as file:
         inbox = file.open_inbox(ME)
         for _ in range(2):
@@ -140,3 +178,55 @@ def test_mail_is_found_by_them_and_shows_them(art_e: Run, tmp_path: Path) -> Non
         assert len(inbox.search(["quagga"])) == len(inbox.search(["okapi"])) == 1
         assert {each.name: each.data for each in inbox.files("<1@x>")} == files
         assert [each.name for each in inbox.files("<3@x>")] == ["more.txt"]
+
+
+def test_what_is_not_read_is_said(art_e: Run, tmp_path: Path) -> None:
+    db, unread = tmp_path / "i.duckdb", [locked(pdf("a")), b"\xff\xd8\xff", b"x " * MAX_CHARS]
+    files = dict(zip(("secret.pdf", "photo.jpg", "long.txt"), unread, strict=True))
+    (tmp_path / "a.eml").write_bytes(mail(files).data)
+    said = "3 attachments (1 encrypted or password-protected, 1 image or sound, 1 longer than 50,0"
+    assert said in art_e("ingest", tmp_path / "a.eml", "--db", db, "--owner", ME).stdout
+    assert said in art_e("search", "zebra", "--db", db).stderr
+    assert said in art_e("doctor", "--db", db).stdout
+    text = art_e("read", "1@x", "--db", db).stdout
+    assert "[Text of secret.pdf: encrypted or password-protected]\n" in text
+    assert "[Text of long.txt: longer than 50,000 characters]\nx x" in text
+
+
+def winmail(body: bytes) -> bytes:
+    """A TNEF with that body and a file."""
+    packed, name = struct.pack("<IH", 0x223E9F78, 1), b"caf\xe9.txt"
+    file = ((2, 0x9002, 6, bytes(14)), (2, 0x8010, 1, name), (2, 0x800F, 6, b"An okapi note"))
+    for level, tag, kind, data in ((1, 0x800C, 2, body), *file):
+        packed += struct.pack("<BHHI", level, tag, kind, len(data)) + data + bytes(2)
+    return packed
+
+
+def signed(part: bytes) -> bytes:
+    """The part in an S/MIME message."""
+    content = {"content_type": "data", "content": part}
+    rest = {"version": "v1", "digest_algorithms": [], "signer_infos": []}
+    data = {"content_type": "signed_data", "content": {**rest, "encap_content_info": content}}
+    return bytes(cms.ContentInfo(data).dump())
+
+
+def test_mail_in_a_container_is_read_as_the_mails_own(extractor: Extractor) -> None:
+    parts = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nAn okapi page\n--b\n"
+    parts += b"Content-Disposition: attachment; filename=n.txt\n\nAn okapi note\n--b--\n"
+    inner = raw("<2@x>", subject="Water", body="An okapi page").data
+    samples = open_source(str(Path(__file__).parents[1] / "data/outlook.tar.xz"), "mail")
+    outlook, page = next(iter(samples)), "An okapi page"
+    assert isinstance(outlook, RawMessage)
+    for name, data, texts in (
+        ("winmail.dat", winmail(page.encode()), f"{page}, [Text of caf\xe9.txt]\nAn okapi note"),
+        ("winmail.dat", winmail(b"Nothing\nnew."), "[Text of caf\xe9.txt]\nAn okapi note"),
+        ("smime.p7m", signed(parts), "An okapi page, [Text of n.txt]\nAn okapi note"),
+        ("smime.p7m", signed(b"Content-Type: text/plain\n\nAn okapi page"), "An okapi page"),
+        ("old.eml", inner, "[Attached message: Water]\nAn okapi page"),
+        ("a.msg", outlook.data, "[Attached message: "),
+    ):  # fmt: skip
+        email = parse.parse_message(mail({name: data}), extractor)
+        assert isinstance(email, ParsedEmail)
+        text = email.body + email.attached
+        assert all(each in text for each in texts.split(", ")), text
+        assert text.count("Nothing") == 1 and name not in text

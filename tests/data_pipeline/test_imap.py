@@ -7,22 +7,25 @@ import itertools
 import quopri
 import shutil
 import socketserver
+import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.text import digest
-from data_pipeline.ingest import imap
-from data_pipeline.ingest.imap import Account, follow, load_state, state_file
+from data_pipeline.ingest import imap, oauth
+from data_pipeline.ingest.imap import Account, follow, load_states, state_file
 from tests.builders import files_of, raw, tries
 from tests.command_line import Run, json_of, the_error
-from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot
+from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot, token_for
+from tests.provider import Reply, json_server
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +53,10 @@ class Box(NamedTuple):
     def stored(self) -> dict[str, tuple[str, ...]]:
         """The labels of the mails in the inbox file, by their numbers: those of the state, which
         are the spool's, and no others."""
-        state = load_state(state_file(self.db))
-        assert state is not None
-        files = [file for file, _, _ in state.files()]
-        spooled = Account.of(state.account).spool.rglob("*")
+        states = load_states(state_file(self.db))
+        files = [file for state in states for file, _, _ in state.files()]
+        spools = [Account.of(state.account).spool for state in states]
+        spooled = [each for spool in spools for each in spool.rglob("*")]
         assert sorted(files) == sorted(each for each in spooled if each.is_file())
         with InboxFile(self.db) as file:
             assert file.counts["read"] == len(files) == file.counts["stored"]
@@ -229,8 +232,8 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     assert "begin with: art-e ingest imaps://" in the_error(art_e("sync"))
     other = tmp_path / "other.eml"
     other.write_bytes(raw("<other@x.example>").data)
-    for options in (["--append"], ["--limit", 5], [other]):
-        assert "into a file of its own" in the_error(art_e("ingest", box.url, *options))
+    for options in (["--limit", 5], [other]):
+        assert "into a file without other mail" in the_error(art_e("ingest", box.url, *options))
     box.put([1, 2])
     art_e("ingest", box.url, "--owner", "bob@x.example")
     assert "art-e sync renews it" in the_error(art_e("ingest", box.url))
@@ -296,7 +299,8 @@ BASE: Script = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGIN": b""}
 OPENED = b"* %d EXISTS\r\n* OK [UIDVALIDITY 7] fine\r\n"
 ONE, TWO = (raw(f"<{number}@x.example>", date=None).data for number in (1, 2))
 BODIES = [
-    b'* 1 FETCH (UID 4 INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> ' + literal(ONE),
+    b'* 1 FETCH (UID 4 X-NAME {3}\r\nabc INTERNALDATE " 5-Jan-2020 10:00:00 +0200" BODY[]<0> '
+    + literal(ONE),
     b"* 2 FETCH (BODY[]<0> " + literal(TWO) + b" UID 9 FLAGS ())\r\n",
 ]
 ALL_MAIL: Script = {
@@ -488,3 +492,156 @@ def test_a_fault_of_the_disk_is_no_lost_connection(art_e: Run, home: Path) -> No
         (account.spool / f"{digest('INBOX')}-7").write_text("in the way")
         line = the_error(art_e("ingest", str(account)))
     assert f"{digest('INBOX')}-7: File exists; name another place" in line
+
+
+def test_a_file_follows_several_accounts(art_e: Run, box: Box, home: Path) -> None:
+    """Each owner has the own mail; what one server refuses keeps no mail of the others away."""
+    box.put([1])
+    other = {**SMALL, b"AUTHENTICATE": b""}
+    other[b"CAPABILITY"] = b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n"
+    art_e("ingest", box.url)
+    with scripted(other) as (port, _):
+        more = f"imap://me%40x.example@127.0.0.1:{port}"
+        shown = art_e("ingest", more, "--append")
+        assert shown.stdout.startswith("1 new, 0 changed, 0 deleted\n"), shown.stderr
+        assert "2  read\n" in shown.stdout
+        with InboxFile(box.db) as file:
+            assert set(file.owners()) == {USER, "me@x.example"}
+            assert len(file.open_inbox(USER)) == len(file.open_inbox("me@x.example")) == 1
+        other[b"LIST"] = REFUSED
+        box.put([2])
+        synced = art_e("sync")
+        assert synced.exit_code == 2 and "refuses (it is broken)" in synced.stderr
+        assert synced.stdout.startswith("1 new, 0 changed, 0 deleted\n")
+        assert len(load_states(state_file(box.db))) == 2
+    with InboxFile(box.db) as file:
+        assert len(file.open_inbox(USER)) == 2
+    art_e("ingest", box.url, "--replace")
+    assert [each.owner for each in load_states(state_file(box.db))] == [USER]
+
+
+def test_a_sync_goes_on_until_it_is_interrupted(
+    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over lost connections, but not with a password that is wrong."""
+    box.put([1])
+    art_e("ingest", box.url)
+    assert "--every must be a time such as" in the_error(art_e("sync", "--every", "soon"))
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 60:
+            box.wire.cuts = [0] * 9
+        elif len(waits) == 120:
+            box.wire.cuts = []
+            box.put([2])
+        elif len(waits) == 180:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("data_pipeline.cli.time.sleep", sleep)
+    monkeypatch.setattr(imap, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: None}))
+    shown = art_e("sync", "--every", "1m")
+    assert shown.exit_code == 130
+    assert [line[:5] for line in shown.stdout.splitlines() if "new, " in line] == ["0 new", "1 new"]
+    assert "no connection to" in shown.stderr and "the next sync is in 1m" in shown.stderr
+    monkeypatch.setenv(imap.PASSWORD, "wrong")
+    assert "rejects the password" in the_error(art_e("sync", "--every", "1s"))
+
+
+# ---- OAuth: a token endpoint of this machine.
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Any]:
+    """Gives its `answers` in turn, texts as redirects, and notes the fields."""
+    served = SimpleNamespace(seen=[], answers=[])
+
+    def answer(_: str, __: str, ___: Mapping[str, str], body: bytes) -> tuple[int, Any] | Reply:
+        served.seen.append(dict(parse_qsl(body.decode())))
+        value = served.answers.pop(0)
+        if isinstance(value, str):
+            return Reply(b"", 302, {"Location": value})
+        return 400 if "error" in value else 200, value
+
+    with json_server(answer) as served.url:
+        yield served
+
+
+CODE = {"device_code": "dev-secret-1", "user_code": "AB-12", "interval": 0}
+CODE["verification_uri"] = "https://x.example/d"
+
+
+def given(**more: str) -> dict[str, str]:
+    return {"access_token": token_for(USER), "refresh_token": "first-secret-2", **more}
+
+
+def login(endpoint: Any, *more: object) -> list[object]:
+    urls = f"{endpoint.url}/device,{endpoint.url}/token,imap"
+    return ["--endpoints", urls, "--client-id", "my-id", *more]
+
+
+def test_a_code_signs_in_and_tokens_are_renewed(art_e: Run, box: Box, endpoint: Any) -> None:
+    box.put([1])
+    endpoint.answers += [CODE, {"error": "authorization_pending"}, given()]
+    shown = art_e("login", box.url, *login(endpoint))
+    assert "open https://x.example/d and enter the code AB-12" in shown.stderr
+    assert f"art-e ingest {Account.of(box.url)}" in shown.stdout
+    file = Account.of(box.url).grant_file
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    endpoint.answers += [given(refresh_token="second-secret-3"), given()]
+    assert json_of(art_e("ingest", box.url, "--json"))["stored"] == 1
+    box.put([2])
+    assert json_of(art_e("sync", "--json"))["new"] == 1
+    assert {each["client_id"] for each in endpoint.seen} == {"my-id"}
+    code = ("urn:ietf:params:oauth:grant-type:device_code", None)
+    renewals = [("refresh_token", "first-secret-2"), ("refresh_token", "second-secret-3")]
+    kinds = [(each.get("grant_type"), each.get("refresh_token")) for each in endpoint.seen]
+    assert kinds == [(None, None), code, code, *renewals]
+    # What the account's server or the endpoint refuses.
+    endpoint.answers += [given(access_token=token_for("bob@home.example"))]
+    assert f"rejects the sign-in of {USER}" in the_error(art_e("sync"))
+    words = "AADSTS700082: first-secret-2 has expired"
+    refusal = {"error": "invalid_grant", "error_description": words}
+    endpoint.answers += [refusal, f"{endpoint.url}/other"]
+    line = the_error(art_e("sync"))
+    assert "127.0.0.1 refuses (invalid_grant, AADSTS700082): sign in again with art-e login" in line
+    assert "leads to another address" in the_error(art_e("sync"))
+    assert len(endpoint.seen) == 8 and "secret" not in line
+    kept = [name for name, data in files_of(box.db.parent).items() if b"secret-" in data]
+    assert [Path(name).name for name in kept] == [file.name]
+
+
+def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any) -> None:
+    account = "imaps://me@x.example"
+    endpoint.answers += [{"error": "invalid_client", "error_description": "of dev-secret-1"}]
+    line = the_error(art_e("login", account, *login(endpoint)))
+    assert line.startswith("Error: 127.0.0.1 refuses (invalid_client): enter the code in time")
+    in_the_open = ("--endpoints", "http://x.example/d,http://x.example/t,imap")
+    line = the_error(art_e("login", account, "--client-id", "my-id", *in_the_open))
+    assert "http://x.example/d would get a token in the open" in line
+    assert "--endpoints DEVICE_URL" in the_error(art_e("login", account, "--client-id", "my-id"))
+    # Microsoft takes no passwords: none is sent.
+    line = the_error(art_e("ingest", "imaps://me@x.example@outlook.office365.com"))
+    assert "takes no password" in line and "art-e login imaps://me@x.example@outlook" in line
+    assert "give --client-id ID" in the_error(art_e("login", "imaps://me@imap.gmail.com"))
+
+
+def test_googles_page_leads_back_to_an_address_to_paste(
+    art_e: Run, endpoint: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    google = oauth.PROVIDERS["gmail.com"].model_copy(update={"token_url": f"{endpoint.url}/token"})
+    monkeypatch.setitem(oauth.PROVIDERS, "gmail.com", google)
+    monkeypatch.setattr("secrets.token_urlsafe", lambda size: f"random-{size}")
+    monkeypatch.setenv("ART_E_IMAP_CLIENT_SECRET", "my-own")
+    command = ("login", "imaps://me@imap.gmail.com", "--client-id", "my-id")
+    shown = art_e(*command, keys="http://127.0.0.1:1/?code=1&state=another\n")
+    assert shown.exit_code == 2 and "not the address of the last page" in shown.stderr
+    endpoint.answers += [given()]
+    shown = art_e(*command, keys="http://127.0.0.1:1/?state=random-16&code=4%2Fabc&scope=x\n")
+    assert shown.exit_code == 0, shown.stderr
+    query = parse_qs(urlsplit(shown.stderr.split()[4]).query)
+    assert query["scope"] == ["https://mail.google.com/"] and query["state"] == ["random-16"]
+    [fields] = endpoint.seen
+    names = ("code", "code_verifier", "client_secret")
+    assert [fields[each] for each in names] == ["4/abc", "random-64", "my-own"]

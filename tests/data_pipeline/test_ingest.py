@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
-from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, stems, tokens
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens
 from art_e.question import load_questions, read_rows
 from art_e.trajectory import read_trajectories
-from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
+from data_pipeline.cli import FormatName
 from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.filtering import filter_rows
 from data_pipeline.golden.golden_set import GoldenSet
@@ -41,6 +41,7 @@ from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
+from data_pipeline.tour import SEED, SIZE, tour_question
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
@@ -69,7 +70,7 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
     filtered = {"long-body": 1, "many-recipients": 1}
     assert report.counts == {
         "read": 6, "stored": 2, "duplicates": 1, "filtered": filtered, "quarantined": {"empty": 1},
-        "cut": {}, "junk": 0, "inboxes": 32,
+        "cut": {}, "not_mail": {}, "junk": 0, "inboxes": 32, "attachments": 0, "unread": {},
     }  # fmt: skip
     with InboxFile(db) as file:
         assert file.counts == report.counts
@@ -239,8 +240,9 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
         sender = email.sender.indexed
         everything = content + indexed(tokens(sender))
         named = indexed(sorted({*addresses(email.subject), *addresses(email.body)}))
-        postings.update((row, stem) for stem in stems(everything) + named)
-        found += content
+        named += indexed(marked(" ".join(tokens(f"{email.subject} {email.body}"))))
+        postings.update((row, stem) for stem in stems(everything + named))
+        found += content + named
         lengths.append(len(everything))
     rows = batch.postings.to_pylist()
     assert len(rows) == len(postings)
@@ -264,8 +266,8 @@ def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
 
 # ---- The command.
 
-SUMS = """db read stored duplicates filtered quarantined cut junk inboxes added seconds
-messages_per_second""".split()
+SUMS = """db read stored duplicates filtered quarantined cut not_mail junk inboxes attachments
+unread added seconds messages_per_second""".split()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.ingest.labels import of_file, of_maildir
+from data_pipeline.ingest.labels import of_maildir, of_path
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import WAIT_S, raw
 from tests.command_line import Run, json_of, the_error
@@ -111,8 +111,8 @@ def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
         ("Drafts/cur", "1.host:2,DS", ("drafts",)),
     ):  # fmt: skip
         assert of_maildir(folder, file) == labels
-    assert of_file("Mail/Trash") == ("trash",) and of_file("Sent.mbox") == ("sent",)
-    assert of_file("All mail.mbox") == () and of_file("Junk") == ("spam",)
+    assert of_path("Mail/Trash") == ("trash",) and of_path("Sent.mbox") == ("sent",)
+    assert of_path("All mail.mbox") == () and of_path("Junk") == ("spam",)
 
 
 def test_the_owner_is_whom_mail_was_delivered_to_or_else_who_has_most(

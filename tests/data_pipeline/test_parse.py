@@ -16,7 +16,7 @@ import pytest
 from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest import batch, parse, records
 from data_pipeline.ingest.attachments import Extractor
-from data_pipeline.ingest.headers import decode_bytes
+from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from tests.builders import raw, tries
@@ -94,6 +94,10 @@ SUBJECTS = {
     b"Caf\xc3\xa9": "Café",
     b"Caf\xe9 \x93x\x94": "Café “x”",
     b"\xbfm \xb2\xa1": "¿m ²¡",
+    b"=?utf-8?b?" + b"YWFh" * 300 + b"?=": "aaa" * 300,
+    b"=?utf-8?b?w5xiZXI": "Über",  # without its end
+    "Договор".encode("koi8-r") + b"\nContent-Type: text/plain; charset=koi8-r": "Договор",
+    "Договор".encode("cp1251") + b"\nContent-Type: text/html\n\n<meta charset=cp1251>": "Договор",
     b"nul\x00l and \x1b[31mred": "null and [31mred",
 }
 RECIPIENTS: dict[str, list[tuple[str, str]]] = {
@@ -102,6 +106,9 @@ RECIPIENTS: dict[str, list[tuple[str, str]]] = {
     "Team: a@x.com, b@x.com;": [("a@x.com", ""), ("b@x.com", "")],
     "Lay, Kenneth, bob@x.com": [("bob@x.com", "")],
     "/o=enron/ou=na/cn=recipients/cn=klay": [],
+    '"Lee, Ann" </O=X/CN=ALEE>, b@x.com': [("b@x.com", ""), ("", "Lee, Ann")],
+    "b@x.com, Sales Team": [("b@x.com", ""), ("", "Sales Team")],
+    "Van Dyke, Dick <d@x.com>": [("d@x.com", "Dick")],
     "'bob@x.com', <'ann@x.com'>": [("bob@x.com", ""), ("ann@x.com", "")],
     "=?utf-8?q?Jos=C3=A9?= <jose@x.com>": [("jose@x.com", "José")],
     "=?utf-8?q?Bob_=3Cbob=40x=2Ecom=3E?=": [("bob@x.com", "")],
@@ -133,6 +140,9 @@ DATES = {
     "Fri, 12 Jan 2001 09:30:00 +9900": dt.datetime(2001, 1, 12, 9, 30),
     "Fri, 12 Jan 2001 09:30:60 +0000": dt.datetime(2001, 1, 12, 9, 30, 59),
     "fri, 12 jan 2001 09:30:60 +9900": dt.datetime(2001, 1, 12, 9, 30, 59),
+    "Fri, 12 Jan 2001 11:30:00 PM": dt.datetime(2001, 1, 12, 23, 30),
+    "Fr, 12 Okt 2001 09:30:00 +0000": dt.datetime(2001, 10, 12, 9, 30),
+    "2001年1月12日 9:30".encode().decode("latin-1"): dt.datetime(2001, 1, 12, 9, 30),
     **dict.fromkeys(
         ("", "soon", "Fri, 31 Feb 2001 09:30:00 -0800", "Fri, 99 Jan 2001 09:30:00",
          "1 Jan 1850 00:00:00 +0000", "(" * 5000)
@@ -183,6 +193,11 @@ def test_an_absurd_date_gives_way_to_received_and_envelope() -> None:
     assert parsed(absurd + received + b"\nx", envelope).sent_at == dt.datetime(2002, 2, 2, 2)
     assert parsed(absurd + b"\nx", envelope).sent_at == dt.datetime(2003, 3, 3)
     assert parsed(absurd + b"\nx").sent_at == dt.datetime(1980, 1, 1)
+    future = b"From: a@x.com\nDate: Thu, 1 Jan 2099 00:00:00 +0000\n"
+    assert parsed(future + received + b"\nx").sent_at == dt.datetime(2002, 2, 2, 2)
+    assert parsed(future + b"\nx", envelope).sent_at == dt.datetime(2003, 3, 3)
+    later = future.replace(b"2099", b"2009")
+    assert parsed(later + b"\nx", envelope).sent_at == dt.datetime(2009, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +236,8 @@ def test_fields_follow_the_same_rules() -> None:
 
 # ---- Bodies.
 
+CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'cp-1251;'")
+
 
 @pytest.mark.parametrize(
     ("charset", "data", "text"),
@@ -239,6 +256,25 @@ def test_fields_follow_the_same_rules() -> None:
         ("utf-7", b"+2AA-", "\ufffd"),
         ("base64", b"aGk=", "aGk="),
         ("", b"\x81\x8d", "\x81\x8d"),
+        # The widest charset of a name, however it is spelled.
+        ("gb2312", "镕基楼，陶喆".encode("gbk"), "镕基楼，陶喆"),
+        ("Shift_JIS", "①髙橋".encode("cp932"), "①髙橋"),
+        ("big5", "碁峰€".encode("cp950"), "碁峰€"),
+        ("iso-2022-jp", b"\x1b$B-!\x1b(Ba \x1b(I1\x1b(B", "①a ｱ"),
+        ("", "日本".encode("iso2022_jp"), "日本"),
+        ("iso-8859-2", b"\x8akoda \x84x\x93", "Škoda „x“"),
+        ("tis-620", "รก".encode("cp874"), "รก"),
+        *((label, "Да!".encode("cp1251"), "Да!") for label in CYRILLIC),
+        ("iso-8859-8-i", "הפגישה".encode("iso8859_8"), "הפגישה"),
+        ("unicode-1-1-utf-7", "für".encode("utf-7"), "für"),
+        # A bad byte is one bad character.
+        ("utf-8", "Grüße ".encode() + b"it\x92s f\xfcr M\xc3rz", "Grüße it’s für M\ufffdrz"),
+        ("utf-8", "Größe ".encode() + b"\xed\xa0\xbd\xed\xb8\x80", "Größe 😀"),
+        ("gb2312", "会议改到星期五".encode("gbk")[:-1], "会议改到星期\ufffd"),
+        # Labels that are missing or wrong.
+        ("gb2312", "会议改到星期五".encode(), "会议改到星期五"),
+        ("us-ascii", "Встреча перенесена".encode("koi8-r"), "Встреча перенесена"),
+        ("iso-8859-1", "Договор аренды".encode("cp1251"), "Договор аренды"),
     ],
 )
 def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, text: str) -> None:
@@ -252,6 +288,28 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
         (b"Content-Transfer-Encoding: quoted-printable", b"a=3Db so=\nft =C3=A9", "a=b soft é"),
         (b"Content-Transfer-Encoding: base64", b"SGVsbG8s\nIHdvcmxk", "Hello, world"),
         (b"Content-Type: text/html; charset=utf-8", b"<b>\xc3\xa9</b>&nbsp;&amp; so", "é & so"),
+        *((b"Content-Transfer-Encoding: " + label, b"w7xiZXI=", "über")
+          for label in (b'"base64"', b"base64;", b"BASE64 (text)", b"base64\t")),
+        (b"Content-Transfer-Encoding: quoted-printable;", b"=C3=BCber", "über"),
+        (b"Content-Transfer-Encoding: base64", b"w7xiZ\nQ==YWJj\n-- \nLeave\n",
+         "übeabc\n--\nLeave"),
+        (b"Content-Type: text/plain; format=flowed; delsp=yes",
+         b"Linden \nallee\n>> a \n>> b\n-- \nx", "Lindenallee\n>> ab\n--\nx"),
+        (b"Content-Type: text/plain; format=flowed", b"A \nb\n From \n>3", "A b\nFrom\n> 3"),
+        (b"Content-Type: text/html", b"<a href='https://x.com/1'>a</a> <a href='https://x.com/1'>b</a>"
+         b" <a href='http://y.com/'>y.com</a> <a href='mailto:a@x.com'>me</a><a href='ftp://b'>!</a>"
+         b"<a href='https://x.com/2'><img alt=go></a>",
+         "a (https://x.com/1) b y.com me (a@x.com)!go (https://x.com/2)"),
+        (b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64",
+         b"U3ViamVjdDogaQoKb2xk", "[Attached message: i]\nold"),
+        (b"Content-Type: application/pdf; name*=gb2312''%E9F.pdf", b"x",
+         "[Attachment: 镕.pdf (application/pdf, 1 KB)]"),
+        (b"Content-Type: multipart/mixed; boundary=b",
+         b"--b\n\nSee attached.\n--b\nContent-Type: message/rfc822\n\nSubject: Old news\n"
+         b"Content-Type: multipart/mixed; boundary=c\n\n--c\n\nIt was so.\n--c\n"
+         b"Content-Type: application/zip; name=old.zip\n\nzip\n--c--\n--b--",
+         "See attached.\n\n[Attached message: Old news]\nIt was so.\n\n"
+         "[Attachment: old.zip (application/zip, 1 KB)]"),
         # A multipart without parts is text.
         (b"Content-Type: multipart/mixed", b"words", "words"),
         (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
@@ -283,16 +341,16 @@ def test_bodies(head: bytes, text: bytes, body: str, end: bytes) -> None:
     assert body_of((HEAD + head + b"\n\n" + text).replace(b"\n", end)) == body
 
 
-def message(text: str, subject: str = "s") -> EmailMessage:
+def message(text: str) -> EmailMessage:
     made = EmailMessage()
-    made["From"], made["Subject"] = "ann@x.com", subject
+    made["From"], made["Subject"] = "ann@x.com", "s"
     made.set_content(text)
     return made
 
 
 def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named() -> None:
     made = message("The plain text.")
-    made.add_alternative("<p>The HTML.</p>", subtype="html")
+    made.add_alternative("<p>The <b>plain</b> text.</p>", subtype="html")
     made.add_attachment(b"x" * 12_345, "application", "pdf", filename="Büro plan.pdf")
     made.add_attachment(b"a,b\n", "text", "csv", filename="a.csv")
     assert body_of(made.as_bytes()) == (
@@ -301,26 +359,49 @@ def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named(
     )
     blank = message("  \n")
     blank.add_alternative("<p>Dear Ann,</p><p>see <a href='http://x.com'>this</a></p>", "html")
-    assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this"
+    assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this (http://x.com)"
+
+
+INVITATION = (
+    "BEGIN:VCALENDAR\nBEGIN:VTIMEZONE\nDTSTART:19701025T030000\nEND:VTIMEZONE\n"
+    "BEGIN:VEVENT\nDTSTART;TZID=Europe/Berlin:20230417T143000\n"
+    "DTEND;TZID=Europe/Berlin:20230417T153000\nSUMMARY:Hand\n over\nLOCATION:Allee 9\\, left\n"
+    'ORGANIZER;CN="Kim: P":mailto:k@x.com\nDESCRIPTION:Ring\\ntwice\n'
+    "BEGIN:VALARM\nDESCRIPTION:no\nEND:VALARM\nEND:VEVENT\n"
+)
+FACTS = (
+    "What: Handover\nWhen: Monday 17 April 2023, 14:30 to 15:30 (Europe/Berlin)\n"
+    "Where: Allee 9, left\nOrganizer: Kim: P <k@x.com>\nRing\ntwice"
+)
+
+
+def test_what_holds_the_content_of_a_message_is_its_body() -> None:
+    made = message("We meet.")
+    made.add_alternative("<p>We meet.</p>", subtype="html")
+    made.add_alternative(INVITATION, subtype="calendar")
+    assert body_of(made.as_bytes()) == f"We meet.\n\n{FACTS}"
+    head = HEAD + b"Content-Type: text/calendar\n\n"
+    assert body_of(head + INVITATION.encode()) == FACTS
+    days = b"METHOD:CANCEL\nBEGIN:VEVENT\nDTSTART:20230417\nDTEND:20230419\nEND:VEVENT"
+    span = "Monday 17 April 2023 to Tuesday 18 April 2023"
+    assert body_of(head + days) == f"Cancelled:\nWhen: {span}"
+    for plain, page, body in (
+        ("View as HTML", "Bill 4711, due 3 May", "View as HTML\n\nBill 4711, due 3 May"),
+        ("Yes.", "Yes. Ann wrote: when?", "Yes. Ann wrote: when?"),
+        ("Yes, on 3 May at noon.", "On 3 May", "Yes, on 3 May at noon."),
+    ):
+        made = message(plain)
+        made.add_alternative(f"<p>{page}</p>", subtype="html")
+        assert body_of(made.as_bytes()) == body
 
 
 def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "LARGEST_BYTES", 5)
+    monkeypatch.setattr(parse, "LARGEST_FILE", 5)
     made = message("The text.")
     for name, data in (("a", b"12345"), ("b", b"123456")):
         made.add_attachment(data, "application", "pdf", filename=name)
-    assert [file[::2] for file in parsed(made.as_bytes()).files] == [("a", b"12345"), ("b", None)]
-
-
-def test_an_attached_mail_is_read() -> None:
-    inner = message("It was so.", "Old news")
-    inner.add_attachment(b"zip", "application", "zip", filename="old.zip")
-    made = message("See attached.")
-    made.add_attachment(inner)
-    assert body_of(made.as_bytes()) == (
-        "See attached.\n\n[Attached message: Old news]\nIt was so.\n\n"
-        "[Attachment: old.zip (application/zip, 1 KB)]"
-    )
+    files = {file.name: file.data for file in parsed(made.as_bytes()).files}
+    assert files == {"a": b"12345", "b": None}
 
 
 def test_html_sent_as_plain_text_is_converted_and_the_text_around_it_kept() -> None:
@@ -399,7 +480,7 @@ def nested_multiparts(depth: int) -> bytes:
         b"Content-Type: multipart/mixed; boundary=b;" + b"a=b;" * 500_000 + b"\n\n--b\n\n",
     ],
     ids=["multiparts", "beyond-the-bound", "messages", "parameters", "multipart-parameters"],
-)  # fmt: skip
+)
 def test_hostile_structure_is_bounded(data: bytes) -> None:
     assert isinstance(body_of(HEAD + data + b"end"), str)
 

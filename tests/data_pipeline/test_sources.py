@@ -31,8 +31,8 @@ from data_pipeline.ingest.archives import tar_members
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
-from data_pipeline.ingest.sources import described, detect, open_source, questions_of
-from data_pipeline.synthetic.world import WorldConfig, messages
+from data_pipeline.ingest.sources import detect, open_source
+from data_pipeline.synthetic.world import WorldConfig, described, messages, questions_of
 from tests.builders import raw, the_error, tries
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir
 from tests.processes import peak_of
@@ -101,7 +101,12 @@ def of_eml(tmp_path_factory: pytest.TempPathFactory) -> tuple[IngestReport, Path
 @pytest.mark.parametrize("name", [name for name in WRITERS if name != "eml"])
 def test_all_formats_agree(name: str, of_eml: tuple[IngestReport, Path], tmp_path: Path) -> None:
     report, db = ingested(name, tmp_path / "mail")
-    assert report.counts == of_eml[0].counts
+    # Other files are counted.
+    others = report.counts["not_mail"].get("other-file", 0)
+    assert others == {"eml.zip": 4, "maildir": 2, "mbox.zip": 2, "mbox.tgz": 2}.get(name, 0)
+    # A Hugging Face set has no attachments.
+    same = {"not_mail": {}} | ({"attachments": 0, "unread": {}} if name == "parquet" else {})
+    assert {**report.counts, **same} == {**of_eml[0].counts, **same}
     assert (report.counts["read"], report.counts["stored"]) == (len(MAILS), len(MAILS) - 1)
     assert stored(db) == stored(of_eml[1])
 
@@ -145,10 +150,10 @@ def test_a_maildir_in_use_is_read_on(tmp_path: Path) -> None:
     (mails / "new/3.host").rename(mails / "cur/3.host:2,S")
     (mails / "new/5.host").unlink()
     items += read
-    gone = [(each.source, isinstance(each, RawMessage) and each.gone) for each in items]
+    gone = [(each.source, isinstance(each, RawMessage) and bool(each.fault)) for each in items]
     assert gone == [
         ("cur/0.host", False), ("cur/2.host", False), ("cur/4.host", True),
-        ("new/1.host", False), ("new/3.host", False), ("new/5.host", True),
+        ("new/1.host", False), ("new/3.host", False), ("new/5.host", True), ("tmp/6.host", True),
     ]  # fmt: skip
     assert isinstance(items[1], RawMessage) and "starred" in items[1].labels
     report = ingest([Source(iter(items), Rules())], tmp_path / "inbox.duckdb")
@@ -182,9 +187,11 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
     )
     (tmp_path / "a.mbox").write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
     (tmp_path / "archive_browser.html").write_text("<html>")
-    assert detect(str(tmp_path)) == "mbox"
-    items = opened(tmp_path, "mbox")
-    assert [item.source for item in items] == ["a.mbox#1", "box.mbox#1", "box.mbox#2"]
+    assert detect(str(tmp_path)) == "mail"
+    items = opened(tmp_path, "mail")
+    names = ["a.mbox#1", "archive_browser.html", "box.mbox#1", "box.mbox#2"]
+    assert [item.source for item in items] == names
+    del items[1]
     dates = [isinstance(each, RawMessage) and each.envelope_date for each in items[1:]]
     times = dt.datetime(2001, 1, 12, 9, 30), dt.datetime(2017, 4, 3, 10)
     assert dates == [each.replace(tzinfo=dt.UTC) for each in times]
@@ -246,10 +253,10 @@ def test_synthetic_sources_are_spelled_out() -> None:
 
 def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: Path) -> None:
     (tmp_path / "mail.csv").write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
-    assert detect(f"{tmp_path}/mail.csv") == "mbox"
+    assert detect(f"{tmp_path}/mail.csv") == "mail"
     message = tmp_path / "1."
     message.write_bytes(b"X-Odd: 1\r\nSubject: s\r\n\r\nx\n")
-    assert detect(str(message)) == "eml"
+    assert detect(str(message)) == "mail"
     (tmp_path / "notes" / "more").mkdir(parents=True)
     for name in ("notes/a.txt", "notes/more/1"):
         (tmp_path / name).write_text("Dear diary")
@@ -257,7 +264,7 @@ def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: P
     (tmp_path / "old.mac").write_bytes(b"\xff\0one\rtwo\r")
     with tarfile.open(tmp_path / "photos.tar", "w") as file:
         file.add(message, "photos/one.jpg")
-    formats = r"--format enron\|maildir\|mbox\|eml\|csv\|hf\|imap\|synthetic"
+    formats = r"--format mail\|mbox\|maildir\|eml\|enron\|csv\|hf\|imap\|synthetic"
     names = ("notes", "notes/a.txt", "photos.tar", "old.mac", "empty")
     for name, advice in {**dict.fromkeys(names, formats), "no/where/": "no file or f"}.items():
         with pytest.raises(UserError, match=advice):
@@ -414,16 +421,20 @@ def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
     return buffer.getvalue()
 
 
-def found(data: bytes) -> list[tuple[str, bytes]]:
-    return [(name, file.take(5_000)) for name, file in tar_members(io.BytesIO(data))]
+def found(data: bytes, file: Path) -> list[tuple[str, bytes]]:
+    file.write_bytes(data)
+    return [(name, member.take(5_000)) for name, member in tar_members(file)]
 
 
 @pytest.mark.parametrize("form", TAR_FORMATS)
 @pytest.mark.parametrize("first", ["a", "d/" * 55 + "x", "d/" * 40 + "caf\udce9"])
-def test_a_tar_is_read_whole_and_its_damage_never_ends_in_silence(form: int, first: str) -> None:
+def test_a_tar_is_read_whole_and_its_damage_never_ends_in_silence(
+    form: int, first: str, tmp_path: Path
+) -> None:
     data = archive([(first, tarfile.REGTYPE, 100), *LISTED], form)
     sizes = [(first, 100), *((name, size) for name, kind, size in LISTED if kind < b"1")]
-    assert found(data) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
+    path = tmp_path / "mail.tar"
+    assert found(data, path) == [(name, b"x" * min(size, 5_000)) for name, size in sizes]
     starts = {data[at : at + 2]: at for at in range(0, len(data), tarfile.BLOCKSIZE)}
     second, last = starts[b"b\0"], starts[b"c\0"]
     cuts = [0, 100, 600, second + 511, second + 600, second + 6_500, last]
@@ -434,4 +445,4 @@ def test_a_tar_is_read_whole_and_its_damage_never_ends_in_silence(form: int, fir
         damaged.append(archive([("n" * 2_000_000, tarfile.REGTYPE, 1)], form))
     for each in damaged:
         with pytest.raises(tarfile.TarError):
-            found(each)
+            found(each, path)

@@ -66,7 +66,6 @@ def training_home(shared: Path) -> Path:
 
 @pytest.fixture
 def home(training_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, for one test."""
     monkeypatch.setenv("ART_E_HOME", str(training_home))
     return training_home
 
@@ -77,8 +76,6 @@ def material(home: Path) -> Material:
 
 
 def complete(setting: Setting, home: Path) -> Path:
-    """The folder of a run in that home, made once a session."""
-
     def make(folder: Path) -> None:
         with tiny.at(home), tiny.begun(setting, folder) as training:
             carry_out(training)
@@ -104,6 +101,5 @@ def start(warm: Path) -> Start:
 
 @pytest.fixture(scope="session")
 def base(training_home: Path) -> Path:
-    """A tiny Qwen2, made once a session."""
     with tiny.at(training_home):
         return once(training_home / "base", full.make_base)

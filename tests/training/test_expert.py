@@ -10,6 +10,7 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
+from art_e.offline import NOTHING
 from art_e.trajectory import Trajectory
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
@@ -50,7 +51,7 @@ def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Plante
         assert rubric["answered"] or rubric["abstained"]
         assert not rubric["unparseable_calls"] + rubric["bad_argument_calls"]
         if not each.question.answerable:
-            assert done.final_answer == expert.NOTHING
+            assert done.final_answer == NOTHING
         elif rubric["answered"]:
             answered += 1
             assert rubric["read_gold"] and rubric["sources_correct"]

@@ -36,12 +36,11 @@ QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokeniz
 def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = carry_out(training, None)
+        metrics = carry_out(training)
     return metrics, training
 
 
 def log_of(training: TrainingRun, step: int = 2) -> list[dict[str, Any]]:
-    """What TRL logged up to that checkpoint, step by step."""
     state = training.run.folder / "checkpoints" / f"checkpoint-{step}" / "trainer_state.json"
     rows: list[dict[str, Any]] = json.loads(state.read_text("utf-8"))["log_history"]
     return [each for each in rows if "loss" in each]

@@ -57,8 +57,6 @@ Scripted = Callable[..., Trained]
 def scripted(
     start: Start, home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scripted:
-    """Trains on what `replies` says, in turn."""
-
     def train(replies: Sequence[AssistantMessage], *changes: str) -> Trained:
         def cycling(*_: Any, **__: Any) -> Script:
             return Script(start.tokenizer, map(itertools.cycle, itertools.repeat(replies)))
@@ -72,7 +70,6 @@ def scripted(
 
 
 def weights(training: TrainingRun) -> dict[str, Any]:
-    """Those of the last checkpoint."""
     last = newest_checkpoint(training.run.folder)
     assert last is not None
     loaded: dict[str, Any] = load_start(str(last)).model.state_dict()
@@ -141,13 +138,12 @@ def test_judges_share_one_budget(scripted: Scripted) -> None:
         assert metrics["test"] is None
         assert len(training.steps) < 3
         assert (training.steps[-1].unjudged or 0) > 0
-        newest = newest_checkpoint(training.run.folder)
 
         def goes_on(usd: float) -> Trained:
             recipe = tiny.recipe(*SHORT, *changes, f"judging.max_cost_usd={usd}")
             setting = training.setting._replace(recipe=recipe)
             with tiny.begun(setting, training.run.folder, resume=True) as again:
-                return carry_out(again, newest), again
+                return carry_out(again), again
 
         with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
             goes_on(0.01)

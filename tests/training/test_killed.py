@@ -33,8 +33,6 @@ START = ("sft.stages=[{steps=40, batch=8, rate=1e-2}]", "sft.validate_every=40")
 
 
 class Trainings:
-    """Trains in `home`, each run in a folder of its own."""
-
     def __init__(self, home: Path, start: Path) -> None:
         self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
         self.start = start

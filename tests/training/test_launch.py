@@ -110,7 +110,6 @@ class Machine:
         )  # fmt: skip
 
     def run(self, name: str, *arguments: str, code: int = 0, **variables: str) -> str:
-        """Run a script to its end, with that exit code; what it said."""
         running = self.start(name, *arguments, **variables)
         _, stderr = running.communicate()
         assert running.returncode == code, stderr

@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCau
 from art_e.models.prices import price_of
 from art_e.text import prompt_text
 from tests.command_line import Run as Command
-from tests.command_line import json_of, the_error
+from tests.command_line import json_of
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
 from training.planning import GPUS, PUBLISHED, TrainingPlan, plan
 from training.recipe import load_recipe, toml_names
@@ -107,14 +107,6 @@ def test_each_recipe_is_planned(art_e: Command, recipe: str) -> None:
     assert row["gpu_usd"] == pytest.approx(GPUS[gpu].usd_per_hour * total * int(gpus))
 
 
-def test_what_can_not_be_planned(art_e: Command) -> None:
-    for options, named in (
-        (("--gpu", "tpu"), "h100-80gb"),
-        (("--recipe", "talk-multi"), "--gpus 2"),
-        (("--recipe", "talk", "--gpus", "5"), "grpo.questions"),
-        (("--recipe", "talk", "--set", "model.base=Qwen/Qwen3-8B"), "Qwen3-4B"),
-    ):
-        assert named in the_error(art_e("train", "plan", *options))
-    # A plan that does not fit is an answer, too.
+def test_a_plan_that_does_not_fit_is_an_answer_too(art_e: Command) -> None:
     tight = art_e("train", "plan", "--recipe", "talk", "--set", "grpo.vllm.memory=0.3")
     assert tight.exit_code == 0 and "one whole episode" in tight.stdout

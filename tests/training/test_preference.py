@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from trl.trainer.dpo_trainer import DataCollatorForPreference
+from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference
 
 from art_e.errors import UserError
 from art_e.runs import start_run
@@ -18,17 +20,15 @@ from tests.command_line import Run, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, LOST, RIGHT, WRONG, rollouts, score
-from training import supervised
 from training.cli import carry_out
 from training.expert import best_conversations, marked_tokens
 from training.recipe import Preference, Setting
 from training.run import newest_checkpoint
 from training.start import Start, load_start
-from training.supervised import dpo_rows, kto_rows, labels_of, pairs_of, rated_episodes
+from training.supervised import dpo_rows, kto_rows, labels_of, own_tokens, pairs_of, rated_episodes
 
 
 def asking(number: int, scored: Sequence[Scored]) -> list[Scored]:
-    """The episodes as if they were about another question."""
     return [
         Scored(dataclasses.replace(each.question, id=f"q{number}"), each.trajectory)
         for each in scored
@@ -72,12 +72,12 @@ def test_only_own_tokens_count(begin: Begin, start: Start) -> None:
         return str(decode([each for each in marked.labels if each >= 0]))
 
     rows = dpo_rows([(better, worse)], start.tokens, table, 0)
-    paired = supervised.OwnPairs(start.pad_id)(rows)
+    paired = own_tokens(DataCollatorForPreference(start.pad_id), rows)
     assert counted(paired) == [own(better)] * 2 + [own(worse)] * 2
     assert "tool_response" not in "".join(counted(paired))
     labelled = kto_rows(labels_of([better, worse]), start.tokens, table, 0)
     expected = [own(better if each["label"] else worse) for each in labelled]
-    batch = supervised.OwnLabelled(start.pad_id)(labelled)
+    batch = own_tokens(DataCollatorForUnpairedPreference(start.pad_id), labelled)
     assert counted(batch) == expected
     assert counted(batch, "KL_") == expected[::-1]
 
@@ -129,7 +129,6 @@ def test_a_short_run(kind: Any, told: Path, warm: Path, home: Path, tmp_path: Pa
 
 
 def loss(start: Start, trajectory: Trajectory) -> float:
-    """Of the own tokens of an episode, in all."""
     marked = marked_tokens(trajectory.messages, start.tokens)
     ids, labels = (torch.tensor([each]) for each in marked)
     model: Any = start.model

@@ -1,6 +1,7 @@
 """Recipes: found by name or path, changed from the command line, refused in a line; `--recipe`."""
 
 import json
+import shlex
 import shutil
 import tomllib
 from functools import partial
@@ -32,29 +33,16 @@ def test_it_is_found_by_name_and_by_file_and_changes_win_over_it(tmp_path: Path)
     assert recipe.model.lora == 4
 
 
-REFUSED = {
-    **{f"{name}={value}": name for name, value in (
-        ("grpo.rate", 0), ("grpo.rate", "nan"), ("grpo.rollouts", 1), ("grpo.speed", 9),
-        ("sft.stages", []), ("sft.noise.guesses", 2), ("episode.hits", 99))},
-    **dict.fromkeys(("grpo", "=3", "grpo..rate=3"), "table.field=value"),
-    "grpo.micro_batch=7": "the 128 episodes of each process are not a multiple of",
-    "grpo.minibatches=3": "the 8 forward passes of a batch must be multiples of it",
-    "reward.abstained=5": "reward", "data.kinds=['riddle']": "data.kinds.0",
-    "data.questions=golden": "data: beside [data.worlds] give both questions and db",
-    "data.worlds.test=[1_000, 1_001]": "share a seed",
-    "data.worlds.test=[5, 5]": "data.worlds: a span of seeds is [first, end)",
-    "model.bits=4": "give base and lora", "grpo.rate.x=3": "rate is no table",
-}  # fmt: skip
+ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
 
 
-@pytest.mark.parametrize("change", REFUSED)
-def test_what_is_no_recipe_is_refused_in_a_line(change: str) -> None:
-    assert REFUSED[change] in the_user_error(lambda: load_recipe("nano", [change]))
+@pytest.mark.parametrize("row", ERRORS)
+def test_user_errors(art_e: Run, row: str) -> None:
+    line, words = row.split("\t")
+    assert words in the_error(art_e(*shlex.split(line)))
 
 
-def test_files_that_are_no_recipe_and_weights_that_vllm_can_not_take(tmp_path: Path) -> None:
-    error = the_user_error(lambda: load_recipe("talk", ["model.bits=4"]))
-    assert "vLLM can't take on weights of 4 bits" in error
+def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "torn.toml").write_text("[grpo\nsteps = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, words in (
@@ -88,7 +76,6 @@ def form(tmp_path: Path) -> Path:
 
 
 def assert_in_the_form(path: Path) -> None:
-    """Whether the episodes of that file, and its run's configuration, are in the form."""
     config = json.loads((path.parent / "config.json").read_text("utf-8"))
     assert config["max_turns"] == 4
     for trajectory in read_trajectories(path):

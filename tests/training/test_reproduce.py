@@ -17,7 +17,7 @@ from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.runs import Run
 from art_e.trajectory import read_trajectories
-from data_pipeline.ingest.sources import described
+from data_pipeline.synthetic.world import described
 from tests.builders import tries, write_lines
 from tests.command_line import Run as Cli
 from tests.command_line import json_of, the_error

@@ -101,7 +101,6 @@ def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
 
 
 def answered(**facts: Any) -> Rubric:
-    """A right answer in three turns, with other facts."""
     known: dict[str, Any] = {
         "max_turns": 10, "answerable": True, "num_gold_sources": 1, "answered": True,
         "found_gold": True, "read_gold": True, "sources_correct": True, "num_sources": 1,

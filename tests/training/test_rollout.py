@@ -1,23 +1,33 @@
-"""Rollouts: what the model sampled stays as it was, and an episode stops where it ends."""
+"""Rollouts, our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Qwen2Tokenizer
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.tools import schemas
 from tests.builders import LEASE, WAIT_S, answer, message, read, search
-from tests.tiny_qwen import END
+from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from tests.training.conftest import Begin, whole, written
 from tests.training.scripted import IDK, Script
+from training.engine import Sampler
+from training.optimizer import MuonAdamW, optimizer_of, packed
 from training.rollout import ChatTokens, Rollout, Turn, roll_out, side_by_side
+from training.start import start_of
 
 ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
@@ -31,8 +41,6 @@ Roll = Callable[..., Rolled]
 
 @pytest.fixture
 def roll(begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer) -> Roll:
-    """Rolls out one episode of what a model says."""
-
     def rolled(script: Sequence[AssistantMessage | str], form: EpisodeForm = ROOMY) -> Rolled:
         engine = Script(tokenizer, [[each] for each in script], logprob=-0.5)
         [rollout] = roll_out([begin()], tokens, engine, form)
@@ -148,3 +156,172 @@ def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer)
             ChatTokens(tokenizer, schemas(), tokenizer.get_vocab()[END])
     finally:
         tokenizer.chat_template = before
+
+
+TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
+
+
+@pytest.fixture(scope="module")
+def words() -> Qwen2Tokenizer:
+    return make_tokenizer(TEXTS, vocabulary=300)
+
+
+@pytest.fixture(scope="module")
+def model(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
+    """New weights as a run begins with them, whatever their generation config was published as."""
+    model = start_of(make_model(words, hidden=16, layers=1), words).model
+    assert isinstance(model, Qwen2ForCausalLM)
+    return model
+
+
+@pytest.fixture(scope="module")
+def prompts(words: Qwen2Tokenizer) -> list[list[int]]:
+    return [list(words.encode(each)) for each in TEXTS]
+
+
+Sample = Callable[..., list[Turn]]
+
+
+@pytest.fixture(scope="module")
+def sample(model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]) -> Sample:
+    ids = words.get_vocab()
+
+    def turns(times: int = 1, turn: int = 8, **options: Any) -> list[Turn]:
+        settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
+        return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings).turns(prompts * times)
+
+    return turns
+
+
+def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample: Sample) -> None:
+    first = sample()
+    torch.manual_seed(7)
+    undisturbed = torch.rand(3)
+    torch.manual_seed(7)
+    assert sample() == first
+    assert torch.equal(torch.rand(3), undisturbed)
+    assert sample(seed=1) != first
+
+
+def test_greedy_sampling(model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample) -> None:
+    """Each by itself, so that neither padding nor the order of batches plays a part."""
+    for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
+        ids = list(prompt)
+        for token in turn.ids:
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+            assert token == int(logits.argmax())
+            ids.append(token)
+
+
+def test_a_turn_ends_with_its_mark_or_at_its_limit(words: Qwen2Tokenizer, sample: Sample) -> None:
+    """New weights sample any token: some turns come to an end, others are cut off."""
+    turns = [turn.ids for turn in sample(12, turn=120)]
+    end = words.get_vocab()[END]
+    ended = [turn for turn in turns if turn[-1] == end]
+    assert ended
+    # The padding behind an end mark is no part of the turn.
+    assert all(turn.index(end) == len(turn) - 1 for turn in ended)
+    assert {len(turn) for turn in turns if turn[-1] != end} == {120}
+
+
+def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Tokenizer) -> None:
+    """Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn."""
+    published = make_model(words, hidden=16, layers=1)
+    ends = [words.get_vocab()[each] for each in (END, END_OF_TEXT)]
+    options = {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
+    published.generation_config = GenerationConfig.from_dict(options)
+    config = start_of(published, words).model.generation_config
+    assert config is not None
+    assert config.eos_token_id == ends[0]
+    assert [config.repetition_penalty, config.top_p, config.top_k] == [None] * 3
+
+
+Rows = list[tuple[list[int], list[int]]]
+TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
+
+
+def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
+    """A step's rows as TRL pads and buffers them; the first has no advantage."""
+    prompts = [torch.tensor(prompt).flip(0) for prompt, _ in rows]
+    completions = [torch.tensor(completion) for _, completion in rows]
+    left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
+    whole = {
+        "prompt_ids": left.flip(1), "prompt_mask": (left > 0).int().flip(1),
+        "completion_ids": right, "completion_mask": (right > 0).int(),
+        "advantages": torch.arange(len(rows), dtype=torch.float32),
+    }  # fmt: skip
+    cut = {name: each.chunk(parts) for name, each in whole.items()}
+    return [{name: each[part] for name, each in cut.items()} for part in range(parts)]
+
+
+@given(
+    st.lists(st.tuples(TOKENS, TOKENS), min_size=4, max_size=4),
+    st.sampled_from([(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (4, 4)]),
+)
+def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, shape: tuple[int, int]) -> None:
+    parts, minibatches = shape
+    packs, lengths = dict[int, tuple[list[int], list[int]]](), []
+    batches = packed(buffered(rows, parts), minibatches=minibatches)
+    assert len(batches) == parts
+    for batch in batches:
+        # No column is padding in all rows.
+        assert bool(batch["prompt_mask"].any(0).all())
+        assert bool(batch["completion_mask"].any(0).all())
+        for place, number in enumerate(batch["advantages"].int().tolist()):
+            masks = [batch[f"{part}_mask"][place].bool() for part in ("prompt", "completion")]
+            prompt = batch["prompt_ids"][place][masks[0]].tolist()
+            packs[number] = (prompt, batch["completion_ids"][place][masks[1]].tolist())
+            lengths.append(len(prompt) + len(packs[number][1]))
+    # The one that teaches nothing keeps a token.
+    first = (rows[0][0], rows[0][1][:1])
+    assert [packs[each] for each in range(4)] == [first, *rows[1:]]
+    size = 4 // minibatches
+    for start in range(0, 4, size):
+        # Sorted within a minibatch, or the longest decides for the shortest.
+        part = lengths[start : start + size]
+        assert part == sorted(part)
+        assert set(list(packs)[start : start + size]) == set(range(start, start + size))
+
+
+def small() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3))
+
+
+def train(model: nn.Module, optimizer: Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        inputs, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), wanted).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def test_matrices_go_to_muon_and_embeddings_norms_and_biases_to_adamw() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    assert isinstance(optimizer, MuonAdamW)
+    adamw, muon = optimizer.param_groups
+    names = {id(each): name for name, each in model.named_parameters()}
+    assert {names[id(each)] for each in muon["params"]} == {"1.weight", "3.weight"}
+    assert {names[id(each)] for each in adamw["params"]} == {
+        "0.weight", "1.bias", "2.weight", "2.bias", "3.bias",
+    }  # fmt: skip
+    assert (muon["lr"], adamw["lr"]) == (2.0, 1.0)
+    tied = nn.ModuleDict({"embed": nn.Embedding(11, 6), "head": nn.Linear(6, 11, bias=False)})
+    tied["head"].weight = tied["embed"].weight
+    # Nothing is left for Muon, which takes no empty list.
+    assert type(optimizer_of(tied, ratio=2.0)) is AdamW
+
+
+def test_a_schedule_moves_both_halves() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    schedule = LambdaLR(optimizer, lambda step: 0.01 if step < 2 else 0.0)
+    train(model, optimizer, 1)
+    schedule.step()
+    schedule.step()
+    still = copy.deepcopy(model.state_dict())
+    train(model, optimizer, 3)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, still[name]), name

@@ -1,19 +1,27 @@
-"""A training run's folder: what a kill leaves, what a resumed run forgets, what is kept."""
+"""A training run's folder: what a kill leaves, what a resumed run forgets; and its alarms."""
 
+import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
+from evals.hacking import detect
 from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, trajectory
+from tests.evals.hacks import canned, hacking, honest
 from tests.training import tiny
 from tests.training.tiny import validation
-from training.progress import WINDOW, Step, TrainingAlarm, read_steps
+from training.judging import hacking_alarms
+from training.progress import WINDOW, Step, TrainingAlarm, alarms_of, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, line_of, opened
 
@@ -72,8 +80,8 @@ def stored(out: Path) -> list[int]:
 def test_a_resumed_run_continues_from_its_newest_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     killed(out, [0.3, 0.2], steps=5)
-    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
-        assert checkpoint == out / "checkpoints" / "checkpoint-4"
+    with tiny.begun(SETTING, out, resume=True) as training:
+        assert training.checkpoint == out / "checkpoints" / "checkpoint-4"
         assert [each.step for each in training.steps] == [1, 2, 3, 4]
         assert [each.step for each in training.validations] == [0, 2, 4]
         assert (training.tokens, training.cost_before) == (40, 2.0)
@@ -99,8 +107,8 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
         with (out / f"{name}.jsonl").open("a") as lines:
             lines.write(line)
     whole = out / "checkpoints" / "checkpoint-2" if steps == 3 else None
-    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
-        assert checkpoint == whole
+    with tiny.begun(SETTING, out, resume=True) as training:
+        assert training.checkpoint == whole
         assert [each.step for each in training.steps] == ([1, 2] if whole else [])
         assert names(out) == (["checkpoint-2"] if whole else [])
         assert stored(out) == ([0, 1, 2, 2] if whole else [])
@@ -250,3 +258,101 @@ def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFi
     assert line_of(steps, 3).endswith("0:00:20, 0:00:10 to go, 500 tokens/s")
     assert "accuracy 0.62" in valued
     assert alarm.isprintable() and "[red]x[/]" in alarm
+
+
+# Always the same noises: an honest run may raise an alarm once in some thousands.
+settled = settings(derandomize=True, max_examples=50)
+seeds = st.integers(0, 10**6)
+COLLAPSED = {"abstention": 0.98, "accuracy": 0.02, "reward": 0.09}
+
+
+def rise(seed: int, steps: int = 60, questions: int = 8, rollouts: int = 8) -> list[Step]:
+    rng = np.random.default_rng(seed)
+    first, last = rng.uniform(0.2, 0.5), rng.uniform(0.6, 0.9)
+    made = []
+    for number in range(steps):
+        part = number / steps
+        accuracy = first + (last - first) * part
+        chances = rng.beta(1.5 * accuracy, 1.5 * (1 - accuracy), questions)
+        rights = rng.binomial(rollouts, chances)
+        total = questions * rollouts
+        right = int(rights.sum())
+        wrong = int(rng.binomial(total - right, 0.1 + 0.6 * (1 - part)))
+        withheld = total - right - wrong
+        reward = (1.6 * right - 0.9 * wrong + 0.1 * withheld) / total + float(rng.normal(0, 0.02))
+        malformed = float(rng.poisson(total * (0.02 + 0.3 * (1 - part))))
+        # Effort gives most groups a spread, were all of their answers right.
+        flat = int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5))
+        made.append(Step(
+            number + 1, 2.0 * number, 10_000 * number, learning_rate=3e-4, reward=reward,
+            accuracy=right / total, hallucination=wrong / total, abstention=withheld / total,
+            format_errors=malformed / total, groups=questions, flat_groups=flat,
+        ))  # fmt: skip
+    return made
+
+
+def planted(steps: Sequence[Step], plant: Callable[[int], dict[str, Any]]) -> list[Step]:
+    return [dataclasses.replace(each, **plant(each.step)) for each in steps]
+
+
+def over_time(steps: Sequence[Step]) -> list[tuple[int, TrainingAlarm]]:
+    """The first alarm of each kind in a run that looks at every step, with its step."""
+    first: dict[str, tuple[int, TrainingAlarm]] = {}
+    start = validation(0, abstention=0.25, accuracy=0.21)
+    for end, step in enumerate(steps, start=1):
+        for alarm in alarms_of(steps[:end], [start]):
+            first.setdefault(alarm.kind, (step.step, alarm))
+    return list(first.values())
+
+
+@settled
+@given(seed=seeds, questions=st.sampled_from([8, 12]), rollouts=st.integers(4, 8))
+def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollouts: int) -> None:
+    assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
+
+
+def test_no_alarm() -> None:
+    for steps in (
+        *(rise(0, length) for length in (0, 1, WINDOW - 1, WINDOW)),
+        [Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)],
+        # Abstention near 1 is right where accuracy on the other questions does not fall.
+        planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
+        planted(rise(0), lambda _: dict.fromkeys(COLLAPSED, np.nan)),
+        planted(rise(0), lambda step: {"ratio_mean": 1 + 0.05 * (-1) ** step}),
+    ):
+        assert over_time(steps) == []
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind", "words"),
+    [
+        (COLLAPSED, "collapse to abstention", "grpo.rate (now 0.0003)"),
+        ({"flat_groups": 7, "accuracy": 0.95}, "no spread", "harder questions"),
+        # Where most fail it comes sooner.
+        ({"flat_groups": 6, "accuracy": 0.05}, "no spread", "easier questions"),
+        ({"ratio_mean": 0.6}, "engine against trainer", "0.60 times as likely"),
+    ],
+)
+@settled
+@given(seed=seeds)
+def test_a_failure_is_alarmed_once(plant: dict[str, Any], kind: str, words: str, seed: int) -> None:
+    [(step, alarm)] = over_time(planted(rise(seed), lambda step: plant if step > 35 else {}))
+    assert 35 < step <= 35 + WINDOW
+    assert alarm.kind == kind
+    assert words in alarm.message
+
+
+def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_them() -> None:
+    [(step, alarm)] = over_time(planted(rise(0), lambda _: {"abstention": 1.0, "accuracy": 0.0}))
+    assert step == WINDOW
+    assert "25% did at the start" in alarm.message
+    assert "accuracy fell from 21% to 0%" in alarm.message
+
+
+def test_the_detectors_of_evals_become_alarms() -> None:
+    assert hacking_alarms(honest(100)) == []
+    scored = hacking(honest(100), 0.3, canned)
+    seen, alarms = detect(scored), hacking_alarms(scored)
+    assert [each.kind for each in alarms] == [f"hacking: {each.detector}" for each in seen]
+    assert all(one.message in other.message for one, other in zip(seen, alarms, strict=True))
+    assert f"such as {seen[0].episodes[0]}" in alarms[0].message

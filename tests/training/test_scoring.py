@@ -142,8 +142,6 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
 
 
 def ranking(scores: list[float] | None) -> Judges:
-    """Judges of which one compares rollouts, always with these scores."""
-
     async def rank(_: Sequence[Scored]) -> list[float] | None:
         return scores
 
@@ -254,9 +252,8 @@ def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_pa
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
         load = partial(load_material, recipe.data)
-        examiner = validation.Examiner(training, scripted.JUDGES, start.tokens, load)
-        answers = validation.by_transformers(training, start)
-        again, episodes = validation.figures_on_test(examiner, answers)
+        examiner = validation.Examiner(training, scripted.JUDGES, start, load)
+        again, episodes = validation.figures_on_test(examiner, examiner.by_transformers)
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored

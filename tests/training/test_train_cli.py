@@ -1,16 +1,39 @@
-"""`art-e train`: from nothing to a trained checkpoint, and one-line errors."""
+"""`art-e train`: its questions, a run from nothing, the card of a run, a merged model."""
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from art_e.episode import EpisodeForm
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.checkpoint import episode_form, meant_checkpoint
+from art_e.models.loading import load_checkpoint, load_tokenizer, reloads_the_same
 from art_e.question import Split, load_questions
+from art_e.trajectory import read_trajectories
+from data_pipeline.cli import read_sources
+from data_pipeline.ingest import build
+from data_pipeline.synthetic.world import questions_of
 from evals.scored import check_questions
-from tests.command_line import Run, json_of
+from tests import tiny_qwen
+from tests.builders import files_of, the_error
+from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
-from training.cli import load_material
+from training.cli import card, kept_of, load_material, planted_in
+from training.cli import merge_adapter as merge
+from training.recipe import Data, Recipe, Setting
+from training.rollout import Material
 
 
 def changes(*more: str) -> list[str]:
@@ -63,3 +86,259 @@ def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Pat
     result = art_e("train", "grpo", *changes(), "--out", tmp_path / "run")
     assert result.exit_code == 2 and "--init" in result.stderr.splitlines()[-1]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def data(home: Path) -> Data:
+    return tiny.recipe().data
+
+
+def ids(material: Material) -> list[str]:
+    return [each.id for each in material.questions]
+
+
+def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
+    train, validation = load_material(data, "train"), load_material(data, "validation")
+    for made, split in ((train, "train"), (validation, "validation")):
+        assert {each.split for each in made.questions} == {split}
+        assert {each.kind for each in made.questions} == set(data.kinds)
+    assert set(ids(train)) <= set(planted_in(data))
+    one, other = (
+        {m for q in each.questions for m in q.message_ids} for each in (train, validation)
+    )
+    assert not one & other
+    assert not set(ids(train)) & set(ids(validation))
+
+
+def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_path: Path) -> None:
+    db = tmp_path / "held-out.duckdb"
+    source = "synthetic:1000,seed=7,short,split="
+    read_sources([f"{source}test"], db)
+    questions = tmp_path / "held-out.questions.jsonl"
+    both = data.model_copy(update={"questions": str(questions), "db": str(db)})
+    test = load_material(both, "test")
+    assert set(ids(test)) <= {each.id for each in questions_of(f"{source}test")}
+    assert {file.path for file in test.file_of.values()} == {db}
+    assert ids(load_material(both, "train")) == ids(load_material(data, "train"))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.34, 0.9])
+def test_the_share_of_unanswerable_questions_is_capped(data: Data, share: float) -> None:
+    every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions
+    kept = load_material(data.model_copy(update={"unanswerable": share}), "train").questions
+    assert [each for each in kept if each.answerable] == [each for each in every if each.answerable]
+    assert [each for each in every if each in kept] == kept
+    left, had = (sum(not each.answerable for each in some) for some in (kept, every))
+    assert left / len(kept) <= share
+    # One more would be too many, or there is none.
+    assert left == had or (left + 1) / (len(kept) + 1) > share
+
+
+def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_material(data, "train")
+    monkeypatch.setattr(build, "ingest", mock.Mock(side_effect=AssertionError("made again")))
+    assert load_material(data, "train").questions == first.questions
+    # Another world is another file.
+    assert data.worlds is not None
+    other = data.worlds.model_copy(update={"vocabulary": 900})
+    with pytest.raises(AssertionError, match="made again"):
+        load_material(data.model_copy(update={"worlds": other}), "train")
+
+
+def test_golden_set_of_the_home(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = load_material(data, "train")
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    own = Data(db=str(next(iter(material.file_of.values())).path), train_questions=5)
+    with pytest.raises(UserError, match=r"no golden set at .*art-e golden import"):
+        load_material(own, "train")
+    (tmp_path / "golden").mkdir()
+    for name in ("train", "test"):
+        rows = (json.dumps(each.to_row() | {"split": name}) for each in material.questions)
+        (tmp_path / "golden" / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    few = load_material(own, "train")
+    assert len(few.questions) == 5
+    assert ids(load_material(own, "train")) == ids(few)
+    # Training alone has fewer.
+    assert len(load_material(own, "test").questions) == len(material.questions)
+    named = Data(questions=str(tmp_path / "golden"), db=own.db)
+    assert ids(load_material(named, "train")) == ids(material)
+    # Nothing is planted for the expert in these.
+    assert not planted_in(named)
+    with pytest.raises(UserError, match="split train has no question of count"):
+        load_material(named.model_copy(update={"kinds": ("count",)}), "train")
+
+
+def test_held_out_questions_are_always_the_same(material: Material) -> None:
+    first = material.held_out(10)
+    assert len(first) == 10
+    assert material.held_out(20)[:10] == first != material.questions[:10]
+    assert len(material.held_out(10**6)) == len(material.questions)
+
+
+# peft asks transformers by an older name.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+
+def write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content), "utf-8")
+
+
+@pytest.fixture
+def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
+    """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
+    folder = tmp_path / "annsecret" / "run"
+    copy = shutil.copytree(adapter, folder / "checkpoints" / "checkpoint-12")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copyfile(checkpoint / name, copy / name)
+    write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
+    return copy
+
+
+def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "merged"
+    left = out.parent / ".merged.partial"  # of a merge that was killed
+    left.mkdir(parents=True)
+    (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
+    write(adapter / "episode.json", {"max_turns": 3})
+    merge(adapter.parents[1], out)
+    assert files_of(out)["episode.json"] == files_of(adapter)["episode.json"]
+    assert sorted(out.parent.iterdir()) == [out]
+    ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
+    with torch.inference_mode():
+        whole, both, bare = (
+            load_checkpoint(str(model), adapted).model(input_ids=ids).logits
+            for model, adapted in ((out, None), (checkpoint, str(adapter)), (checkpoint, None))
+        )
+    assert torch.allclose(whole, both, atol=1e-4)
+    assert not torch.allclose(whole, bare, atol=1e-2)
+    assert "adapter_config.json" not in files_of(out)
+    # What servers make of it is the tokenizer that was saved.
+    assert reloads_the_same(out, load_tokenizer(out, "merged"))
+
+
+def test_a_merge_keeps_bits_and_tokenizer(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(checkpoint, "base")
+    half: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
+    tiny_qwen.save(half, tokenizer, tmp_path / "half")
+    tokenizer.chat_template = "{# its own #}" + tiny_qwen.stock_template()
+    tokenizer.save_pretrained(adapter)
+    rename_base(adapter, str(tmp_path / "half"))
+    merge(adapter, tmp_path / "merged")
+    saved: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype="auto")
+    assert {each.dtype for each in saved.parameters()} == {torch.bfloat16}
+    merged = load_tokenizer(tmp_path / "merged", "merged")
+    assert merged.chat_template == tokenizer.chat_template
+
+
+def rename_base(adapter: Path, name: str | None) -> None:
+    config = adapter / "adapter_config.json"
+    write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
+
+
+def test_what_can_not_be_merged(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
+    out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
+    file.write_text("mine")
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    for action, words in (
+        (lambda: merge(checkpoint, out), f"local:{checkpoint}"),
+        (lambda: merge(tmp_path / "nowhere", out), "holds no adapter"),
+        (lambda: merge(adapter, full), "--out"),
+        (lambda: merge(adapter, file / "merged"), "can't write"),
+    ):
+        assert words in the_error(action)
+    assert files_of(full) == {"mine": b"mine"}
+    with mock.patch.object(Path, "replace", side_effect=OSError(28, "No space left on device")):
+        assert "No space left" in the_error(lambda: merge(adapter, out))
+    rename_base(adapter, str(tmp_path / "gone"))
+    assert f"there is no folder {tmp_path / 'gone'}" in the_error(lambda: merge(adapter, out))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
+
+
+def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Path) -> None:
+    out, form = tmp_path / "shared", tiny.recipe().episode
+    shutil.copytree(meant_checkpoint(trained), out)
+    assert episode_form(f"local:{trained}") == episode_form(str(out)) == form
+    command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")
+    answered = json_of(art_e(*command, "--model", f"local:{out}"))
+    [trajectory] = read_trajectories(Path(answered["trajectory"]))
+    assert trajectory.messages[0]["content"] == form.prompt
+    assert trajectory.rubric["max_turns"] == form.max_turns
+    assert trajectory.policy["max_output_tokens"] == form.turn_tokens
+
+
+# ---- The model card: no more than the metrics say, and no text becomes markup.
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "model": {"scratch": {"layers": 3, "hidden": 96}},
+    "data": {"worlds": {"size": 2_000, "train": [0, 30], "validation": [30, 31], "test": [31, 32]}},
+    "episode": {"max_turns": 5, "hits": 3},
+    "sft": {"stages": [{"steps": 200}, {"steps": 100}]},
+    "grpo": {"steps": 60},
+}
+
+
+def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
+    setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
+    figures = {"best_checkpoint": "checkpoints/checkpoint-40", "seconds": 1.0, "cost_usd": 1.0}
+    return card(setting, {**figures, "tokens": 1, "test": None, "alarms": [], **given})
+
+
+def test_what_a_card_says() -> None:
+    of_scratch = made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}])
+    greedy = {"n": 400, "accuracy": {"value": 0.81, "low": 0.77, "high": 0.85, "n": 267}}
+    adapted = {"base": "Qwen/Qwen2.5-14B-Instruct", "lora": 8}
+    data = {"questions": "/home/ann/secret/golden", "db": "/home/ann/secret/mail.duckdb"}
+    of_adapter = made({**SMALL, "model": adapted, "data": data}, "sft", test={"greedy": greedy})
+    for text, parts in (
+        (of_scratch, ["- Step 1,200, abstention: lower the rate\n", "The test was not asked."]),
+        (of_scratch, ["--init START --seed 20010", "local:RUN/checkpoints/checkpoint-40\n"]),
+        (of_adapter, ["| accuracy | 0.810 (0.770 to 0.850, n = 267) |", "None was raised"]),
+        # An adapter is merged before it is used.
+        (of_adapter, ["art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED"]),
+    ):
+        assert [each for each in parts if each not in text] == []
+    assert "secret" not in of_adapter and "--init" not in of_adapter
+
+
+def hostile(word: str) -> str:
+    """A card to which all that others write gives the same word, as a page."""
+    recipe = {
+        **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
+        "judging": {"reward": word, "validation": word},
+    }  # fmt: skip
+    alarm = {"step": 1, "kind": word, "message": word}
+    body = made(recipe, alarms=[alarm], test={word: {"n": 1}}).split("---\n", 2)[2]
+    return str(MarkdownIt("commonmark").enable("table").render(body))
+
+
+@given(st.text(min_size=1, max_size=60))
+@example("x | y\n\n# a <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}")
+@example("```\n# x")
+@example("a\\|b")
+@example("accuracy")
+@example("~0")
+def test_hostile_words_are_only_words(word: str) -> None:
+    shown, plain = hostile(word), hostile("word")
+    assert set(re.findall(r"</?(\w+)", shown)) == set(re.findall(r"</?(\w+)", plain))
+    for tag in ("<h2>", "<td", "<li>", "<pre>"):
+        assert shown.count(tag) == plain.count(tag)
+
+
+def test_what_rounding_takes_from_a_young_adapter_is_said() -> None:
+    """bfloat16 has 8 bits: a change of a thousandth of a weight is often lost, a large one not."""
+    torch.manual_seed(0)
+    # The base's weights are of bfloat16.
+    layer = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+    plain = torch.nn.Sequential(layer.float())
+    adapted: Any = get_peft_model(plain, LoraConfig(r=4, target_modules=["0"]))
+    second = adapted.base_model.model[0].lora_B["default"].weight
+    kept = []
+    for size in (1e-5, 1e-3, 1.0):
+        torch.nn.init.normal_(second, std=size)
+        kept.append(kept_of(adapted, torch.bfloat16))
+    assert kept[0] < 0.9 and kept[2] == pytest.approx(1.0, abs=0.01)
+    assert kept_of(adapted, torch.float32) == pytest.approx(1.0, abs=1e-3)

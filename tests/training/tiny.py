@@ -39,7 +39,6 @@ FEW = (
 
 
 def recipe(*changes: str) -> Recipe:
-    """The tiny recipe, with more changes made to it."""
     return load_recipe("nano", [*CHANGES, *changes])
 
 
@@ -52,7 +51,7 @@ def at(home: Path) -> Iterator[None]:
 
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
-    with opened(setting, out, out.parent, resume=resume) as (training, _):
+    with opened(setting, out, out.parent, resume=resume) as training:
         yield training
 
 

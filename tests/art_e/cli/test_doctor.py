@@ -111,17 +111,6 @@ def test_a_setting_is_shown_changed_and_removed(art_e: Run, home: Path) -> None:
     assert json_of(art_e("config", "model", "--unset", "--json")) == {"inbox": ANN}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [("mode o3", "no setting 'mode'; there are model, db, inbox, judge"),
-     ("model nobody/nothing", "nobody/nothing"), ("inbox ann", "no address"),
-     ("db none.duckdb", "no inbox file"), ("--unset", "--unset takes the name")],
-)  # fmt: skip
-def test_what_can_not_be_used_is_refused(art_e: Run, home: Path, arguments: str, says: str) -> None:
-    assert says in the_error(art_e("config", *arguments.split()))
-    assert not (home / "config.toml").exists()
-
-
 @pytest.mark.parametrize("text", ["model = 3", "model", 'colour = "red"'])
 def test_a_damaged_file_is_told(text: str, art_e: Run, home: Path, tmp_path: Path) -> None:
     home.mkdir()

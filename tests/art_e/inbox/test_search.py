@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.cli.mail import places_of
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import parse_query
 from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
-from art_e.inbox.tokenizer import addresses, fold, stems, tokens, words
+from art_e.inbox.tokenizer import addresses, fold, search_words, stems, tokens, words
 from art_e.tools import Tools, View
 from data_pipeline.ingest import batch
 from tests.builders import BOB, date_header, message_ids, new_file, raw, run, search, tries
@@ -253,6 +254,31 @@ def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
         for phrase in ('"\u6771\u4eac"', '"\u90fd\u3067"'):
             query = parse_query(phrase, dt.date(2024, 1, 1))
             assert message_ids(inbox.search(query.words, query=query)) == ["<tokyo@t>"]
+
+
+# A mail, a word of it in another form, and what the snippet marks.
+_LINES = Path(__file__).with_name("forms.tsv").read_text("utf-8").splitlines()
+OTHER_FORMS = [line.split("\t") for line in _LINES]
+
+
+def test_words_are_found_in_the_forms_of_their_language(tmp_path: Path) -> None:
+    mails = [raw(f"<{n}@t>", subject="", body=text) for n, (text, *_) in enumerate(OTHER_FORMS)]
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
+        inbox = file.open_inbox(BOB)
+        for number, (text, form, marked) in enumerate(OTHER_FORMS):
+            [hit] = inbox.search([form])
+            assert (hit.message_id, hit.missing) == (f"<{number}@t>", ())
+            places = places_of(search_words([form]), text)
+            assert any(text[slice(*place)].startswith(marked) for place in places), form
+            # Words of the mail itself, which SQL knows too, in the one order of both.
+            query = Query([text])
+            with plain_connection(file.path) as connection:
+                shown = [as_row(each) for each in run_query(inbox, query)]
+                assert shown == run_sql(connection, BOB, None, query)
+
+
+def test_a_trademark_sign_and_a_fraction_end_a_word() -> None:
+    assert words("Acme™ ½ 2½ ㎏") == ["acme", "½", "2½"]
 
 
 def test_a_common_word_finds_a_long_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

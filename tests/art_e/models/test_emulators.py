@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,36 +41,8 @@ VARIABLES = {
     "HOSTED_VLLM_API_BASE": ("vllm", "/v1"),
     "AZURE_API_BASE": ("azure", ""),
 }
-# Published prices, USD per million tokens: prompt, read from a cache, written to it, completion.
-PRICES = {
-    "openai/o3": (2, 0.5, 2, 8), "openai/o4-mini": None, "openai/gpt-4.1": (2, 0.5, 2, 8),
-    "openai/gpt-4o": (2.5, 1.25, 2.5, 10), "openai/gpt-5": (1.25, 0.125, 1.25, 10),
-    "openai/gpt-5.1": (1.25, 0.125, 1.25, 10), "openai/gpt-5.2": (1.75, 0.175, 1.75, 14),
-    "openai/gpt-5.4": (2.5, 0.25, 2.5, 15), "openai/gpt-5.4-mini": (0.75, 0.075, 0.75, 4.5),
-    "openai/gpt-5.5": (5, 0.5, 5, 30), "openai/gpt-5.6": (4, 0.4, 5, 20),
-    "openai/gpt-5.6-sol": (4, 0.4, 5, 20), "openai/gpt-6-astra": (10, 1, 12.5, 50),
-    "openai/gpt-6-sol": (2, 0.2, 2.5, 10), "openai/gpt-6.1-sol": (2, 0.1, 2.5, 10),
-    "anthropic/claude-sonnet-4-5": (3, 0.3, 3.75, 15),
-    "anthropic/claude-opus-4-5": (5, 0.5, 6.25, 25),
-    "anthropic/claude-haiku-4-5": (1, 0.1, 1.25, 5),
-    "anthropic/claude-opus-4-6": (5, 0.5, 6.25, 25),
-    "anthropic/claude-sonnet-4-6": (3, 0.3, 3.75, 15),
-    "anthropic/claude-opus-4-7": (5, 0.5, 6.25, 25),
-    "anthropic/claude-sonnet-5": (2, 0.2, 2.5, 10), "anthropic/claude-opus-5": (5, 0.5, 6.25, 25),
-    "anthropic/claude-haiku-5-5": (0.1, 0.01, 0.125, 0.5),
-    "anthropic/claude-sonnet-5-5": (2, 0.1, 2.5, 10),
-    "anthropic/claude-opus-5-5": (4, 0.2, 5, 20),
-    "gemini/gemini-2.0-flash": None, "gemini/gemini-2.5-pro": (1.25, 0.125, 1.25, 10),
-    "gemini/gemini-2.5-flash": (0.3, 0.03, 0.3, 2.5),
-    "gemini/gemini-3.5-flash": (1.5, 0.15, 1.5, 9),
-    "gemini/gemini-3.8-flash": (0.75, 0.075, 0.75, 3.75),
-    "gemini/gemini-3.5-flash-lite": (0.3, 0.03, 0.3, 2.5),
-    "ollama_chat/qwen2.5:14b": (0, 0, 0, 0), "ollama_chat/qwen3:8b": (0, 0, 0, 0),
-    # OpenRouter says what it charged; the other two have no price that is published.
-    "openrouter/qwen/qwen3-14b": None, "openrouter/openai/o3": None,
-    "hosted_vllm/Qwen2.5-14B-Instruct": None, "azure/of-our-own": (2, 0.5, 2, 8),
-    "azure/o3": (2, 0.5, 2, 8),
-}  # fmt: skip
+# Empty for a model whose price is not published.
+PRICES = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))
 ENDED = ("openai/o4-mini", "gemini/gemini-2.0-flash")
 
 
@@ -146,7 +119,7 @@ def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_
     price = PRICES[model]
     if model.startswith("openrouter"):
         assert cost == pytest.approx(sum(each["usage"]["cost"] for each in answers))
-    elif price is None:
+    elif not price:
         assert cost is None
     else:
         assert cost == pytest.approx(sum(charged(each, price) for each in answers))

@@ -73,7 +73,6 @@ def act(messages: list[ChatMessage]) -> AssistantMessage:
 
 
 def called(trajectory: Trajectory) -> list[list[str]]:
-    """The tools called, turn by turn."""
     return [
         [call["function"]["name"] for call in each["tool_calls"]]
         for each in trajectory.messages

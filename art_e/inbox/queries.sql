@@ -1,0 +1,126 @@
+-- The statements of art_e.inbox, each behind its name, with ${values}. An earlier one stands in a later one by its name.
+
+-- Of the person with the addresses `ids`: all mail, what their own copies hide of others' mail, the mails that they
+-- have in several copies, each with the one that is shown, and all mail that is shown.
+-- name: listed
+(
+    SELECT email_id FROM parties WHERE address_id IN (${ids})
+    UNION ALL SELECT email_id FROM junk_parties WHERE ${junk} AND address_id IN (${ids})
+)
+-- name: others
+(
+    SELECT email_id FROM others_copies
+    WHERE address_id IN (${ids}) AND coalesce(owner_id NOT IN (${ids}), true)
+)
+-- name: copies
+(
+    SELECT email_id, min(email_id) OVER (PARTITION BY first_id) AS shown
+    FROM owners_copies SEMI JOIN ${listed} USING (email_id) ANTI JOIN ${others} USING (email_id)
+)
+-- name: shown
+(
+    SELECT email_id FROM ${listed} WHERE email_id NOT IN ${others}
+    AND email_id NOT IN (SELECT email_id FROM ${copies} WHERE shown <> email_id)
+)
+
+-- A slice: its mails, with the day in the sender's zone (0: unknown); and new names for mails whose id an earlier one
+-- of them has.
+-- name: slice
+SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, ${undated}) AS sent,
+    coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day, id_taken
+FROM emails WHERE ${mine} ORDER BY email_id
+-- name: renamed
+SELECT email_id, name_of(message_id, copy_digest, true) FROM emails AS later
+WHERE id_taken AND ${mine} AND EXISTS (
+    FROM emails AS earlier
+    WHERE earlier.message_id = later.message_id AND earlier.email_id < later.email_id AND earlier.${mine})
+
+-- The labels that the person gave their mail, of each copy of its date.
+-- name: labels
+SELECT email_id, labels FROM (${own})
+-- name: labels_of_copies
+SELECT email_id, labels FROM (${own})
+UNION ALL SELECT shown, copy.labels
+FROM ${several} JOIN (${own}) AS copy USING (email_id) JOIN emails AS mail ON mail.email_id = shown
+WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at
+
+-- Whole mails.
+-- name: mails
+SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name, to_recipients, cc_recipients,
+    bcc_recipients, subject, body || attached,
+    list_sort(list_distinct(flatten(coalesce((
+        SELECT list(labels) FROM ${labelled} AS own WHERE own.email_id = emails.email_id), []))))
+FROM emails WHERE email_id IN (${ids})
+
+-- The names that a slice gives each address: those in the table `addresses` would reveal other inboxes.
+-- name: names
+SELECT address, name, min(email_id) FROM (
+    SELECT email_id, from_address AS address, from_name AS name FROM emails WHERE ${mine}
+    UNION ALL SELECT email_id, recipient.address, recipient.name FROM (
+        SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
+        FROM emails WHERE ${mine})
+) WHERE name <> '' GROUP BY ALL ORDER BY ALL
+
+-- Pairs of mails of one thread.
+-- name: links
+WITH mine AS MATERIALIZED (
+    SELECT email_id, message_id, reference_ids, gmail_thread, sent_at, bare_subject,
+        length(bare_subject) < length(subject) AS is_reply
+    FROM emails WHERE ${mine} AND email_id <= ${last}
+),
+named AS (
+    SELECT email_id, message_id AS name FROM mine
+    UNION ALL SELECT email_id, unnest(reference_ids) FROM mine
+    UNION ALL SELECT email_id, gmail_thread FROM mine WHERE gmail_thread <> ''
+),
+by_name AS (SELECT email_id, min(email_id) OVER (PARTITION BY name) AS other FROM named),
+people AS (
+    SELECT DISTINCT email_id, address_id FROM ${parties}
+    WHERE role <> 'owner' AND address_id NOT IN (${own}) AND email_id IN (SELECT email_id FROM mine)
+),
+by_subject AS (
+    SELECT email_id, lag(email_id) OVER earlier AS other, is_reply,
+        sent_at - lag(sent_at) OVER earlier AS gap
+    FROM mine JOIN people USING (email_id) WHERE bare_subject <> '' AND gmail_thread = ''
+    WINDOW earlier AS (PARTITION BY bare_subject, address_id ORDER BY email_id)
+)
+SELECT email_id, other FROM by_name WHERE other <> email_id
+UNION
+SELECT email_id, other FROM by_subject WHERE is_reply AND gap <= to_days(${days})
+
+-- The mails that share a subject or a named id with others, all of which a link may need.
+-- name: near
+WITH known AS (
+    SELECT list(bare_subject) FILTER (bare_subject <> '') AS subjects,
+        list_distinct(list(message_id) || list(gmail_thread) || flatten(list(reference_ids)))
+            AS names
+    FROM emails WHERE email_id IN (${ids})
+)
+SELECT email_id FROM emails, known WHERE ${mine} AND email_id <= ${last} AND (
+    list_contains(subjects, bare_subject) OR list_contains(names, message_id)
+    OR (gmail_thread <> '' AND list_contains(names, gmail_thread))
+    OR list_has_any(reference_ids, names)
+) ORDER BY email_id
+
+-- Every inbox: owners, then those with most mail.
+-- name: inboxes
+WITH named AS (
+    SELECT address_id, emails, coalesce(person, a.address) AS inbox
+    FROM addresses AS a LEFT JOIN people USING (address)
+),
+listed AS ( -- of several addresses first about as many
+    SELECT inbox, bool_or(address_id IN (
+        SELECT address_id FROM parties WHERE role = 'owner'
+    )) AS owns
+    FROM named GROUP BY inbox ORDER BY owns DESC, sum(emails) DESC, inbox LIMIT ?
+)
+SELECT inbox, count(DISTINCT coalesce(first_id, email_id)) AS emails,
+    count(DISTINCT coalesce(first_id, email_id)) FILTER (role = 'from'),
+    count(DISTINCT coalesce(first_id, email_id)) FILTER (role IN ('to', 'cc', 'bcc'))
+FROM listed JOIN named USING (inbox) JOIN parties USING (address_id)
+    LEFT JOIN owners_copies USING (email_id)
+WHERE (inbox, email_id) NOT IN (
+    SELECT named.inbox, email_id FROM others_copies JOIN named USING (address_id)
+    LEFT JOIN named AS owner ON owner.address_id = owner_id
+    WHERE owner.inbox IS DISTINCT FROM named.inbox)
+GROUP BY inbox ORDER BY any_value(owns) DESC, emails DESC, inbox

@@ -1,0 +1,160 @@
+"""The text of bytes: by the charset that they declare, as browsers read it, else by evidence.
+
+A label means the widest charset that goes by its name (GBK for gb2312, cp1252 for Latin-1). A bad
+byte costs one character and never the whole text. Bytes whose label is missing, unknown or proven
+wrong are UTF-8, in the charset declared next to them, or in what `chardet` takes them for.
+"""
+
+import codecs
+import functools
+import re
+import tomllib
+from contextlib import suppress
+from importlib import resources
+from typing import Any
+
+import webencodings  # type: ignore[import-untyped]
+
+SPELLINGS: dict[str, dict[str, str]] = tomllib.loads(
+    resources.files(__package__).joinpath("spellings.toml").read_text("utf-8")
+)
+_MISSPELLED = [(re.compile(form), name) for form, name in SPELLINGS["misspelled"].items()]
+# Labels that prove nothing: Western mailers write them on all that they send.
+_UNPROVEN = ("", "ascii", "utf-8", "cp1252")
+# Seven-bit encodings in which plain ASCII bytes do not stand for themselves.
+_ESCAPED = re.compile(r"iso2022|hz|utf-7")
+_SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
+
+_ASCII = bytes(range(0x80))
+_HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_JIS_RUN, _JIS_PAIR = re.compile(rb"\x1b(\$|\()[@BIJ]([^\x1b]*)"), re.compile(rb"[!-~]{2}")
+# What `chardet` reads, in bytes; the charsets of Latin script that it can tell from cp1252, and
+# the confidence that this needs.
+_SAMPLE, _LATIN, _LEAST_SURE = 4_000, ("cp1250", "cp1254"), 0.05
+_WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
+_BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
+_BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
+
+
+@functools.lru_cache(maxsize=1024)
+def codec_of(label: str) -> str:
+    """Return Python's codec for a declared charset, however it is spelled; "" if unknown."""
+    label = scrub(label).strip(" \t\r\n\"';").lower()[:100]
+    spellings = [label, label.removeprefix("x-")]
+    spellings += [match.expand(name) for form, name in _MISSPELLED if (match := form.search(label))]
+    for spelling in filter(None, spellings):
+        standard = webencodings.lookup(spelling)
+        codec: Any = standard and standard.codec_info
+        with suppress(LookupError, ValueError):
+            codec = codecs.lookup(spelling)
+        if codec and getattr(codec, "_is_text_encoding", True):
+            name: str = codec.name.replace("_", "-").removesuffix("-sig")
+            return SPELLINGS["widest"].get(name, name)
+    return ""
+
+
+def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
+    """Return the text of `data`, labelled `charset`; `nearby` is the label of what stands next to
+    it, such as the body of a header. ASCII bytes are ASCII whatever their label, unless NUL bytes
+    (UTF-16) or escapes of a seven-bit charset say otherwise."""
+    declared = codec_of(charset) if charset else ""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        declared = "utf-16"
+    if data.isascii():
+        if b"\x1b" in data and b"\x1b$" in data and not _ESCAPED.match(declared):
+            declared = "iso2022-jp"
+        is_wide = declared.startswith(("utf-16", "utf-32")) and b"\0" in data
+        if not is_wide and not _ESCAPED.match(declared):
+            return data.decode("ascii").replace("\0", "")
+    utf8 = _strict(data, "utf-8")
+    # Chance makes valid UTF-8 of a few characters of several bytes.
+    is_chance = bool(utf8) and len(data) < len(utf8) + 4 and _SEVERAL_BYTES.match(declared)
+    if not utf8 or "\0" in utf8 or data.isascii() or is_chance:
+        utf8 = _as_labelled(data, declared) or utf8 or _by_evidence(data, declared, nearby)
+    return scrub(utf8)
+
+
+def scrub(text: str) -> str:
+    """`text` without NUL characters; lone surrogates become U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _strict(data: bytes, codec: str) -> str:
+    with suppress(LookupError, ValueError):
+        return data.decode(codec)
+    return ""
+
+
+def _as_labelled(data: bytes, codec: str) -> str:
+    """Return the text if its label proves something and at most a quarter of it is bad, else ""."""
+    if codec in _UNPROVEN:
+        return ""
+    if _CONTROLS.search(data):
+        codec = SPELLINGS["windows"].get(codec, codec)
+    text = _strict(data, codec) or _strict(data, SPELLINGS["beside"].get(codec, ""))
+    if not text:
+        if codec == "iso2022-jp":
+            data, codec = _JIS_RUN.sub(_shift_jis, data), "cp932"
+        text = data.decode(codec, "replace")
+    size = len(data.translate(None, _ASCII)) or len(text)
+    return text if text.count("\ufffd") * 4 <= size else ""
+
+
+def _shift_jis(run: "re.Match[bytes]") -> bytes:
+    """Return what an escape sequence of ISO-2022-JP begins as Shift_JIS, for which Python has the
+    characters that NEC and IBM added."""
+
+    def shifted(pair: "re.Match[bytes]") -> bytes:
+        row, cell = pair[0]
+        lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)
+        return bytes((lead, cell + (0x1F + (cell >= 0x60) if row % 2 else 0x7E)))
+
+    if run[0][1:3] == b"(I":  # half-width kana
+        return bytes(byte | 0x80 if byte > 0x20 else byte for byte in run[2])
+    return _JIS_PAIR.sub(shifted, run[2]) if run[1] == b"$" else run[2]
+
+
+def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
+    with suppress(ValueError):  # characters as two surrogates
+        text = data.decode("utf-8", "surrogatepass")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    readable = data.decode("utf-8", "ignore")
+    valid = len(readable.encode()) - len(readable)
+    lost = len(data) - len(readable) - valid
+    if lost > (valid * 2 if declared == "utf-8" else valid / 3):
+        is_latin = sum(map(len, _HIGH_RUN.findall(data))) * 3 < len(data.translate(None, _ASCII))
+        beside = codec_of(nearby)
+        if not is_latin or "cp1252" not in (declared, beside):
+            text = _as_labelled(data, beside) or _as_labelled(data, _detected(data, is_latin))
+            if text:
+                return text
+    return _repaired(data)
+
+
+def _repaired(data: bytes) -> str:
+    """Return UTF-8 with each bad byte as its character of cp1252, a cut character as U+FFFD."""
+    text = data.decode("utf-8", "surrogateescape")
+    # A byte that begins other characters of this text begins one here as well, which is cut.
+    starts = {char.encode()[0] for char in set(_SURROGATE.sub("", text)) if not char.isascii()}
+    if starts:
+        cut = "".join(chr(0xDC00 + byte) for byte in starts)
+        text = re.sub(f"[{cut}][\udc80-\udcbf]*", "\ufffd", text)
+    return text.translate(_BAD_BYTES)
+
+
+def _detected(data: bytes, is_latin: bool) -> str:
+    """Return the codec that `chardet` takes the bytes for; "" for another Latin script than cp1252
+    that it is not sure of."""
+    import chardet  # here, because it takes a tenth of a second and few mails need it
+
+    start = max(0, len(data) - len(data.lstrip(_ASCII)) - 100)
+    guess = chardet.detect(
+        data[start : start + _SAMPLE], encoding_era=chardet.EncodingEra.MODERN_WEB,
+        compat_names=False, prefer_superset=True,
+    )  # fmt: skip
+    codec = codec_of(guess["encoding"] or "")
+    is_sure = codec in _LATIN and guess["confidence"] >= _LEAST_SURE
+    return codec if is_sure or not is_latin else ""

@@ -1,0 +1,161 @@
+"""Signs in to mail accounts with OAuth 2 and the user's own client id.
+
+Microsoft and others show a code to enter on their page (RFC 8628). Google has no such code for
+mail: its page leads to an address of this machine, which the user pastes (RFC 8252). The refresh
+token is kept in a file of ART_E_HOME and buys an access token for each connection.
+"""
+
+import base64
+import hashlib
+import itertools
+import re
+import secrets
+import sys
+import time
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from art_e.cli.output import note, one_line
+from art_e.errors import UserError
+from art_e.models.base import PolicyError
+from art_e.privacy import LOOPBACK
+from art_e.storage import write_whole
+
+_DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+_SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
+_BACK = "http://127.0.0.1:1"  # nothing listens there
+# What a server says for good, and for now (RFC 6749, RFC 8628).
+_FINAL = frozenset(
+    "access_denied expired_token invalid_client invalid_grant invalid_request invalid_scope"
+    " unauthorized_client unsupported_grant_type".split()
+)
+_PENDING = ("authorization_pending", "slow_down")
+
+
+class RejectedError(UserError):
+    """The server takes neither the password nor the token: another try changes nothing."""
+
+
+class Grant(BaseModel):
+    """Where an account signs in, and as which program; with a refresh token once it has. Without a
+    `device_url` the person opens `page_url`."""
+
+    page_url: str = ""
+    device_url: str = ""
+    token_url: str
+    scope: str
+    client_id: str = ""
+    client_secret: str = ""
+    refresh_token: str = ""
+
+    def ask(self, **fields: str) -> dict[str, Any]:
+        """Return the answer of the token endpoint; keep a new refresh token of it."""
+        client = self.model_dump(include={"client_id", "client_secret"}, exclude_defaults=True)
+        reply = _post(self.token_url, {**client, **fields})
+        self.refresh_token = str(reply.get("refresh_token") or self.refresh_token)
+        return reply
+
+    def access_token(self, file: Path, account: str) -> str:
+        """Return a new access token, and keep what the next one takes."""
+        old = self.refresh_token
+        reply = self.ask(grant_type="refresh_token", refresh_token=old, scope=self.scope)
+        if not isinstance(token := reply.get("access_token"), str):
+            kind = RejectedError if reply.get("error") in _FINAL else UserError
+            why = _refusal(self.token_url, reply)
+            raise kind(f"{why}: sign in again with art-e login {account}")
+        if self.refresh_token != old:
+            write_whole(file, self.model_dump_json())
+        return token
+
+
+_BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_FILE = resources.files(__package__).joinpath("providers.toml")
+PROVIDERS = {host: Grant(**fields) for host, fields in tomllib.loads(_FILE.read_text()).items()}
+
+
+def grant_in(file: Path) -> Grant | None:
+    """Return what is kept of an account, if it has signed in."""
+    try:
+        return Grant.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError:
+        raise UserError(f"{file} is damaged: delete it, and sign in with art-e login") from None
+
+
+def sign_in(grant: Grant, file: Path) -> None:
+    """Have a person sign in, and keep the refresh token in `file`."""
+    reply = _by_code(grant) if grant.device_url else _by_page(grant)
+    if not grant.refresh_token:
+        why = _refusal(grant.token_url, reply)
+        raise UserError(f"{why}: enter the code in time, and check the client id and the scope")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, grant.model_dump_json())
+
+
+def _by_code(grant: Grant) -> dict[str, Any]:
+    reply = _post(grant.device_url, {"client_id": grant.client_id, "scope": grant.scope})
+    wait, ends = reply.get("interval"), time.monotonic() + _SIGN_IN_S
+    wait = wait if isinstance(wait, int) and 0 <= wait < 60 else 5
+    if (code := reply.get("device_code")) is not None:
+        page = reply.get("verification_uri") or reply.get("verification_url")
+        note(one_line(f"to sign in, open {page} and enter the code {reply.get('user_code')}"))
+        reply = {"error": "authorization_pending"}
+    while reply.get("error") in _PENDING and time.monotonic() < ends:
+        wait += 5 * (reply["error"] == "slow_down")
+        time.sleep(wait)
+        reply = grant.ask(grant_type=_DEVICE_CODE, device_code=str(code))
+    return reply
+
+
+def _by_page(grant: Grant) -> dict[str, Any]:
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(16)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+    query = {
+        "client_id": grant.client_id, "scope": grant.scope, "state": state, "redirect_uri": _BACK,
+        "response_type": "code", "access_type": "offline", "prompt": "consent",
+        "code_challenge": challenge.decode(), "code_challenge_method": "S256",
+    }  # fmt: skip
+    note(f"to sign in, open {grant.page_url}?{urlencode(query)}")
+    note("the last page can't be shown, which is right: paste its address here")
+    answer = parse_qs(urlsplit(sys.stdin.readline().strip()).query)
+    if answer.get("state") != [state] or "code" not in answer:
+        raise UserError("that is not the address of the last page: run the command again")
+    fields = {"code": answer["code"][0], "code_verifier": verifier, "redirect_uri": _BACK}
+    return grant.ask(grant_type="authorization_code", **fields)
+
+
+def _refusal(url: str, reply: dict[str, Any]) -> str:
+    """Return what is wrong in the server's fixed words; its others may repeat a token."""
+    known = [error for error in (*_FINAL, *_PENDING) if error == reply.get("error")]
+    known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
+    return f"{urlsplit(url).hostname} refuses ({', '.join(known) or 'without a reason'})"
+
+
+def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
+    """Return the answer to a form, whose fields no error repeats."""
+    import httpx
+
+    place = urlsplit(url)
+    if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
+        raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
+    elsewhere = f"{place.hostname} leads to another address, which gets no token: check it"
+    try:
+        with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
+            body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why = type(error).__name__
+        raise UserError(f"no answer from {place.hostname} ({why}): check the network") from None
+    except PolicyError:  # httpx refuses redirects itself once this process has asked a model
+        raise UserError(elsewhere) from None
+    if answer.is_redirect:
+        raise UserError(elsewhere)
+    try:
+        return _BODY.validate_json(body)
+    except ValidationError:
+        raise UserError(f"{place.hostname} answers what no OAuth server does: check it") from None
