@@ -143,7 +143,9 @@ NAMES = 0
 def load_material(data: Data, split: Split) -> Material:
     """The questions of `split`. Raises `UserError` for none, or if the inbox file does not fit."""
     if data.worlds is not None and data.has_worlds(split):
-        file = InboxFile(_world_file(data.worlds, split))
+        configs = _configs(data.worlds, split)
+        key = json.dumps([dataclasses.astuple(each) for each in configs])
+        file = InboxFile(made_up_file(key, lambda: chain.from_iterable(map(messages, configs))))
         questions = [each.question for each in _planted(data.worlds, split)]
     else:
         file = InboxFile(data.inbox_file)
@@ -195,13 +197,6 @@ def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
 def _planted(worlds: Worlds, split: Split) -> list[Planted]:
     """The worlds' questions; they take some tenths of a second a world, and are needed twice."""
     return [each for config in _configs(worlds, split) for each in ledger(config)]
-
-
-def _world_file(worlds: Worlds, split: Split) -> Path:
-    """The inbox file of the split's worlds, made once for each content and kept in `ART_E_HOME`."""
-    configs = _configs(worlds, split)
-    key = json.dumps([dataclasses.astuple(each) for each in configs])
-    return made_up_file(key, lambda: chain.from_iterable(map(messages, configs)))
 
 
 # ---- Training runs.

@@ -16,19 +16,19 @@ from torch.optim import Optimizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from evals.scored import Scored
 from training import validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
+from training.judging import Judges
 from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, rewards_of
 from training.rollout import in_groups
-from training.run import Judges, TrainingRun
-from training.start import Start, adapter_config, keep_exact, load_start
+from training.run import TrainingRun
+from training.start import Start, adapter_config, keep_exact, load_init
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -47,16 +47,10 @@ def train_grpo(training: TrainingRun, load: validation.Load, judges: Judges) -> 
     recipe = training.setting.recipe
     table = recipe.grpo
     assert table is not None
-    init = training.setting.init or recipe.model.base
-    if init is None:
-        raise UserError(
-            f"the recipe {recipe.name} makes its model from nothing: train a start with"
-            " art-e train sft, and name its folder with --init"
-        )
     table.passes(training.processes.count)
     check_generation(table.vllm)
     with quiet(), own_tokens_scored():
-        start = load_start(init, recipe.model)
+        start = load_init(training.setting)
         roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = AgentTrainer(roller, start)
         examiner = validation.Examiner(training, judges, start, load)

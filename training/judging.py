@@ -1,4 +1,4 @@
-"""The judges of training by their names, what they cost, and signs of reward hacking.
+"""The judges of training by their names, and what they cost.
 
 offline, f1     no model (`evals.judges`)
 anything else   a litellm name: a model, which costs fees
@@ -7,7 +7,7 @@ anything else   a litellm name: a model, which costs fees
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -18,13 +18,10 @@ from art_e.privacy import load_env
 from art_e.storage import home
 from art_e.text import cut_line, prompt_text
 from art_e.trajectory import Exchange, exchanges
-from evals.hacking import detect
 from evals.judges import choose_judge, needs_model
-from evals.scored import Scored
+from evals.scored import Judge, Scored
 from evals.structured import StructuredModel, UnparseableError
-from training.progress import TrainingAlarm
 from training.recipe import Grpo, Judging, Recipe, Sft
-from training.run import Judges
 
 # ---- The relative judge.
 
@@ -104,6 +101,26 @@ CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411,
 RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 
 
+class Judges(NamedTuple):
+    """The judge that rewards in training, the one of validations, and the one, if any, that
+    compares the rollouts of a question."""
+
+    reward: Judge
+    validation: Judge
+    relative: RelativeJudge | None = None
+
+    @property
+    def models(self) -> list[StructuredModel]:
+        return [each for each in self if isinstance(each, StructuredModel)]
+
+    def cost_usd(self) -> float:
+        return sum(each.spent.cost_usd or 0.0 for each in self.models)
+
+    def exhausted(self) -> bool:
+        """Whether one of them had to stop at its limit."""
+        return any(each.exhausted for each in self.models)
+
+
 def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
@@ -124,15 +141,7 @@ def judges_of(
         load_env()
         cache = home() / "cache" / "rankings"
         relative = RelativeJudge(table.relative, max_cost_usd=share, cache=cache)
-    models = [each for each in (reward, validation, relative) if isinstance(each, StructuredModel)]
-    return Judges(
-        reward,
-        validation,
-        lambda: sum(each.spent.cost_usd or 0.0 for each in models),
-        lambda: any(each.exhausted for each in models),
-        hacking_alarms,
-        relative.rank if relative else None,
-    )
+    return Judges(reward, validation, relative)
 
 
 @dataclass(frozen=True)
@@ -174,17 +183,3 @@ def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
     if isinstance(stage, Sft):
         steps.update(itertools.accumulate(each.steps for each in stage.stages))
     return (1 + len(steps)) * recipe.judging.questions + 2 * recipe.judging.test_questions
-
-
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """Return the alarms of `evals.hacking` on all episodes so far, one kind for each detector. It
-    takes seconds: call it at validations, not at steps."""
-    return [
-        TrainingAlarm(
-            f"hacking: {each.detector}",
-            f"{each.message}; look at its episodes with art-e runs show RUN --episode ID"
-            + (f" (such as {each.episodes[0]})" if each.episodes else "")
-            + "; if the answers are not honest, fix what judging.reward accepts",
-        )
-        for each in detect(scored)
-    ]

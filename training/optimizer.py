@@ -56,14 +56,6 @@ def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> lis
     ]
 
 
-def padded(rows: Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """Return the rows as wide as `like`, with zeros on the right."""
-    whole = torch.zeros_like(like)
-    for row, values in zip(whole, rows, strict=True):
-        row[: len(values)] = torch.tensor(values, dtype=whole.dtype)
-    return whole
-
-
 def scored_packed(
     score: Callable[..., tuple[Tensor, Tensor | None, Any]], ids: Tensor, mask: Tensor, kept: int,
     size: int,

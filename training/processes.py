@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -43,12 +42,11 @@ class Processes:
 
     def gather(self, values: Sequence[T]) -> list[T]:
         """Return the values of all processes, by process; the same in each of them."""
-        parts: list[Sequence[T]] = [values] * self.count
-        if self.count > 1:
-            from torch import distributed
+        if self.count == 1:
+            return list(values)
+        from accelerate.utils import gather_object
 
-            distributed.all_gather_object(parts, values)
-        return list(chain.from_iterable(parts))
+        return list(gather_object(list(values)))
 
     def from_first(self, value: T) -> T:
         return self.gather([value])[0]

@@ -1,7 +1,6 @@
 """How a training run goes: a row per step, one per validation, and alarms.
 
 An alarm looks at means over several batches of rollouts, so that one noisy batch raises nothing.
-`training.judging` looks for reward hacking.
 """
 
 import dataclasses
@@ -13,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from art_e.storage import whole_lines
+from evals.hacking import detect
 from evals.scored import Scored
 
 # Files of a run's folder: the steps, and the episodes of the test.
@@ -175,6 +175,20 @@ def engines_differ(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAl
         f" the last {WINDOW} batches: install the locked versions (make gpu), or leave vLLM out"
         " (--set grpo.vllm.mode=off)",
     )
+
+
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """Return the alarms of `evals.hacking` on all episodes so far, one kind for each detector. It
+    takes seconds: call it at validations, not at steps."""
+    return [
+        TrainingAlarm(
+            f"hacking: {each.detector}",
+            f"{each.message}; look at its episodes with art-e runs show RUN --episode ID"
+            + (f" (such as {each.episodes[0]})" if each.episodes else "")
+            + "; if the answers are not honest, fix what judging.reward accepts",
+        )
+        for each in detect(scored)
+    ]
 
 
 def _values(steps: Sequence[Step], name: str) -> list[float]:

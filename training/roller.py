@@ -19,12 +19,13 @@ from art_e.question import Question
 from art_e.text import digest
 from evals.scored import Judge, Scored, Verdict, judged, limited_gather
 from training.engine import Dispatch
+from training.judging import Judges
 from training.optimizer import FLAT
 from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
 from training.rollout import ChatTokens, Material, Rollout, in_groups, in_passes, roll_out
-from training.run import Judges, TrainingRun
+from training.run import TrainingRun
 
 # A run pauses when a larger share of a step's episodes is unjudged.
 MOST_UNJUDGED = 0.1
@@ -34,39 +35,31 @@ JUDGED_AT_ONCE = 32
 # ---- From episodes to verdicts and rewards.
 
 
-class Scorer(NamedTuple):
-    """Scores episodes: `judge` decides, `weights` pay, and `others` add their verdicts."""
+async def score(
+    groups: Sequence[Sequence[Rollout]], settings: Sequence[dict[str, Any]],
+    judges: Sequence[Judge], weights: RewardWeights, run_id: str, model: str,
+) -> list[Scored]:  # fmt: skip
+    """Return all episodes with verdicts, of which the first judge's decides, and rewards, unless
+    that judge failed. The `settings` of a group (its trajectories' policy) decide an episode's id,
+    so that a resumed run gives it the same one."""
 
-    judge: Judge
-    weights: RewardWeights
-    run_id: str
-    model: str
-    others: tuple[Judge, ...] = ()
-
-    async def score(
-        self, groups: Sequence[Sequence[Rollout]], settings: Sequence[dict[str, Any]]
-    ) -> list[Scored]:
-        """Return all episodes with verdicts and rewards; without a reward if the judge failed. The
-        `settings` of a group (its trajectories' policy) decide an episode's id, so that a resumed
-        run gives it the same one."""
-        cases = [
-            (rollout, number, policy)
-            for group, policy in zip(groups, settings, strict=True)
-            for number, rollout in enumerate(group)
-        ]
-        return await limited_gather(JUDGED_AT_ONCE, self._score, cases)
-
-    async def _score(self, case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
-        (episode, _), number, settings = case
+    async def score_one(case: tuple[Rollout, int, dict[str, Any]]) -> Scored:
+        (episode, _), number, policy = case
         question = episode.question
         trajectory = dataclasses.replace(
-            episode_record(episode, self.run_id, self.model, dict(settings)),
-            episode_id=digest(compact_json([self.run_id, settings, question.id, number])),
+            episode_record(episode, run_id, model, dict(policy)),
+            episode_id=digest(compact_json([run_id, policy, question.id, number])),
             question=question.to_row(),
         )
-        judges = (self.judge, *self.others)
         scored = await judged(Scored(question, trajectory), judges, episode.tools.inbox)
-        return paid(self.weights, scored, episode.rubric)
+        return paid(weights, scored, episode.rubric)
+
+    cases = [
+        (rollout, number, policy)
+        for group, policy in zip(groups, settings, strict=True)
+        for number, rollout in enumerate(group)
+    ]
+    return await limited_gather(JUDGED_AT_ONCE, score_one, cases)
 
 
 def paid(
@@ -145,7 +138,7 @@ class Roller:
             "groups": len(rewards),
             # They teach nothing.
             "flat_groups": sum(not each or max(each) - min(each) < FLAT for each in rewards),
-            "unranked": sum(gather([unranked])) if self.judges.rank else None,
+            "unranked": sum(gather([unranked])) if self.judges.relative else None,
             "cost_usd": training.cost_before + sum(gather([self.judges.cost_usd()])),
         }
         sampled = sum(gather([sum(sum(each.transcript.own) for each in rollouts)]))
@@ -155,17 +148,20 @@ class Roller:
         self, groups: Sequence[Sequence[Rollout]], step: int
     ) -> tuple[list[list[Scored]], int]:
         """The groups with verdicts and rewards, and how many of them could not be compared."""
-        setting, weights = self.training.setting, self.training.setting.recipe.reward
-        scorer = Scorer(self.judges.reward, weights, self.training.run.id, setting.recipe.name)
+        run_id, setting = self.training.run.id, self.training.setting
+        judges, weights, model = [self.judges.reward], setting.recipe.reward, setting.recipe.name
         same = {"temperature": TEMPERATURE, "seed": setting.seed}
         names = [f"{step}/{group[0].episode.question.id}" for group in groups]
         settings = [{"step": step, "group": name, **same} for name in names]
-        scored = in_groups(await scorer.score(groups, settings), self.table.rollouts)
-        if (judge := self.judges.rank) is None:
+        everyone = await score(groups, settings, judges, weights, run_id, model)
+        scored = in_groups(everyone, self.table.rollouts)
+        if (relative := self.judges.relative) is None:
             return scored, 0
         # The other groups teach nothing.
         places = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
-        ranks = await limited_gather(JUDGED_AT_ONCE, judge, [scored[place] for place in places])
+        ranks = await limited_gather(
+            JUDGED_AT_ONCE, relative.rank, [scored[each] for each in places]
+        )
         for place, scores in zip(places, ranks, strict=True):
             if scores is not None:
                 facts = (rollout.episode.rubric for rollout in groups[place])

@@ -11,10 +11,10 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from art_e.cli.output import note
 from art_e.errors import UserError
@@ -25,27 +25,22 @@ from art_e.question import SPLITS
 from art_e.runs import Run, held, start_run
 from art_e.storage import AppendLog, append_line, write_whole
 from art_e.text import cut_line
-from evals.scored import Judge, Scored, load_run
+from evals.scored import Scored, load_run
 from training.processes import ALONE, Processes
-from training.progress import STEPS, Step, TrainingAlarm, Validation, alarms_of, read_steps
+from training.progress import (
+    STEPS,
+    Step,
+    TrainingAlarm,
+    Validation,
+    alarms_of,
+    hacking_alarms,
+    read_steps,
+)
 from training.recipe import Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
 _PREFIX = "checkpoint-"
-
-
-class Judges(NamedTuple):
-    """The judge that rewards in training, and the one of validations; what all have cost, whether
-    one of them had to stop at its limit, the signs of reward hacking in all episodes, and what
-    scores the rollouts of a question from 0 to 1 (None: it failed), if they are compared."""
-
-    reward: Judge
-    validation: Judge
-    cost_usd: Callable[[], float] = lambda: 0.0
-    exhausted: Callable[[], bool] = lambda: False
-    hacks: Callable[[Sequence[Scored]], list[TrainingAlarm]] = lambda _: []
-    rank: Callable[[Sequence[Scored]], Awaitable[list[float] | None]] | None = None
 
 
 # ---- Its lines on stderr.
@@ -139,13 +134,13 @@ class TrainingRun:
             for each in scored:
                 self.log.append(each.trajectory.to_line())
 
-    def add_validation(self, validation: Validation, scored: list[Scored], judges: Judges) -> None:
+    def add_validation(self, validation: Validation, scored: list[Scored]) -> None:
         """Store and show a validation with its episodes, and look for reward hacking in all."""
         self.add_episodes(scored)
         self.validations.append(validation)
         if self.processes.leads:
             note(f"validation after step {validation.step}: {_figures(validation)}")
-            self._raise(validation.step, judges.hacks(load_run(self.run)))
+            self._raise(validation.step, hacking_alarms(load_run(self.run)))
 
     def _raise(self, step: int, alarms: Sequence[TrainingAlarm]) -> None:
         """Store and show the alarms whose kind this run has not raised before."""

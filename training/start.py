@@ -22,7 +22,7 @@ from art_e.models.checkpoint import best_device, of_training
 from art_e.models.loading import end_of_turn, load_checkpoint
 from art_e.tools import ARGUMENTS, schemas
 from training.processes import sharded
-from training.recipe import ModelTable, Recipe, Scratch
+from training.recipe import ModelTable, Recipe, Scratch, Setting
 from training.rollout import ChatTokens
 
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -64,6 +64,17 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
     return start_of(loaded.model, loaded.tokenizer)
+
+
+def load_init(setting: Setting) -> Start:
+    """Return the start that --init or the recipe names. Raises `UserError` for none."""
+    recipe = setting.recipe
+    if (name := setting.init or recipe.model.base) is None:
+        raise UserError(
+            f"the recipe {recipe.name} makes its model from nothing: train a start with"
+            " art-e train sft, and name its folder with --init"
+        )
+    return load_start(name, recipe.model)
 
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:

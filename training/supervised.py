@@ -12,7 +12,9 @@ from itertools import accumulate, cycle, islice
 from random import Random
 from typing import Any, NamedTuple
 
+import torch
 from datasets import Dataset
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
@@ -32,13 +34,14 @@ from art_e.trajectory import Trajectory, read_trajectories
 from evals.scored import Scored
 from training import validation
 from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, stored_episodes, worth_of
-from training.optimizer import FLAT, optimizer_of, own_tokens_scored, padded
+from training.judging import Judges
+from training.optimizer import FLAT, optimizer_of, own_tokens_scored
 from training.processes import quiet
 from training.progress import Step
 from training.recipe import Preference, Sft, SftStage
 from training.rollout import ChatTokens, in_groups, in_passes
-from training.run import Judges, TrainingRun
-from training.start import Start, adapter_config, keep_exact, load_start, make_start
+from training.run import TrainingRun
+from training.start import Start, adapter_config, keep_exact, load_init, make_start
 
 # ---- The warm start.
 
@@ -62,10 +65,9 @@ def train_sft(
     table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
     with quiet(), own_tokens_scored():
-        if name := setting.init or model.base:
-            start = load_start(name, model)
+        if model.scratch is None or setting.init is not None:
+            start = load_init(setting)
         else:
-            assert model.scratch is not None
             texts = conversations[0][:4_000]  # enough to learn all words from
             start = make_start(setting.recipe, model.scratch, texts, setting.seed)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
@@ -224,7 +226,8 @@ def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
     for mask in [name for name in batch if name.endswith("completion_mask")]:
         own = mask.replace("mask", "own")
         columns = [own] if own in examples[0] else ["chosen_own", "rejected_own"]
-        batch[mask] = padded([each[name] for name in columns for each in examples], batch[mask])
+        rows = [torch.tensor(each[name]) for name in columns for each in examples]
+        batch[mask] = pad_sequence(rows, True).to(batch[mask])
     return batch
 
 
@@ -266,14 +269,11 @@ def train_preference(
     """Train, and return the run's metrics. Raises `UserError` if the recipe can't be carried out,
     or the runs have no preferences."""
     setting = training.setting
-    recipe, seed = setting.recipe, setting.seed
-    table, init = recipe.preference, setting.init or recipe.model.base
+    table, seed = setting.recipe.preference, setting.seed
     assert table is not None
-    if init is None:
-        raise UserError("name the folder of a start with --init")
     episodes = stored_episodes([each for each in setting.runs if each != RATINGS])
     with quiet(), own_tokens_scored():
-        start = load_start(init, recipe.model)
+        start = load_init(setting)
         if setting.kind == "dpo":
             pairs = pairs_of(episodes)
             _require(pairs, "no question has two episodes of which one earned more")

@@ -21,14 +21,15 @@ from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
 from training.engine import GenerateAt, Sampler
+from training.judging import Judges
 from training.optimizer import BETAS
 from training.processes import keep_memory
 from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
-from training.roller import Scorer
+from training.roller import score
 from training.rollout import Generate, Material, in_groups, roll_out
-from training.run import Judges, TrainingRun
+from training.run import TrainingRun
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
@@ -58,21 +59,21 @@ class Examiner(NamedTuple):
         ids = start.end_id, start.pad_id
         return Sampler(start.model, *ids, limit, temperature, setting.seed, batch)
 
-    def examine(
-        self, split: Split, number: int, generate: Generate, settings: dict[str, Any]
-    ) -> list[Scored]:
-        """Return an episode for each of `number` questions of the split, judged by the reward's
-        judge and then by the validations'. `settings` are the trajectories' policy."""
+    def examine(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
+        """Return an episode for each held-out question of the split, judged by the reward's judge
+        and then by the validations'. `settings` are the trajectories' policy."""
         material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
-        others = (self.judges.validation,)
-        scorer = Scorer(self.judges.reward, recipe.reward, training.run.id, recipe.name, others)
+        judges = (self.judges.reward, self.judges.validation)
+        run_settings = judges, recipe.reward, training.run.id, recipe.name
+        judging = recipe.judging
+        number = judging.test_questions if split == "test" else judging.questions
         questions = training.processes.share(material.held_out(number))
         scored: list[Scored] = []
         for part in in_groups(questions, AT_ONCE):
             episodes = [material.episode(each, recipe.episode) for each in part]
             rollouts = roll_out(episodes, self.start.tokens, generate, recipe.episode)
-            scored += asyncio.run(scorer.score([rollouts], [settings]))
+            scored += asyncio.run(score([rollouts], [settings], *run_settings))
         return training.processes.gather(scored)
 
 
@@ -140,7 +141,6 @@ class RunCallback(TrainerCallback):
             self.examiner.training.add_step(self.to_step(state.global_step, logs))
 
     def on_step_end(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
-        """Validate, and ask for a checkpoint."""
         step, training = state.global_step, self.examiner.training
         # A checkpoint that transformers saves by itself has no validation.
         control.should_save = False
@@ -166,10 +166,9 @@ class RunCallback(TrainerCallback):
     def _validate(self, step: int) -> None:
         examiner, setting = self.examiner, self.examiner.training.setting
         settings = {"step": step, "seed": setting.seed, "sampled": True}
-        number = setting.recipe.judging.questions
         with self.awake():
-            scored = examiner.examine("validation", number, self.generate, settings)
-        examiner.training.add_validation(validation_of(scored, step), scored, examiner.judges)
+            scored = examiner.examine("validation", self.generate, settings)
+        examiner.training.add_validation(validation_of(scored, step), scored)
 
 
 # ---- A whole run: training, and the test after it.
@@ -222,11 +221,9 @@ def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
     """Return `test` of metrics.json, `{"sampled": ..., "greedy": ...}`, and the episodes."""
-    setting = examiner.training.setting
-    number = setting.recipe.judging.test_questions
     scored = {}
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        settings = {"temperature": temperature, "seed": setting.seed}
-        scored[name] = examiner.examine("test", number, generate_at(temperature), settings)
+        settings = {"temperature": temperature, "seed": examiner.training.setting.seed}
+        scored[name] = examiner.examine("test", generate_at(temperature), settings)
     figures = {name: figures_of(each) for name, each in scored.items()}
     return figures, [each for way in scored.values() for each in way]

@@ -33,11 +33,10 @@ class Chatter:
         rng = Random(f"{self._seed}/chatter/{number}")
         kind = rng.random()
         minute = workday(offset).toordinal() * 1440 + rng.randrange(470, 1130)
-        if kind < 0.06 and not self._company.plain:
-            return rng, [self._newsletter(rng, minute)]
-        if kind < 0.075 and not self._company.plain:
-            return rng, [self._all_hands(rng, minute)]
-        return rng, self._talk(rng, minute)
+        if kind >= 0.075 or self._company.plain:
+            return rng, self._talk(rng, minute)
+        announce = self._newsletter if kind < 0.06 else self._all_hands
+        return rng, [announce(rng, minute)]
 
     def _somebody(self, rng: Random) -> Person:
         staff = self._company.staff

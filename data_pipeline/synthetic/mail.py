@@ -13,12 +13,16 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.charset import BASE64, Charset
+from email.header import Header
 from random import Random
 
 from data_pipeline.synthetic.people import Company, Person
 from data_pipeline.synthetic.wording import pick
 
 _WRAPPER = textwrap.TextWrapper(72, break_long_words=False, break_on_hyphens=False)
+_UTF_8 = Charset("utf-8")
+_UTF_8.header_encoding = BASE64
 _SPECIAL = re.compile(r"[^\w !#$%&'*+/=?^`{|}~-]", re.ASCII)
 
 
@@ -175,18 +179,8 @@ def render(rng: Random, draft: Draft, *, plain_only: bool) -> bytes:
 
 
 def encoded(text: str) -> str:
-    """`text` for a header: itself, or folded RFC 2047 words."""
-    if text.isascii():
-        return text
-    # An encoded word has at most 75 characters: 45 bytes as base64. One word where it fits,
-    # since some parsers put a space between two of them in a name.
-    parts = [b""]
-    for character in text:
-        data = character.encode()
-        if len(parts[-1]) + len(data) > 45:
-            parts.append(b"")
-        parts[-1] += data
-    return "\n ".join(f"=?utf-8?b?{base64.b64encode(part).decode()}?=" for part in parts)
+    """`text` for a header: itself, or folded RFC 2047 words of at most 75 characters."""
+    return text if text.isascii() else Header(text, _UTF_8, 75).encode()
 
 
 def mailbox(name: str, address: str) -> str:

@@ -13,10 +13,10 @@ from evals.scored import Judge, Scored
 from tests.builders import LEASE, answer, message, read
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, written
+from training import roller
+from training.judging import Judges
 from training.reward import RewardWeights
-from training.roller import Scorer
 from training.rollout import Follow, Rollout, Transcript, Turn, in_rounds
-from training.run import Judges
 
 IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
 SPREAD = [SOMETHING, IDK, IDK, SOMETHING]
@@ -70,5 +70,6 @@ def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout
 
 
 def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
-    scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
-    return asyncio.run(scorer.score([made], [{"step": 3, "group": "3/q"}]))
+    settings = [{"step": 3, "group": "3/q"}]
+    scoring = roller.score([made], settings, (judge, *others), RewardWeights(), "run", "tiny")
+    return asyncio.run(scoring)

@@ -14,18 +14,16 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
 from evals.hacking import detect
-from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
 from tests.builders import QUESTION, make_inbox, raw, trajectory
 from tests.evals.hacks import canned, hacking, honest
 from tests.training import tiny
 from tests.training.tiny import validation
-from training.judging import hacking_alarms
-from training.progress import WINDOW, Step, TrainingAlarm, alarms_of, read_steps
+from training import run
+from training.progress import WINDOW, Step, TrainingAlarm, alarms_of, hacking_alarms, read_steps
 from training.recipe import Setting, load_recipe
-from training.run import STATE, Judges, TrainingRun, line_of, opened
+from training.run import STATE, TrainingRun, line_of, opened
 
-JUDGES = Judges(OfflineJudge(), F1Judge(), hacks=lambda _: [TrainingAlarm("hacking", "lists")])
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
     "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
@@ -42,7 +40,7 @@ def scored(step: int) -> Scored:
 
 def validate(training: TrainingRun, step: int, correct: float, wrong: float = 0.0) -> None:
     made = validation(step, correct=correct, hallucination=wrong)
-    training.add_validation(made, [scored(step)], JUDGES)
+    training.add_validation(made, [scored(step)])
 
 
 def make_step(training: TrainingRun, number: int) -> None:
@@ -209,7 +207,9 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     assert chosen == [0, 10, 15, 15]
 
 
-def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
+def test_alarms_are_raised_once_and_survive_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "run"
 
     def go_on(training: TrainingRun, first: int, end: int, abstention: float) -> None:
@@ -219,10 +219,11 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
 
     with tiny.begun(SETTING, out) as training:
         start = validation(0, correct=0.4, abstention=0.2, accuracy=0.4)
-        training.add_validation(start, [scored(0)], JUDGES._replace(hacks=lambda _: []))
+        training.add_validation(start, [scored(0)])
         go_on(training, 1, 12, 0.2)
         assert training.alarms == []
         go_on(training, 12, 30, 1.0)  # a policy that always abstains
+        monkeypatch.setattr(run, "hacking_alarms", lambda _: [TrainingAlarm("hacking", "lists")])
         validate(training, 28, 0.1)
         raised = list(training.alarms)
         make_checkpoint(training, 29, 0.1)
@@ -244,14 +245,16 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
     assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
 
 
-def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_and_alarms_are_safe_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
-    judges = JUDGES._replace(hacks=lambda _: [TrainingAlarm("hacking", hostile)])
+    monkeypatch.setattr(run, "hacking_alarms", lambda _: [TrainingAlarm("hacking", hostile)])
     steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]
     with tiny.begun(SETTING, tmp_path / "run") as training:
         for step in steps:
             training.add_step(step)
-        training.add_validation(validation(2, accuracy=0.62), [scored(2)], judges)
+        training.add_validation(validation(2, accuracy=0.62), [scored(2)])
     first, valued, alarm = capsys.readouterr().err.splitlines()
     # The second step came within ten seconds of the first.
     assert first == "step 1 of 3: reward 0.5, flat groups 25%, 0:00:10"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -25,12 +26,11 @@ from tests.training.conftest import Begin
 from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, SPREAD, WRONG
 from training import grpo, validation
 from training.cli import load_material
-from training.judging import CHARS, RelativeJudge, shown
+from training.judging import CHARS, Judges, RelativeJudge, shown
 from training.progress import EPISODES, by_second
 from training.recipe import Setting
 from training.roller import Roller, StepBatch
 from training.rollout import Material
-from training.run import Judges
 from training.start import Start, load_start
 
 
@@ -142,10 +142,8 @@ def test_judge_concurrency(roll: Roll, material: Material, monkeypatch: pytest.M
 
 
 def ranking(scores: list[float] | None) -> Judges:
-    async def rank(_: Sequence[Scored]) -> list[float] | None:
-        return scores
-
-    return scripted.JUDGES._replace(rank=rank)
+    relative = mock.Mock(rank=mock.AsyncMock(return_value=scores))
+    return scripted.JUDGES._replace(relative=relative)
 
 
 def test_a_flat_group_gains_spread_from_a_comparison(roll: Roll, material: Material) -> None:
