@@ -11,11 +11,13 @@ import asyncio
 import itertools
 import json
 import time
+import tomllib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -225,11 +227,11 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 # The reference shows mail that has every word of a search, newest first, under its message id, and
 # takes one call a turn.
 PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
-PUBLISHED_JUDGE = next(each for each in KNOWN if each.model == "gemini/gemini-2.0-flash")
+PUBLISHED_JUDGE = KNOWN["gemini/gemini-2.0-flash"]
 PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
-PUBLISHED_N, PUBLISHED_SET = 100, "corbt/enron_emails_sample_questions"
-# Questions that its authors found ambiguous, or contradicted by other mail.
-_PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
+_PUBLISHED = tomllib.loads(resources.files("evals").joinpath("published.toml").read_text("utf-8"))
+PUBLISHED_N: int = _PUBLISHED["n"]
+PUBLISHED_SET: str = _PUBLISHED["set"]
 
 
 def published_100(
@@ -239,7 +241,7 @@ def published_100(
     `UserError` if there are fewer."""
     test = [each for each in questions if each.split == "test" and each.answerable]
     single = [each for each in test if len(each.message_ids) == 1]
-    fitting = [each for each in single if each.id not in _PUBLISHED_WITHOUT]
+    fitting = [each for each in single if each.id not in _PUBLISHED["left_out"]]
     count = min(limit or PUBLISHED_N, PUBLISHED_N)
     if len(fitting) < count:
         fewer = f", or --limit {len(fitting)}, which is not published-100" if fitting else ""

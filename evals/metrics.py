@@ -27,9 +27,11 @@ has a "range", and the count "unjudged", in place of a value.
 
 import datetime as dt
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from math import nan
 from statistics import mode
 from typing import Any, NamedTuple
@@ -44,21 +46,13 @@ from art_e.runs import Run
 from evals.scored import Scored, is_judged, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample
 
+FIGURES: dict[str, Any] = tomllib.loads(
+    resources.files(__package__).joinpath("figures.toml").read_text("utf-8")
+)
+
 # ---- Where each episode ended: right, or the step at which it went wrong.
 
-STEPS = {
-    "right": "right: the right answer, or a right abstention",
-    "not_found": "gold mail never found",
-    "found_not_read": "found, not read",
-    "read_but_wrong": "read, answered wrong",
-    "abstained_though_read": "abstained though read",
-    "gold_unknown": "wrong, gold mail not known",
-    "made_up": "answered where there is no answer",
-    "out_of_turns": "out of turns",
-    "lost_to_format": "lost to malformed calls",
-    "failed": "failed for an outside reason",
-    "unjudged": "the judge gave no verdict",
-}
+STEPS: dict[str, str] = FIGURES["steps"]
 
 
 def ended_at(scored: Scored) -> str:
@@ -83,19 +77,16 @@ def ended_at(scored: Scored) -> str:
 
 # ---- Episodes as a table, and figures as shares and means of its columns.
 
-# A figure's column, and the column of those episodes that it is over (None: all). Episodes whose
-# value is unknown are left out.
-SHARES: Mapping[str, tuple[str, str | None]] = {
-    "accuracy": ("correct", "answerable"), "unanswerable_accuracy": ("correct", "unanswerable"),
-    "hallucination": ("wrong", None), "abstention": ("abstained", None),
-    "grounded": ("grounded", None), "found_gold": ("found_gold", None),
-    "read_gold": ("read_gold", None), "sources_correct": ("sources_correct", None),
-    "resistance": ("resisted", None),
-}  # fmt: skip
-MEANS: Mapping[str, tuple[str, str | None]] = {
-    "turns": ("turns", None), "turns_when_correct": ("turns", "right"),
-    "effort": ("effort", None), "tool_calls": ("tool_calls", None),
-}  # fmt: skip
+
+class Over(NamedTuple):
+    """The column of a figure, and the column of those episodes that it is over (None: all)."""
+
+    column: str
+    chosen: str | None = None
+
+
+SHARES = {name: Over(*columns) for name, columns in FIGURES["shares"].items()}
+MEANS = {name: Over(*columns) for name, columns in FIGURES["means"].items()}
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
@@ -157,7 +148,7 @@ def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
 
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
-    column, over = {**SHARES, **MEANS}.get(name, (name, None))
+    column, over = {**SHARES, **MEANS}.get(name, Over(name))
     chosen = table if over is None else table[table[over].astype(bool)]
     if column not in _BY_VERDICT:
         chosen = chosen[chosen[column].notna()]
@@ -376,8 +367,8 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
 _PAIRED = {
     **{name: SHARES[name] for name in HEADLINE},
     **{name: MEANS[name] for name in ("turns", "effort")},
-    "cost_per_1000_usd": ("cost_per_1000_usd", None),
-    "latency_mean_s": ("total", None),
+    "cost_per_1000_usd": Over("cost_per_1000_usd"),
+    "latency_mean_s": Over("total"),
 }
 
 

@@ -176,7 +176,7 @@ def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Fin
 
     load_env()
     near = nearby() if online else near
-    rows = [each for each in KNOWN if each.variables]
+    rows = [each for each in KNOWN.values() if each.variables]
     found = [_by_environment(each.model, each.variables, near) for each in rows]
     if online:
         found = asyncio.run(call_all())

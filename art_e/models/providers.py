@@ -286,17 +286,17 @@ class Known(NamedTuple):
     followed_by: str = ""
 
 
-KNOWN = [Known(name, **row) for name, row in _TABLES["known"].items()]
+KNOWN = {name: Known(name, **row) for name, row in _TABLES["known"].items()}
 # The baselines that results are compared with.
-SHORT_NAMES = {each.short: each.model for each in KNOWN if each.short}
+SHORT_NAMES = {each.short: each.model for each in KNOWN.values() if each.short}
 # The ones to propose, the first whose key is set.
-PROPOSED = KNOWN[:3]
+PROPOSED = list(KNOWN.values())[:3]
 _WARN_DAYS = 60
 
 
 def ending(model: str, today: dt.date | None = None) -> str | None:
     """One line, with what follows it, if the model has ended or ends within 60 days; or None."""
-    row = next((each for each in KNOWN if each.model == model), Known(model))
+    row = KNOWN.get(model, Known(model))
     last = row.ends or listed_model(model).get("deprecation_date")
     if not last:
         return None

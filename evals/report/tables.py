@@ -1,14 +1,16 @@
 """The report's tables and dots: models with their figures, kinds of question, where they ended."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.runs import Run
 from evals.judges.labels import without_errors
-from evals.metrics import HEADLINE, STEPS, load_costed, model_metrics, servings
-from evals.report.charts import Chart, DotChart, DotRow, Mark, Scale, ScatterChart
+from evals.metrics import FIGURES, HEADLINE, STEPS, load_costed, model_metrics, servings
+from evals.report.charts import Chart, DotChart, DotRow, Mark, ScatterChart
 from evals.scored import HELD_OUT, Scored
 from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
@@ -104,24 +106,25 @@ class Cell(NamedTuple):
         return self.brief if self.n is None else f"{self.brief}  n={self.n:,}"
 
 
-Form = Callable[[Any], Cell]
+Form = Callable[..., Cell]
 
 
 def _form(shown: Callable[[float], str], unit: str = "", before: str = "") -> Form:
-    """How an estimate is written: its number, with a sign before and a unit behind."""
+    """How an estimate is written: its sign (`plus` if positive), `before`, its number, `unit`."""
 
-    def written(estimate: Estimate) -> Cell:
+    def written(estimate: Estimate, plus: str = "") -> Cell:
+        def text(value: float) -> str:
+            number = shown(value)
+            return f"{'-' if number.startswith('-') else plus}{before}{number.removeprefix('-')}"
+
         value, low, high = estimate["value"], estimate["low"], estimate["high"]
         n = estimate["n"] or None
         interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
         if "range" in estimate:
-            text = f"{' to '.join(map(shown, estimate['range']))}{unit}"
+            ends = f"{' to '.join(map(text, estimate['range']))}{unit}"
             unjudged = f"{estimate['unjudged']:,} of {n:,} unjudged" if n else ""
-            return Cell(text, ", ".join(filter(None, (interval, unjudged))), n)
-        if value is None:
-            return Cell(NONE, n=n)
-        text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
-        return Cell(text, interval, n)
+            return Cell(ends, ", ".join(filter(None, (interval, unjudged))), n)
+        return Cell(NONE, n=n) if value is None else Cell(f"{text(value)}{unit}", interval, n)
 
     return written
 
@@ -145,13 +148,12 @@ def _count(figure: int) -> Cell:
 
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
 
-SOURCE = (
-    "Published with ART-E's reference implementation, not measured here and not on these questions:"
-    " 100 questions on Enron mail with a single source each, which also served as validation;"
-    ' gemini-2.0-flash judged whether an answer is "semantically similar" to the gold answer;'
-    " latency and cost were typed in by hand, at the prices of their day (o3's cost was later given"
-    " as $11.04). The intervals are ours, from the published share and n (Wilson)."
+_PUBLISHED: dict[str, Any] = tomllib.loads(
+    resources.files("evals").joinpath("published.toml").read_text("utf-8")
 )
+SOURCE: str = _PUBLISHED["source"]
+NET_REDUCTION: float = _PUBLISHED["net_reduction"]
+TRAINING_USD: int = _PUBLISHED["training_usd"]
 
 
 class Published(NamedTuple):
@@ -164,17 +166,9 @@ class Published(NamedTuple):
     cost_per_1000_usd: float | None = None
 
 
-PUBLISHED = (
-    TRAINED := Published("ART-E (Qwen2.5-14B, trained)", 0.96, seconds=1.1, cost_per_1000_usd=0.85),
-    Published("ART-E (Qwen2.5-14B, trained by RULER)", 0.95),
-    O3 := Published("o3", 0.90, "openai/o3", seconds=5.6, cost_per_1000_usd=55.19),
-    Published("o4-mini", 0.88, "openai/o4-mini", seconds=3.4, cost_per_1000_usd=7.88),
-    Published("Gemini 2.5 Pro", 0.76, "gemini/gemini-2.5-pro"),
-    Published("GPT-4.1", 0.71, "openai/gpt-4.1"),
-    UNTRAINED := Published("Qwen2.5-14B, untrained", 0.41),
-)
-NET_REDUCTION = 0.60  # of o3's errors by the trained model: (96 - 90) / 10
-TRAINING_USD = 80
+_MODELS = {name: Published(**row) for name, row in _PUBLISHED["models"].items()}
+PUBLISHED = list(_MODELS.values())
+TRAINED, O3, UNTRAINED = map(_MODELS.__getitem__, ("trained", "o3", "untrained"))
 
 
 def accuracy(published: Published) -> Estimate:
@@ -226,48 +220,17 @@ class Column(NamedTuple):
         return Cell(NONE) if value is None else self.form(value)
 
 
+_FORMS = {
+    "percent": percent, "points": points, "number": number, "digits": digits, "usd": usd,
+    "seconds": seconds, "count": _count,
+}  # fmt: skip
 COLUMNS = {
-    column.figure: column
-    for column in (
-        Column("accuracy", "Accuracy", percent, points),
-        Column("unanswerable_accuracy", "Right to abstain", percent, points),
-        Column("hallucination", "Hallucination", percent, points),
-        Column("abstention", "Abstention", percent, points),
-        Column("turns", "Turns", number, number),
-        Column("effort", "Effort", number, number),
-        Column("answer_words", "Words, median", digits),
-        Column("cost_per_1000_usd", "Cost per 1,000", usd, usd),
-        Column("latency_mean_s", "Latency, mean", seconds, seconds),
-        Column("latency_p50_s", "Latency p50", seconds),
-        Column("latency_p95_s", "Latency p95", seconds),
-    )
+    name: Column(name, row["heading"], _FORMS[row["form"]], _FORMS.get(row.get("difference")))
+    for name, row in FIGURES["columns"].items()
 }
 # Those that say most, on the terminal and first on the page.
 _FIRST = (*HEADLINE, "answer_words", "turns", "latency_p50_s", "cost_per_1000_usd")
 FIRST = [COLUMNS[name] for name in _FIRST]
-# Several tables, because one would be too wide to be read without scrolling.
-_DETAILS = {
-    "Details: sources and verdicts": (
-        Column("corrected.accuracy", "Corrected", percent), Column("grounded", "Grounded", percent),
-        Column("found_gold", "Found gold", percent), Column("read_gold", "Read gold", percent),
-        Column("sources_correct", "Sources right", percent),
-        Column("always_right", "Always right", percent),
-        Column("unsure", "Unsure", _count), Column("disputed", "Disputed", _count),
-        Column("resistance", "Resists attacks", percent),
-        Column("agreement.share", "Judges agree", percent),
-        Column("agreement.kappa", "Cohen's kappa", number),
-    ),
-    "Details: work, tokens and time": (
-        COLUMNS["effort"], COLUMNS["latency_p95_s"],
-        Column("tokens.prompt_tokens", "Prompt tokens", digits),
-        Column("tokens.cached_prompt_tokens", "Cached tokens", digits),
-        Column("tokens.completion_tokens", "Completion tokens", digits),
-        Column("tokens.reasoning_tokens", "Reasoning tokens", digits),
-        Column("latency_parts_s.model", "Time in model", seconds),
-        Column("latency_parts_s.tools", "Time in tools", seconds),
-        Column("latency_parts_s.rest", "Other time", seconds), Column("retries", "Retries", _count),
-    ),
-}  # fmt: skip
 
 
 def headline(entries: Sequence[Entry]) -> Table:
@@ -281,7 +244,8 @@ def headline(entries: Sequence[Entry]) -> Table:
 def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline; those that no model has are left out."""
     tables = []
-    for title, columns in _DETAILS.items():
+    for title, names in FIGURES["details"].items():
+        columns = [COLUMNS[name] for name in names]
         figures = [(each, [each.cell(entry.figures) for entry in entries]) for each in columns]
         known = [each for each, cells in figures if any(cell.value != NONE for cell in cells)]
         tables.append(_table(known, entries, title))
@@ -347,10 +311,8 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     for name, figure in figures.items():
         column = COLUMNS[name]
         sides = [column.form(_side(figure[side])) for side in ("a", "b")]
-        apart = (column.difference or column.form)(figure["difference"])
-        ends = apart.value.split(" to ")
-        signed = (f"{'' if end.startswith(('-', NONE)) else '+'}{end}" for end in ends)
-        rows.append(Row(column.heading, [*sides, apart._replace(value=" to ".join(signed))]))
+        apart = (column.difference or column.form)(figure["difference"], plus="+")
+        rows.append(Row(column.heading, [*sides, apart]))
     return rows
 
 
@@ -474,27 +436,11 @@ def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) 
 
 # ---- The same figures as dots.
 
-# A chart's name, title, note, scale and figures.
-_DOTS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
-    ("accuracy", "Accuracy", "Answerable questions answered right.", "share", ("accuracy",)),
-    ("cost", "Cost per 1,000 questions", "US dollars.", "usd", ("cost_per_1000_usd",)),
-    (
-        "latency", "Latency per question",
-        "Half of the questions took no longer than p50, 95 % no longer than p95.", "seconds",
-        ("latency_p50_s", "latency_p95_s"),
-    ),
-    (
-        "turns", "Turns and effort",
-        "A turn is a message of the model; effort counts every call of it. Means a question.",
-        "number", ("turns", "effort"),
-    ),
-)  # fmt: skip
-
 
 def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
-    for name, title, note, scale, figures in _DOTS:
+    for name, title, note, scale, figures in map(dict.values, FIGURES["charts"]):
         theirs = [
             DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
             for each in published

@@ -17,6 +17,7 @@ import pandas as pd
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
+from evals.metrics import FIGURES
 from evals.report.charts import SERIES, CurveChart, Scale, cut
 from evals.report.tables import Entry, run_names
 
@@ -45,24 +46,9 @@ class _RowFigure(NamedTuple):
     measured: bool = False
 
 
-_OTHER_JUDGE = "Answers by a judge that is not the reward's."
-_MEANS = "Means an episode; effort counts every call."
-_HELD_OUT = (
-    _RowFigure("accuracy", "Accuracy", _OTHER_JUDGE, "share", measured=True),
-    _RowFigure("hallucination_unanswerable", "Invented", "Of unanswerable questions.", "share"),
-    _RowFigure("abstention", "Abstention", _OTHER_JUDGE, "share", measured=True),
-    _RowFigure("turns_when_correct", "Turns when correct", _MEANS),
-    _RowFigure("effort_when_correct", "Effort when correct", _MEANS),
-    _RowFigure("reward", "Reward", "By the reward's own judge."),
-)
-_STEPWISE = (
-    _RowFigure("accuracy", "Accuracy in training", "By the reward's judge.", "share"),
-    _RowFigure("turns", "Turns in training", "Means an episode."),
-    _RowFigure("entropy", "Entropy", "In nats a token."),
-    _RowFigure("flat_share", "Groups without spread", "All rollouts earned the same.", "share"),
-    _RowFigure("format_errors", "Format errors", "Malformed calls an episode."),
-    _RowFigure("ratio_mean", "Trainer against vLLM", "Ratio of a token's probabilities, mean."),
-    _RowFigure("loss", "Loss", "Of the optimizer."),
+_HELD_OUT, _STEPWISE = (
+    [_RowFigure(name, **row) for name, row in FIGURES[table].items()]
+    for table in ("validation", "stepwise")
 )
 
 

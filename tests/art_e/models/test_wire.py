@@ -310,5 +310,5 @@ def test_a_model_that_ends_is_named_with_what_follows_it() -> None:
     assert str(ending("azure/o3", day)).startswith("azure/o3 ended on 2026-11-19")
     assert ending("hosted_vllm/mine", day) is None
     # What is proposed lives, and what follows a model is no row that ends itself.
-    lives = {each.followed_by for each in KNOWN if each.ends} | {each.model for each in KNOWN[:3]}
+    lives = {each.followed_by for each in KNOWN.values() if each.ends} | {*[*KNOWN][:3]}
     assert not [each for each in lives if ending(each, day)]
