@@ -2,27 +2,22 @@
 
     {"judges": [names, the first decides], "questions": {"n", "answerable", "inboxes", "repeats"},
      "models": {name: {
-        "n": episodes, "measured": whether any is judged; the estimates of `SHARES` and `MEANS`
+        "n": episodes, "measured": whether any is judged; the shares and means of `figures.toml`
         "always_right":   answerable questions right in every repeat; null without repeats
-        "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
-        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s", "answer_words"       estimates
         "cost_usd":       of all episodes, null if a price is unknown
         "cost_source":    "price per token", or how it was measured; null if it is unknown
         "throughput":     of a model whose cost is measured, if a question was, else null:
                           {"seconds": the machine's time, "n": questions,
                           "questions_per_second": estimate, "prompt_tokens", "completion_tokens":
                           sums, "usd_per_hour", "concurrency": as it was served}
-        "retries", "errors", "unjudged", "unsure", "disputed": counts
-        "errors_by_kind", "funnel": {name: count}
         "reservations":   lines on what is in no figure, and on other models that answered
-        "agreement":      {"judges", "n", "share", "kappa"}, null with one judge
-        "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
+        "agreement":      of the judges; null with one
+        and estimates, counts, and some of them by judge, kind, difficulty and attack
      }}}
 
 The benchmark adds the prompt, and to each model its concurrency and the count of what it was not
-asked. An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). What failed for
-an outside reason is in no figure. If answers were not judged, a figure that needs their verdicts
-has a "range", and the count "unjudged", in place of a value.
+asked. What failed for an outside reason is in no figure. An estimate is that of `evals.statistics`:
+if answers were not judged, a figure that needs their verdicts has a "range" in place of a value.
 """
 
 import datetime as dt
@@ -87,6 +82,7 @@ class Over(NamedTuple):
 
 SHARES = {name: Over(*columns) for name, columns in FIGURES["shares"].items()}
 MEANS = {name: Over(*columns) for name, columns in FIGURES["means"].items()}
+_OVER = {**SHARES, **MEANS, "latency_mean_s": Over("total")}
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _BY_VERDICT = ("correct", "wrong", "abstained")  # not known of an unjudged episode
@@ -148,7 +144,7 @@ def _values(table: pd.DataFrame, column: str) -> "pd.Series[float]":
 
 def _figure(table: pd.DataFrame, name: str) -> Estimate:
     """The figure of that name, or the mean of the column of that name."""
-    column, over = {**SHARES, **MEANS}.get(name, Over(name))
+    column, over = _OVER.get(name, Over(name))
     chosen = table if over is None else table[table[over].astype(bool)]
     if column not in _BY_VERDICT:
         chosen = chosen[chosen[column].notna()]
@@ -363,13 +359,7 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
 
 # ---- Two models on the same questions: how far they are apart, and whether that is chance.
 
-# Each figure's column of `episode_table`, and the column of those it is over.
-_PAIRED = {
-    **{name: SHARES[name] for name in HEADLINE},
-    **{name: MEANS[name] for name in ("turns", "effort")},
-    "cost_per_1000_usd": Over("cost_per_1000_usd"),
-    "latency_mean_s": Over("total"),
-}
+_PAIRED = [name for name, column in FIGURES["columns"].items() if "difference" in column]
 
 
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
@@ -382,8 +372,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended", "broken": estimates, the share of A's errors that B has right, and of B's
                    that A has right,
-         "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
-                      "episodes": [id of A's, id of B's]}]}
+         "flipped": questions that are right on one side alone}
 
     A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
     repeated question as right if most of its repeats are; of four inboxes or more it is the larger
@@ -443,7 +432,7 @@ def _equal_accuracy(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, int,
 
 def _row(name: str, one: pd.DataFrame, other: pd.DataFrame) -> dict[str, Any] | None:
     """A figure of both sides and its difference; None if it is unknown for any pair."""
-    column, over = _PAIRED[name]
+    column, over = _OVER.get(name, Over(name))
     on = one if over is None else one[one[over]]
     of_a, of_b = (_values(table.loc[on.index], column) for table in (one, other))
     if on.empty or (column not in _BY_VERDICT and (of_a + of_b).isna().any()):

@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from huggingface_hub import DatasetCardData
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -243,18 +242,9 @@ def card(golden: golden_set.GoldenSet) -> str:
     rows, manifest, parts = golden.questions, golden.manifest, list(_parts(golden.questions))
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)
-    # What the hub reads at the top of the card.
-    data_files = [{"split": name, "path": f"{name}.parquet"} for name in parts]
-    front_matter = DatasetCardData(
-        pretty_name="ART-E golden set",
-        language="en",
-        task_categories=["question-answering"],
-        size_categories=next((size for limit, size in _SIZES if len(rows) < limit), "n>100K"),
-        configs=[{"config_name": "default", "data_files": data_files}],
-        tags=["email", "agent", "retrieval"],
-    )
+    size = next((size for limit, size in _SIZES if len(rows) < limit), "n>100K")
     text = template("data_pipeline.golden", "card.md.j2").render(
-        front_matter=Own(front_matter.to_yaml()),
+        size=Own(size),
         figures=stats(golden),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),

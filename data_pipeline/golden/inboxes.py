@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
@@ -19,20 +20,11 @@ from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, n
 
 # ---- The mails that questions cite, looked up together.
 
-_FOUND = """
-WITH cited AS (SELECT unnest(?::VARCHAR[]) AS address, unnest(?::VARCHAR[]) AS message_id),
-ids AS (
-    SELECT message_id, email_id, 0 AS preference FROM emails
-    UNION ALL SELECT message_id, email_id, 1 FROM aliases
-)
-SELECT address, cited.message_id, emails.message_id, sent_at, lower(hex(content_digest)),
-    (address_id, email_id) IN (SELECT address_id, email_id FROM parties)
-    AND (address_id, email_id) NOT IN (SELECT address_id, email_id FROM others_copies) AS own,
-    body
-FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
-    JOIN emails USING (email_id)
-ORDER BY address, cited.message_id, own DESC, preference, email_id
-"""
+
+def _query(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.sql").read_text("utf-8")
+
+
 # The mail of the inbox of an address.
 OWN_MAIL = "FROM emails SEMI JOIN mail_of(?, false) USING (email_id)"
 
@@ -51,7 +43,8 @@ class Cited(NamedTuple):
 def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dict[str, Cited]]:
     """The mail of each message id that a question cites, by the question's id."""
     keys = sorted({_key(each, name) for each in questions for name in each.message_ids})
-    rows = file.execute(_FOUND, [[address for address, _ in keys], [name for _, name in keys]])
+    parameters = [[key[part] for key in keys] for part in (0, 1)]
+    rows = file.execute(_query("cited"), parameters)
     mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))
@@ -152,20 +145,8 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
     """The splits of the largest inboxes, of at least `min_mails` mails: those of a file's owners,
     or of persons, who unlike mailing lists write mail. Raises `UserError` if there is none."""
     owners = file.owners()
-    rows = file.execute(
-        """
-        SELECT address, any_value(names)
-        FROM (SELECT * FROM addresses WHERE emails >= ?) JOIN parties USING (address_id)
-        WHERE len(?) = 0 OR list_contains(?, address)
-        GROUP BY address
-        HAVING len(?) > 0 OR (
-            count(DISTINCT email_id) FILTER (role = 'from') >= ?
-            AND bool_or(role IN ('to', 'cc', 'bcc'))
-        )
-        ORDER BY any_value(emails) DESC, address
-        """,
-        [min_mails, owners, owners, owners, MIN_SENT],
-    ).fetchall()
+    parameters = [min_mails, owners, owners, owners, MIN_SENT]
+    rows = file.execute(_query("persons"), parameters).fetchall()
     if not rows:
         raise UserError(
             f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
@@ -219,12 +200,6 @@ def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
 # training before validation, and never from test. What a test inbox quotes counts as its mail, in
 # full or with the answer; and the same question with the same answer counts as the same gold mail.
 
-_HOLDERS = """
-SELECT lower(hex(content_digest)) AS content, 'in the test inbox ' || min(address)
-FROM emails JOIN parties USING (email_id) JOIN addresses USING (address_id)
-WHERE content IN (SELECT unnest(?::VARCHAR[])) AND address IN (SELECT unnest(?::VARCHAR[]))
-GROUP BY content
-"""
 _SHINGLE_WORDS = 5
 _PASSAGE_WORDS = 15
 Contents = Mapping[str, str]  # what is to be said of mails, by digest of their content
@@ -260,7 +235,7 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
     contents = sorted({part for each in placed if each.split != "test" for part in gold[each.id]})
-    held = dict(file.execute(_HOLDERS, [contents, tested]).fetchall())
+    held = dict(file.execute(_query("holders"), [contents, tested]).fetchall())
     quoted: dict[str, str] = {}
     for address in tested:
         texts = file.execute(f"SELECT body {OWN_MAIL}", [address])

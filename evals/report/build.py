@@ -37,7 +37,7 @@ from evals.hacking import detect
 from evals.metrics import STEPS, compare, ended_at
 from evals.report import tables
 from evals.report.charts import Chart, svg, write_png
-from evals.report.tables import NONE, SOURCE, Entry, Table, differences, measure, run_names, summary
+from evals.report.tables import NONE, Entry, Table, differences, measure, run_names, summary
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
 from evals.scored import Scored
 from evals.statistics import holm
@@ -348,7 +348,6 @@ def _page(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
-    environment.filters["thousands"] = lambda count: f"{count:,}"
     environment.filters["urlencode"] = link_text
     environment.filters["svg"] = svg
     # As mails repeat themselves, a page of real ones gets a third of its size.
@@ -358,13 +357,8 @@ def _page(
         made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC", version=__version__,
         policy=content_security_policy(scripts), scripts=[Markup(each) for each in scripts],
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
-        runs=runs, entries=entries, sections=sections, **charts, published=SOURCE,
-        sentence=tables.in_a_sentence(entries), headline=tables.headline(entries),
-        details=tables.details(entries), cost_sources=tables.cost_sources(entries),
-        judge_errors=tables.judge_errors(entries), funnel=tables.funnel(entries),
-        kinds=tables.by_label(entries, "by_kind", "Kind"),
-        difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),
-        pairings=pairings(entries), alarms=detect(scored),
+        runs=runs, entries=entries, sections=sections, **charts,
+        tables=tables, pairings=pairings(entries), alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
         viewer_data=base64.b64encode(data).decode(),
     )  # fmt: skip
