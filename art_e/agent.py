@@ -9,6 +9,7 @@ from typing import Any
 
 from art_e.episode import Episode
 from art_e.models.base import Policy, PolicyError, PolicyStep, Usage
+from art_e.offline import OfflinePolicy
 from art_e.tools import schemas
 from art_e.trajectory import Exchange, Trajectory
 
@@ -58,6 +59,26 @@ async def run_episode(
         error=None if failure is None else {"kind": failure.kind, "message": str(failure)},
         started_at=started_at.isoformat(timespec="milliseconds"),
     )
+
+
+def run_alone(
+    episode: Episode,
+    policy: Policy,
+    run_id: str,
+    on_turn: Callable[[Exchange], None] = lambda _: None,
+) -> Trajectory:
+    """`run_episode` outside an event loop. The offline policy waits for nothing and gets none, for
+    asyncio takes as long to import as a search."""
+    running = run_episode(episode, policy, run_id, on_turn)
+    if not isinstance(policy, OfflinePolicy):
+        import asyncio
+
+        return asyncio.run(running)
+    try:
+        running.send(None)
+    except StopIteration as end:
+        trajectory: Trajectory = end.value
+    return trajectory
 
 
 def episode_record(

@@ -61,13 +61,13 @@ def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
     """Every sentence of the mails that an episode has read, with its score."""
     seen = _Seen(messages)
     ranks = {hit["message_id"]: rank for rank, hit in enumerate(seen.hits)}
-    mails = [
+    mails = tuple(
         ReadMail(
             each["message_id"], each["date"], each["subject"], each["from"], each["body"], rank
         )
         for each in seen.results
         if (rank := ranks.get(each.get("message_id"))) is not None and "body" in each
-    ]
+    )
     return candidates(seen.question, mails)
 
 

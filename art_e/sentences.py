@@ -9,6 +9,7 @@ import math
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -149,7 +150,8 @@ def _sent(date: str) -> float:
     return -math.inf if date == format_date(None) else dt.datetime.fromisoformat(date).timestamp()
 
 
-def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
+@lru_cache(1)
+def candidates(question: str, mails: tuple[ReadMail, ...]) -> list[AnswerCandidate]:
     """Every sentence of `mails` with its score, in reading order; none without question words."""
     wanted = frozenset(stems(informative_words(question)))
     if not wanted:

@@ -345,7 +345,7 @@ def _entrant(
         tries=1 + (_RETRIES if config.retries is None else config.retries),
         max_cost_usd=None if limit is None else max(0.0, limit - spent),
     )  # fmt: skip
-    policy = model_options.ready_policy(Model(name), options)
+    policy = Model(name).policy(options)
     # Other models on the user's hardware would slow it down.
     alone = Model(name).kind == "offline" or Model(name).self_hosted
     return benchmark.Entrant(policy, at_once, alone=alone)

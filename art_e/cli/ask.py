@@ -192,11 +192,11 @@ def show_answer(answered: Answered) -> None:
         for dropped in notes:
             output.print_text((f"  ({dropped})", "dim"))
     for email in answered.sources:
-        output.print_text(shown_source(email))
+        output.print_text(*shown_source(email))
     for passage in answered.passages:
         if passage.email not in answered.sources:
             output.print_text((output.one_line(passage.text), "bold"))
-            output.print_text(shown_source(passage.email))
+            output.print_text(*shown_source(passage.email))
     output.print_text((answered.took, "dim"))
 
 
@@ -251,7 +251,7 @@ class Chat:
         answer = (answered.trajectory.final_answer or "", "bold")
         output.print_text(f"no answer: {without}" if without else answer)
         for number, mail in enumerate(answered.mails, start=1):
-            output.print_text((f"{number} ", "bold"), shown_source(mail))
+            output.print_text((f"{number} ", "bold"), *shown_source(mail))
             quote = answered.quotes.get(mail.message_id)
             if quote is not None and mail not in answered.sources:
                 output.print_text((f"    {output.one_line(quote)}", "italic"))

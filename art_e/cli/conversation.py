@@ -3,7 +3,6 @@
 Each question is a run of its own, which can be listed, shown, rated, and followed up (`ask -c`).
 """
 
-import asyncio
 import datetime as dt
 import json
 import time
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from art_e.agent import run_episode
+from art_e.agent import run_alone
 from art_e.cli.model_options import DEFAULT_FORM, Options, Say
 from art_e.cli.output import STARTED, clean, one_line, plural, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
@@ -79,7 +78,7 @@ class Answered(NamedTuple):
             return self.quotes[email.message_id]
         date = format_date(email.date, email.message_id)
         about = (date, email.subject, str(email.sender))
-        mail = [ReadMail(email.message_id, *about, email.body, 0)]
+        mail = (ReadMail(email.message_id, *about, email.body, 0),)
         fits = {each.text: each.score for each in candidates(self.question, mail)}
         shared = {
             each.text: (each.features["own"], fits.get(each.text, 0.0))
@@ -199,7 +198,7 @@ class Conversation:
                 say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
 
         say(f"waiting for {model}")
-        trajectory = asyncio.run(run_episode(episode, self.policy, self._run.id, show))
+        trajectory = run_alone(episode, self.policy, self._run.id, show)
         with self._run.log() as log:
             log.append(trajectory.to_line())
         self._run.finish()
@@ -270,7 +269,7 @@ def _in_words(call: AnsweredCall) -> str:
 def best_passages(inbox: Inbox, question: Question) -> list[Passage]:
     """The passages that the offline policy finds, without a call to a model."""
     episode = Episode(inbox, question)
-    asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
+    run_alone(episode, OfflinePolicy(), "passages")
     return passages_of(episode)
 
 
@@ -311,9 +310,9 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     return text("\n").join(lines)
 
 
-def shown_source(email: Email) -> "Text":
+def shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
     """A source on one line: its day, sender, subject and id."""
-    return text(
+    return (
         f"  {format_date(email.date)[:10]}  ",
         (one_line(str(email.sender)), "cyan"),
         f"  {one_line(email.subject) or '(no subject)'}  ",

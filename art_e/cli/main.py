@@ -93,6 +93,7 @@ class Commands(TyperGroup):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             gc.disable()  # what is imported stays
             module = importlib.import_module(COMMANDS[cmd_name][0])
+            gc.freeze()  # until the command ends
             gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
@@ -141,6 +142,7 @@ class Commands(TyperGroup):
             stop = "" if message.endswith((".", "?", ")")) else "."
             named = "".join(f"{arg} " for arg in given[:1] if arg in self.commands)
             note(f"Error: {message}{stop} See: art-e {named}--help")
+        gc.unfreeze()  # DuckDB complains of what is left at the process's end
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:

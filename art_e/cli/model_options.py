@@ -13,7 +13,6 @@ from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
 from art_e.models.base import Effort, ModelOptions, Policy
 from art_e.models.checkpoint import episode_form
-from art_e.models.clients import warm_up
 from art_e.models.model import Model, full_name
 from art_e.storage import expanded
 
@@ -65,16 +64,6 @@ def default_concurrency(models: list[str]) -> int:
     called = [model for model in map(Model, models) if model.kind != "offline"]
     elsewhere = bool(called) and all(model.leaves_machine for model in called)
     return HOSTED_CONCURRENCY if elsewhere else 1
-
-
-def ready_policy(model: Model, options: ModelOptions) -> Policy:
-    """The model's policy. Raises `UserError` if its key or its address is missing."""
-    host = model.host
-    policy = model.policy(options)
-    if host is not None:
-        # Else loading would count as part of the first question's time.
-        warm_up(model.name)
-    return policy
 
 
 # ---- The form of its episodes.
@@ -198,4 +187,4 @@ def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> Ready
         ),
         on_answer=on_answer,
     )
-    return ReadyModel(ready_policy(Model(model), called), form)
+    return ReadyModel(Model(model).policy(called), form)

@@ -30,6 +30,8 @@ from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words
 # interpreter's lock, are slower together.
 _TURN = threading.Lock()
 
+_KEPT_MAILS = 16  # that an episode reads, and cites at its end
+
 _NONE: Numbers = np.empty(0, dtype=np.int64)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
@@ -66,6 +68,7 @@ class Inbox:
         self._points: dict[tuple[int, ...], _Scored] = {}
         self._seen: dict[str, int | None] = {}  # the positions of hits by their message ids
         self._threads: dict[int, list[int]] = {}
+        self._mails: dict[int, Email] = {}  # the last ones read
         # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)
 
@@ -140,19 +143,19 @@ class Inbox:
         return self._read_at(self._positions(message_ids))
 
     def _read_at(self, positions: Sequence[int | None]) -> list[Email | None]:
-        place_of = {int(self._mail.ids[at]): at for at in positions if at is not None}
-        if not place_of:
-            return [None] * len(positions)
+        mails = dict(self._mails)
+        new = {at for at in positions if at is not None} - mails.keys()
+        place_of = {int(self._mail.ids[at]): at for at in new}
         ids = ", ".join(map(str, place_of))
         sql = statement("mails", labelled=self._mail.labelled, ids=ids)
-        rows = self._execute(sql).fetchall()
-        mails = {}
+        rows = self._execute(sql).fetchall() if new else []
         for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             people = Mailbox(address, sender), to, cc, bcc
             at, date = place_of[email_id], in_zone(sent_at, zone)
             name = self._mail.renamed.get(at, own_id)
             mails[at] = Email(name, date, *people, subject, body, tuple(labels))
+        self._mails = dict(list(mails.items())[-_KEPT_MAILS:])
         return [None if at is None else mails[at] for at in positions]
 
     def files(self, message_id: str) -> list[AttachedFile]:

@@ -87,6 +87,8 @@ class LitellmPolicy:
             raise UserError(f"{model} takes no reasoning effort; leave --reasoning-effort out")
         watched = options.on_answer is not None and follows(model, takes)
         self._on_text = options.follow if watched else None
+        # Else loading would count as part of the first question's time.
+        warm_up(model)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -108,7 +110,6 @@ class LitellmPolicy:
         """Return the model's next message. Raises `PolicyError` when the retries are used up: auth,
         no-model, no-credit, quota, region, redirect, rate-limit, provider, overload, timeout,
         connection, context, length, content, request, budget."""
-        warm_up(self.model)
         called = await self._calls.make(
             lambda takes: self._request(messages, tools, takes), self._on_text
         )

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 from art_e.config import setting
 from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
 from art_e.models.checkpoint import require_train_extra
-from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import (
     OLLAMA_HOST,
     PROPOSED,
@@ -110,6 +109,8 @@ class Model:
 
             return LocalPolicy(self.path, chosen)
         load_env()
+        from art_e.models.hosted import LitellmPolicy  # without a model, a third of all imports
+
         return LitellmPolicy(self.name, chosen)
 
 
