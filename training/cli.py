@@ -151,10 +151,9 @@ def load_material(data: Data, split: Split) -> Material:
         file = InboxFile(data.inbox_file)
         golden = data.questions or str(default_golden())
         if data.questions is None and not default_golden().is_dir():
-            raise UserError(
-                f"there is no golden set at {golden}: art-e golden import FILE|HUB-ID and art-e"
-                " golden split make one; or name one with --set data.questions=..."
-            )
+            remedy = "art-e golden import FILE|HUB-ID and art-e golden split make one"
+            other = "or name one with --set data.questions=..."
+            raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
     file_of = dict.fromkeys((each.id for each in questions), file)
@@ -195,7 +194,7 @@ def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
 
 @functools.cache
 def _planted(worlds: Worlds, split: Split) -> list[Planted]:
-    """The worlds' questions; they take some tenths of a second a world, and are needed twice."""
+    """The worlds' questions; cached, because they take tenths of a second and are needed twice."""
     return [each for config in _configs(worlds, split) for each in ledger(config)]
 
 
@@ -365,9 +364,8 @@ def _figure(value: Any) -> str:
 def merge_adapter(checkpoint: Path, out: Path) -> float:
     """Write the model of `checkpoint` (or of a run's best), its adapter folded in, to the new
     folder `out`, which is there whole or not at all. The weights keep the number format of the base
-    model, and the tokenizer is the checkpoint's own, or the base model's. Returns what rounding
-    leaves of the adapter (`kept_of`). Raises `UserError` if there is nothing to merge, or no room
-    at `out`."""
+    model; the tokenizer is the checkpoint's own, or the base's. Returns what rounding leaves of the
+    adapter (`kept_of`). Raises `UserError` if there is nothing to merge, or no room at `out`."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = checkpoints.meant_checkpoint(checkpoint)
@@ -403,9 +401,8 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
         whole.replace(out)
     except OSError as error:
         shutil.rmtree(whole, ignore_errors=True)
-        raise UserError(
-            f"can't write {out}: {error.strerror or error}; name another --out"
-        ) from None
+        reason = error.strerror or error
+        raise UserError(f"can't write {out}: {reason}; name another --out") from None
     return kept
 
 

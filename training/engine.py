@@ -162,7 +162,7 @@ class Dispatch:
         return {**settings, "max_tokens": self._turn_tokens, "logprobs": 0, "seed": seed}
 
     def _in_process(self, prompts: list[list[int]], follow: Follow) -> None:
-        """By vLLM's engine, in which episodes go on as soon as their turn is there."""
+        """Generate by vLLM's engine, in which episodes don't wait for each other."""
         from vllm.sampling_params import RequestOutputKind
 
         module: Any = vllm_generation
@@ -258,8 +258,7 @@ def adapter_weights(
 
 @contextlib.contextmanager
 def taking_adapters(rank: int | None) -> Iterator[None]:
-    """Have the vLLM that TRL makes take adapters of `rank` (None: no change). A server, which
-    is sent no weights then, needs no NCCL."""
+    """Have the vLLM that TRL makes take adapters of `rank`, if any; a server needs no NCCL then."""
     if rank is None:
         yield
         return
@@ -303,7 +302,6 @@ def check_generation(table: Vllm | None) -> None:
 
 @contextlib.contextmanager
 def _evaluated(model: Any) -> Iterator[None]:
-    """Without dropout, as long as the block runs."""
     training = model.training
     model.train(False)
     try:
@@ -313,7 +311,6 @@ def _evaluated(model: Any) -> Iterator[None]:
 
 
 def _client(address: str) -> Any:
-    """A client of vLLM's server that sends it no weights."""
     try:
         return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
     except OSError:  # requests' errors are OSErrors

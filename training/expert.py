@@ -36,8 +36,7 @@ _AT_ONCE = 500
 
 
 class MarkedTokens(NamedTuple):
-    """A conversation's tokens up to the model's last turn; `labels` are the same, but `NO_LOSS`
-    for tokens that are not the model's own."""
+    """A conversation's tokens; `labels` are the same, but `NO_LOSS` for those of others."""
 
     input_ids: list[int]
     labels: list[int]
@@ -165,8 +164,7 @@ def expert_conversations(
 def _play(
     form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
 ) -> list[tuple[str, list[ChatMessage]]]:
-    """Return the conversations by their questions' ids, without those in which the gold mails did
-    not show the answer."""
+    """Return the conversations in which the gold mails showed the answer, by questions' ids."""
     files = {path: InboxFile(path) for path in {path for path, _ in planted}}
     material = Material({each.question.id: files[path] for path, each in planted}, [])
     conversations = []
@@ -246,7 +244,6 @@ class Expert:
         yield self._final(self._some_words(), [handle])
 
     def _gold(self) -> list[str]:
-        """Return the handles of the gold mails that came up."""
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 

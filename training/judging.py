@@ -63,8 +63,7 @@ class RelativeJudge(StructuredModel):
 
 
 def shown(group: Sequence[Scored]) -> dict[str, Any]:
-    """Return what the model is shown of a group: the steps that all share once, and the texts cut
-    so that all have about `CHARS` characters."""
+    """Return what the model is shown: shared steps once, and about `CHARS` characters in all."""
     attempts = [exchanges(each.trajectory.messages) for each in group]
     columns = zip(*attempts, strict=False)
     same = itertools.takewhile(lambda each: each.count(each[0]) == len(each), columns)
@@ -102,8 +101,7 @@ RANKING_TOKENS, SCORE_TOKENS = round((len(PROMPT) + CHARS) / 4.34), 30
 
 
 class Judges(NamedTuple):
-    """The judge that rewards in training, the one of validations, and the one, if any, that
-    compares the rollouts of a question."""
+    """The judge of training, that of validations, and the one, if any, that compares rollouts."""
 
     reward: Judge
     validation: Judge
@@ -124,14 +122,11 @@ class Judges(NamedTuple):
 def judges_of(
     table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
 ) -> Judges:
-    """Return the judges of a recipe. `limit` caps their fees in the run, in USD; the processes and
-    the paid judges share what is left of it after `spent`. Raises `UserError` for a judge that
-    can't be used, and if nothing is left."""
+    """Return the judges of a recipe. The processes and the paid judges share what is left of the
+    `limit` in USD after `spent`. Raises `UserError` for an unusable judge or an empty budget."""
     if limit is not None and limit <= spent and spent > 0:
-        raise UserError(
-            f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
-            " higher --max-cost"
-        )
+        fees = f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}"
+        raise UserError(f"{fees}: resume with a higher --max-cost")
     names = (table.reward, table.validation)
     paid = sum(map(needs_model, names)) + (table.relative is not None)
     share = None if limit is None else (limit - spent) / processes / max(1, paid)

@@ -79,7 +79,6 @@ def scored_packed(
 
 
 def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the batch without columns that are padding in all its rows."""
     prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
     # Prompts are padded on their left, completions on their right.
     first = prompts - int(batch["prompt_mask"].sum(1).max())
@@ -110,7 +109,6 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def step(self, closure: Any = None) -> Any:
-        """Move all weights once; the trainer gives no `closure`."""
         self._muon.step()
         self._adamw.step()
 
@@ -156,7 +154,6 @@ class LogitScaleAdamW(AdamW):
         super().__init__([{"params": list(others)}, scale], lr=rate, weight_decay=0.0, betas=BETAS)
 
     def step(self, closure: Any = None) -> Any:
-        """Move all weights once; the trainer gives no `closure`."""
         with torch.no_grad():
             self._log_scale.zero_()
             if self._gain.grad is not None:

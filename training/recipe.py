@@ -139,9 +139,8 @@ class Noise(RecipeTable):
 
 class SftStage(RecipeTable):
     """A stretch of supervised training: `steps` of `batch` conversations each. `part` is what to
-    imitate: "first" (question and first turn), "read" (question, first mail read, next turn),
-    "answer" (question, last mail read, final answer), or "whole". "read" and "answer" carry loss on
-    their last turn only."""
+    imitate: "first" (question and first turn), "whole", or, with loss on the last turn only, "read"
+    (question, first mail read, next turn) or "answer" (question, last mail read, final answer)."""
 
     part: Part = "whole"
     steps: Count
@@ -213,10 +212,8 @@ class Grpo(RecipeTable):
             )
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
-            raise UserError(
-                f"the {episodes} episodes of each process are not a multiple of grpo.micro_batch,"
-                f" {self.micro_batch}: set another"
-            )
+            fault = f"the {episodes} episodes of each process are not a multiple of"
+            raise UserError(f"{fault} grpo.micro_batch, {self.micro_batch}: set another")
         passes = episodes // self.micro_batch
         if any(each % self.minibatches for each in (passes, self.steps, self.validate_every)):
             raise UserError(
@@ -238,8 +235,7 @@ class Grpo(RecipeTable):
 
 
 class Preference(RecipeTable):
-    """Learning from stored episodes by `art-e train dpo` or `kto`: `batch` pairs or episodes a
-    step. `beta` holds the model to the start."""
+    """DPO or KTO: `batch` pairs or episodes a step. `beta` holds the model to the start."""
 
     steps: Count
     batch: Annotated[int, Field(ge=2)] = 16

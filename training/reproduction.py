@@ -164,8 +164,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
 
 
 def chosen_seed(runs: Mapping[int, Path]) -> int:
-    """Return the seed whose best validation of training handled most right, the first of equals;
-    `runs` has the folder of each seed's GRPO run."""
+    """Return the first seed of those whose GRPO run has the best validation of training."""
 
     def merit(seed: int) -> tuple[float, float]:
         rows = Run(runs[seed]).metrics["validation"]
@@ -229,7 +228,6 @@ def reproduce(
 
 
 def _missing(profile: Profile, left: list[Command]) -> list[str]:
-    """What the steps that are left lack on this machine."""
     grpo, judging, found = profile.training.grpo, profile.training.judging, set[str]()
     stages, options = {each.stage for each in left}, ("-m", "--model", "--judge")
     names = {judging.reward, judging.validation} if "grpo" in stages else set[str]()

@@ -65,8 +65,7 @@ async def score(
 def paid(
     weights: RewardWeights, scored: Scored, rubric: Rubric, rank: float | None = None
 ) -> Scored:
-    """Return the episode with its reward, also for its place in the group if there is a `rank`;
-    without a reward if its judge failed."""
+    """Return the episode with its reward, for its `rank` too, or without if its judge failed."""
     row = scored.trajectory.verdict
     reward = reward_of(rubric, Verdict(**row) if row else None, weights, rank)
     trajectory = dataclasses.replace(scored.trajectory, reward=reward and reward._asdict())

@@ -114,8 +114,7 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """Return the tokens between the end token of a turn and the beginning of the next; the end
-        token comes first if the turn was `cut`."""
+        """Return the tokens from the end of a turn (its end token too, if `cut`) to the next."""
         marker = uuid.uuid4().hex
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
@@ -137,10 +136,10 @@ class ChatTokens:
         steps = [[_PROBE], [_PROBE, reply, tool], [_PROBE, reply, tool, reply, tool]]
         for earlier, later in itertools.pairwise(map(self._render, steps)):
             if not later.startswith(f"{earlier}said{self._end}"):
-                raise UserError(
-                    "the chat template rewrites earlier messages as the conversation goes on, so"
-                    " that it can't be trained on turn by turn; use another template"
+                fault = (
+                    "the chat template rewrites earlier messages: it can't be trained turn by turn"
                 )
+                raise UserError(f"{fault}; use another chat template")
 
 
 class Turn(NamedTuple):
@@ -223,8 +222,7 @@ def roll_out(
 
 
 def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
-    """Append `context` if another turn fits after it; otherwise the episode is out of turns, and
-    its last token stays the model's own."""
+    """Append `context` if another turn fits after it; else end the episode with its last turn."""
     if len(rollout.transcript.ids) + len(context) + form.turn_tokens <= form.episode_tokens:
         rollout.transcript.add(context, own=False)
     else:

@@ -80,9 +80,8 @@ def _clock(seconds: float) -> str:
 
 @dataclasses.dataclass(eq=False)
 class TrainingRun:
-    """A run in progress; `opened` makes one. Each training process has one with the same content;
-    the leading one writes the folder and shows the run. It resumes from `checkpoint`, which left
-    `state`; `paused` says why it ends early."""
+    """A run in progress (`opened`), the same in each process; the leading one writes and shows it.
+    It resumes from `checkpoint`, which left `state`; `paused` says why it ends early."""
 
     run: Run
     setting: Setting
@@ -118,7 +117,6 @@ class TrainingRun:
         return self.steps[-1].tokens if self.steps else 0
 
     def add_step(self, step: Step) -> None:
-        """Store and show a step, with its new alarms."""
         self.steps.append(step)
         if self.processes.leads:
             append_line(self.run.folder / STEPS, compact_json(dataclasses.asdict(step)))
@@ -256,10 +254,8 @@ def _resumable(config: dict[str, Any], out: Path | None) -> Run:
     if changed := sorted(name for name in names if before.get(name) != now.get(name)):
         values = (f"{each.removeprefix('recipe.')}={before.get(each)}" for each in changed[:3])
         shown = ", ".join(cut_line(each, 80) for each in values)
-        raise UserError(
-            f"{out} was begun with {shown}; resume it with the settings, and the version of art-e,"
-            " that began it"
-        )
+        remedy = "resume it with the settings, and the version of art-e, that began it"
+        raise UserError(f"{out} was begun with {shown}; {remedy}")
     return run
 
 

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.utils import is_peft_model
 from peft import LoraConfig
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import pre_tokenizers, trainers
 from transformers import AddedToken, GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
-from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM
-from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
+from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.chat_template_utils import qwen3_training_chat_template
 
 from art_e.errors import UserError
@@ -78,15 +77,12 @@ def load_init(setting: Setting) -> Start:
 
 
 def start_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Start:
-    """Have the model stop at the end of a turn, and sample from the distribution that is trained,
-    without the published `repetition_penalty`, `top_p` and `top_k`. Raises `UserError` for a chat
-    template that ends turns without a special token."""
+    """Have the model stop at the end of a turn, and sample as it is trained, without the published
+    `repetition_penalty`, `top_p` and `top_k`. Raises `UserError` if turns have no end."""
     end_id = end_of_turn(tokenizer)
     if end_id is None:
-        raise UserError(
-            "the chat template ends the model's messages without a special token, so that a turn"
-            " has no end to learn; use an instruct model, or another template"
-        )
+        lack = "the chat template ends turns without a special token, so that none can be learnt"
+        raise UserError(f"{lack}; use an instruct model, or another template")
     start = Start(model, tokenizer, end_id)
     ids = {"eos_token_id": end_id, "pad_token_id": start.pad_id}
     model.generation_config = GenerationConfig.from_dict(ids)
@@ -102,8 +98,7 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
 
 
 def keep_exact(model: Any) -> None:
-    """Hold trained weights in float32: TRL puts an adapter to weights of 4 bits into bfloat16,
-    whose rounding loses steps of 1e-5."""
+    """Hold trained weights in float32: TRL's bfloat16 under 4 bits would lose small steps."""
     for each in model.parameters():
         if each.requires_grad:
             each.data = each.data.float()
@@ -136,12 +131,9 @@ def template() -> str:
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """Return the phrases that conversations in the template "nano" repeat; each becomes one token.
-
-    Those of `nano.phrases.txt` have a sign for each line end. Parts of numbers are tokens that
-    differ by their place, such as " $33" and ",500": from the kind of a token a small model soon
-    learns what comes next. No phrase crosses the end of a turn, so that a growing conversation has
-    the same tokens as one encoded whole.
-    """
+    Parts of numbers are tokens that differ by their place, such as " $33" and ",500": from the kind
+    of a token a small model soon learns what comes next. No phrase crosses the end of a turn, so
+    that a growing conversation has the same tokens as one encoded whole."""
     fixed = _TEMPLATES.joinpath("nano.phrases.txt").read_text("utf-8")
     return [
         f"{START}system\n{prompt} {' '.join(ARGUMENTS)}{END}\n{START}user\n",
@@ -162,10 +154,7 @@ def make_tokenizer(
 ) -> Qwen2Tokenizer:
     """Return a byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like
     Qwen's; each of `phrases` is one more token."""
-    bpe = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated")
-    by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([split, by_bytes])
+    bpe: Any = Qwen2Tokenizer().backend_tokenizer
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False

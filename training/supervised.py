@@ -59,8 +59,7 @@ def train_sft(
     training: TrainingRun, conversations: Sequence[Sequence[Sequence[ChatMessage]]],
     load: validation.Load, judges: Judges,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train on the `conversations` of each stage, and return the run's metrics. Raises `UserError`
-    if the recipe can't be carried out."""
+    """Train on the `conversations` of each stage, and return the run's metrics."""
     setting = training.setting
     table, model = setting.recipe.sft, setting.recipe.model
     assert table is not None
@@ -103,10 +102,8 @@ def _batches(
         parts = (part for each in of_stage if (part := part_of(each, stage.part)) is not None)
         used = list(islice(parts, stage.steps * stage.batch))
         if not used:
-            raise UserError(
-                "no conversation reads a mail that has a turn after it; leave the stage of the"
-                f' part "{stage.part}" out of sft.stages'
-            )
+            remedy = f'leave the stage of the part "{stage.part}" out of sft.stages'
+            raise UserError(f"no conversation reads a mail that has a turn after it; {remedy}")
         last_alone = stage.part in ("read", "answer")
         examples += [marked_tokens(each, tokens, last_alone=last_alone) for each in used]
         order = list(range(first, len(examples)))
@@ -192,8 +189,7 @@ def pairs_of(episodes: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
 
 
 def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
-    """Call right episodes good, and wrong, lost or unfinished ones bad; an abstention from a
-    question that has an answer is neither."""
+    """Call right episodes good and others bad; a wrong abstention is neither."""
     return [
         Labelled(each.trajectory, each.correct)
         for each in episodes
@@ -202,8 +198,7 @@ def labels_of(episodes: Sequence[Scored]) -> list[Labelled]:
 
 
 def rated_episodes() -> list[Labelled]:
-    """Return the answers of `art-e ask` that the user rated, if their run is still there. Raises
-    `UserError` for a run that can't be read."""
+    """Return the stored answers that the user rated. Raises `UserError` for an unreadable run."""
     ratings = {each.episode_id: each.rating == "good" for each in read_ratings()}
     labelled = []
     for run in runs_of("ask", runs_folder()):
@@ -219,8 +214,7 @@ def rated_episodes() -> list[Labelled]:
 
 
 def own_tokens(usual: Any, examples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what TRL's collator makes of the examples, with masks of the model's own tokens: TRL
-    takes mail too for the completion."""
+    """Collate the examples like TRL, but with masks of the model's own tokens, not of mail."""
     batch: dict[str, Any] = usual(examples)
     # DPO has the better episodes, then the worse; KTO those of other questions beside its own.
     for mask in [name for name in batch if name.endswith("completion_mask")]:
@@ -266,8 +260,7 @@ def kto_rows(
 def train_preference(
     training: TrainingRun, load: validation.Load, judges: Judges
 ) -> dict[str, Any]:
-    """Train, and return the run's metrics. Raises `UserError` if the recipe can't be carried out,
-    or the runs have no preferences."""
+    """Train, and return the run's metrics. Raises `UserError` if the runs have no preferences."""
     setting = training.setting
     table, seed = setting.recipe.preference, setting.seed
     assert table is not None
@@ -354,7 +347,7 @@ def _carry_out(
     trainer: Any, examiner: validation.Examiner, lengths: Sequence[int], validate_every: int,
     also_at: Sequence[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Carry out a run whose steps train on so many tokens each (`carry_out`)."""
+    """Carry out a run; `lengths` are the tokens that each step trains on."""
 
     def to_step(step: int, logs: Mapping[str, float]) -> Step:
         names = ("loss", "learning_rate", "grad_norm")

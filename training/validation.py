@@ -115,10 +115,9 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 
 @dataclass(eq=False)
 class RunCallback(TrainerCallback):
-    """Records a trainer's steps, validates, and saves checkpoints. It validates before the first
-    step, every `validate_every` steps and at those of `also_at`, each time with a checkpoint.
-    Training pauses with a checkpoint when `pause` gives a reason, but never between steps that
-    learn `together` from the same episodes."""
+    """Records a trainer's steps. It validates before the first step, every `validate_every` steps
+    and at those of `also_at`, each time with a checkpoint. Training pauses with a checkpoint when
+    `pause` gives a reason, but never between steps that learn `together` from the same episodes."""
 
     examiner: Examiner
     generate: Generate
@@ -189,8 +188,7 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
 
 
 def carry_out(trainer: Any, callback: RunCallback, generate_at: GenerateAt) -> dict[str, Any]:
-    """Train to the end or the first pause, then test the best checkpoint; return the run's
-    metrics."""
+    """Train, test the best checkpoint if nothing paused the run, and return the run's metrics."""
     examiner = callback.examiner
     training = examiner.training
     trainer.remove_callback(PrinterCallback)

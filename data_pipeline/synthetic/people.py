@@ -56,7 +56,6 @@ class Person:
 
     @property
     def address(self) -> str:
-        """The address at work."""
         return self.mailbox[1]
 
     @property

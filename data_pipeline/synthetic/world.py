@@ -124,7 +124,7 @@ def messages(config: WorldConfig) -> Iterator[RawMessage]:
 
 
 def ledger(config: WorldConfig) -> Iterator[Planted]:
-    """The questions of the world, of all five kinds, split by inbox, and what it knows of them."""
+    """The world's questions, split by inbox, and what it knows of them."""
     world = World(config)
     settings = {name: getattr(config, name) for name in ("seed", "size", "short", "vocabulary")}
     settings |= {} if config.names is None else {"names": config.names}
