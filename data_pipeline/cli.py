@@ -255,7 +255,7 @@ def read_sources(
     worlds = [source for source, name in named if name == "synthetic"]
     total = limit
     if limit is None and len(worlds) == len(sources):
-        total = sum(described(each).config.size for each in worlds)
+        total = sum(described(each).size for each in worlds)
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(each.owner for file in sources for each in imap.load_states(Path(file)))

@@ -32,8 +32,6 @@ from training.start import Start, adapter_config, keep_exact, load_init
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
-# The learning rate of the logits' scale in a model made from nothing (`LogitScaleAdamW`).
-LOGIT_SCALE_RATE = 0.02
 # What vLLM samples from differs a little from what is trained. A token counts by the ratio of its
 # two probabilities, cut at this: TRL's default cap, and "Truncated Importance Sampling" (Yao et
 # al., 2025). TRL's default mode, "sequence_mask", masks an episode whose product of ratios exceeds
@@ -141,8 +139,7 @@ class AgentTrainer(GRPOTrainer):
         if self.optimizer is None and table.scratch is not None and gain is not None:
             weights = (each for each in trained.parameters() if each.requires_grad)
             others = [each for each in weights if each is not gain]
-            rates = {"rate": self.table.rate, "scale_rate": LOGIT_SCALE_RATE}
-            self.optimizer = LogitScaleAdamW(others, gain, **rates)
+            self.optimizer = LogitScaleAdamW(others, gain, self.table.rate)
         return super().create_optimizer(model)
 
     def _get_per_token_logps_and_entropies(

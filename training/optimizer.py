@@ -5,7 +5,7 @@ GRPO: a larger scale of all logits makes the likeliest token surer, and AdamW ha
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from trl.trainer import utils
 BETAS = (0.9, 0.98)
 # Rewards and advantages that differ by less are equal but for rounding.
 FLAT = 1e-6
+# The learning rate of the logits' scale in a model made from nothing.
+LOGIT_SCALE_RATE = 0.02
 
 # ---- Fewer positions and less padding, for the same figures.
 
@@ -95,16 +97,15 @@ def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay. AdamW
-    learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of AdamW's
-    (Liu et al., 2025). A scheduler moves the `param_groups` of both, AdamW's first."""
+    learns at the rate 1, Muon at `ratio`; its updates are scaled to the size of AdamW's (Liu et
+    al., 2025). A scheduler multiplies the rates of both `param_groups`, AdamW's first."""
 
     def __init__(
-        self, matrices: Iterable[Tensor], others: Iterable[Tensor], *, rate: float, ratio: float
+        self, matrices: list[nn.Parameter], others: list[nn.Parameter], ratio: float
     ) -> None:
-        self._muon: Any = Muon(
-            list(matrices), lr=rate * ratio, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
-        )
-        self._adamw = AdamW(list(others), lr=rate, weight_decay=0.0, betas=BETAS)
+        scaled = "match_rms_adamw"
+        self._muon: Any = Muon(matrices, lr=ratio, weight_decay=0.0, adjust_lr_fn=scaled)
+        self._adamw = AdamW(others, lr=1.0, weight_decay=0.0, betas=BETAS)
         super().__init__([*self._adamw.param_groups, *self._muon.param_groups], {})
         self._share()
 
@@ -135,23 +136,21 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
         return AdamW(weights, lr=1.0, weight_decay=0.0, betas=BETAS)
     chosen = set(map(id, matrices))
     others = [each for each in weights if id(each) not in chosen]
-    return MuonAdamW(matrices, others, rate=1.0, ratio=ratio)
+    return MuonAdamW(matrices, others, ratio)
 
 
 class LogitScaleAdamW(AdamW):
     """AdamW without decay that learns the scale of all logits as one weight. `gain` is the weight
     of the norm before the head: multiplying it multiplies all logits, like a temperature. It moves
-    by one factor, whose logarithm has the learning rate `scale_rate` and a far less noisy gradient
-    than single weights; `others` move at `rate`."""
+    by one factor, whose logarithm learns at `LOGIT_SCALE_RATE` with a far less noisy gradient than
+    single weights have; `others` move at `rate`."""
 
-    def __init__(
-        self, others: Iterable[Tensor], gain: Tensor, *, rate: float, scale_rate: float
-    ) -> None:
+    def __init__(self, others: list[Tensor], gain: Tensor, rate: float) -> None:
         self._gain = gain
         # It moves from 0 in each step, so that a checkpoint of weights and state is exact.
         self._log_scale = torch.zeros((), device=gain.device, requires_grad=True)
-        scale: dict[str, Any] = {"params": [self._log_scale], "lr": scale_rate}
-        super().__init__([{"params": list(others)}, scale], lr=rate, weight_decay=0.0, betas=BETAS)
+        scale: dict[str, Any] = {"params": [self._log_scale], "lr": LOGIT_SCALE_RATE}
+        super().__init__([{"params": others}, scale], lr=rate, weight_decay=0.0, betas=BETAS)
 
     def step(self, closure: Any = None) -> Any:
         with torch.no_grad():

@@ -78,7 +78,7 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
     """The messages of `path` (a path, a hub id, or `synthetic:...`), one at a time. A path that
     doesn't exist raises `UserError` at once, what can't be read when the reading gets there."""
     if format == "synthetic":
-        return injection_mail() if path == INJECTION else messages(described(path).config)
+        return injection_mail() if path == INJECTION else messages(described(path))
     if format != "hf" or Path(path).exists():
         _check_there(path)
     return _read(path, *_READERS[format])

@@ -42,7 +42,7 @@ class WorldConfig:
     """`size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences, no signatures.
     `vocabulary` limits the distinct lower-cased alphanumeric words of all subjects, bodies,
     questions and answers. Worlds of the same `names` share the names and words of their people,
-    places and things, and pair them differently."""
+    places and things, and pair them differently. `split` has all questions (None: by inbox)."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -51,6 +51,7 @@ class WorldConfig:
     short: bool = False
     vocabulary: int | None = None
     names: int | None = None
+    split: Split | None = None
 
 
 class World:
@@ -130,9 +131,10 @@ def ledger(config: WorldConfig) -> Iterator[Planted]:
     settings |= {} if config.names is None else {"names": config.names}
     stages = map(world.tell, world.stories)
     for serial, planted in enumerate(each for stage in stages for each in stage.planted):
-        provenance = {**planted.question.provenance, **settings}
-        name = f"syn-{config.seed}-{serial:06d}"
-        yield replace(planted, question=replace(planted.question, id=name, provenance=provenance))
+        question, name = planted.question, f"syn-{config.seed}-{serial:06d}"
+        provenance, split = {**question.provenance, **settings}, config.split or question.split
+        question = replace(question, id=name, split=split, provenance=provenance)
+        yield replace(planted, question=question)
 
 
 def questions(config: WorldConfig) -> list[Question]:
@@ -262,39 +264,27 @@ def _drafts(
 SYNTHETIC = "synthetic:"
 INJECTION = "synthetic:injection"
 _CONFIG: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
-_SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 _USAGE = (
     "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N][,split=NAME],"
     " such as synthetic:5000,seed=1, or synthetic:injection"
 )
 
 
-class Described(NamedTuple):
-    """A world, and the split of all its questions; None: they have several."""
-
-    config: WorldConfig
-    split: Split | None
-
-
-def described(text: str) -> Described:
+def described(text: str) -> WorldConfig:
     """The world of a source string. Raises `UserError` for any other spelling."""
     if text == INJECTION:
-        return Described(WORLD, None)
+        return WORLD
     size, *options = text.removeprefix(SYNTHETIC).replace("_", "").split(",")
     parts = [option.strip().partition("=") for option in options]
     settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
-    split = settings.pop("split", None)
     try:
-        config = _CONFIG.validate_python({"size": size, **settings})
-        named = None if split is None else _SPLIT.validate_python(split)
+        return _CONFIG.validate_python({"size": size, **settings})
     except ValidationError:
         raise UserError(f"{text} describes no world: write {_USAGE}") from None
-    return Described(config, named)
 
 
 def questions_of(text: str) -> list[Question]:
-    """The questions of the world that `text` describes, in the split that it names."""
+    """The questions of the world that `text` describes."""
     if text == INJECTION:
         return [attack.question for attack in attacks()]
-    config, split = described(text)
-    return [each if split is None else replace(each, split=split) for each in questions(config)]
+    return questions(described(text))

@@ -237,7 +237,7 @@ def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> No
 def test_synthetic_sources_are_spelled_out() -> None:
     assert detect("synthetic:5000") == "synthetic"
     config = WorldConfig(5000, 3, short=True, vocabulary=800, names=4)
-    assert described("synthetic:5_000,seed=3,short,vocabulary=800,names=4") == (config, None)
+    assert described("synthetic:5_000,seed=3,short,vocabulary=800,names=4") == config
     for text in ("", "many", "10,seed", "10,tall", "10,split", "10,split=dev"):
         with pytest.raises(UserError, match="synthetic:SIZE"):
             described(f"synthetic:{text}")

@@ -18,6 +18,7 @@ from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
 from training.cli import carry_out
+from training.optimizer import LOGIT_SCALE_RATE
 from training.progress import read_steps
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint
@@ -116,7 +117,7 @@ def test_a_scale_of_the_logits_of_a_new_model_is_learnt(scripted: Scripted, star
     factors = (weights(training)["model.norm.weight"] / before).log()
     # One factor for all weights of the last norm, a step of Adam's long.
     assert float(factors.max() - factors.min()) == pytest.approx(0.0, abs=1e-4)
-    assert abs(float(factors.mean())) == pytest.approx(grpo.LOGIT_SCALE_RATE, abs=1e-4)
+    assert abs(float(factors.mean())) == pytest.approx(LOGIT_SCALE_RATE, abs=1e-4)
 
 
 def test_judges_share_one_budget(scripted: Scripted) -> None:

@@ -61,7 +61,7 @@ def test_talk_asks_what_was_published_and_nano_holds_out_its_companies(tmp_path:
     assert worlds is not None
     held_out = [described(each) for each in profile.sources]
     for split, span in (("validation", worlds.validation), ("test", worlds.test)):
-        mine = [each.config for each in held_out if each.split == split]
+        mine = [each for each in held_out if each.split == split]
         assert [(each.seed, each.size) for each in mine] == [(n, worlds.size) for n in range(*span)]
 
 
