@@ -28,13 +28,31 @@ _SEVERAL_BYTES = re.compile(r"gb|big5|cp9|cp874|euc|shift|johab")
 _ASCII = bytes(range(0x80))
 _HIGH_RUN, _CONTROLS = re.compile(rb"[\x80-\xff]{3,}"), re.compile(rb"[\x80-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_JIS_RUN, _JIS_PAIR = re.compile(rb"\x1b(\$|\()[@BIJ]([^\x1b]*)"), re.compile(rb"[!-~]{2}")
+_JIS_RUN = re.compile(rb"(?:\x1b(\$|\()[@BIJ]|\x0e)([^\x1b\x0e\x0f]*)\x0f?")
+_JIS_PAIR = re.compile(rb"[!-~]{2}")
 # What `chardet` reads, in bytes; the charsets of Latin script that it can tell from cp1252, and
 # the confidence that this needs.
 _SAMPLE, _LATIN, _LEAST_SURE = 4_000, ("cp1250", "cp1254"), 0.05
 _WESTERN = bytes(range(0x100)).decode("cp1252", "surrogateescape")
 _BAD_BYTES = {0xDC00 + byte: _WESTERN[byte] for byte in range(0x80, 0x100)}
 _BAD_BYTES |= {0xDC00 + byte: chr(byte) for byte in b"\x81\x8d\x8f\x90\x9d"}
+_AS_BYTES = {byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
+_AS_BYTES |= {ord(char): byte for byte, char in _BAD_BYTES.items()}
+# Two characters that UTF-8 leaves if it is read as cp1252.
+_TWICE = re.compile(f"[\xc2-\xf4][\x80-\xbf{_WESTERN[0x80:0xA0]}]".translate(_BAD_BYTES))
+# In UTF-8: a character as two surrogates, and one that is cut.
+_PAIR = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
+_CUT = r"[\udcf0-\udcf4][\udc80-\udcbf]{2}|[\udce0-\udcef][\udc80-\udcbf]\Z"
+
+
+def _euro_or_bad(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for a bad byte; a single 0x80 is the euro of Windows' GBK."""
+    assert isinstance(error, UnicodeDecodeError)
+    is_euro = error.object[error.start : error.end] == b"\x80"
+    return "€" if is_euro else "\ufffd", error.end
+
+
+codecs.register_error("euro", _euro_or_bad)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -61,6 +79,8 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
     declared = codec_of(charset) if charset else ""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         declared = "utf-16"
+    elif declared in ("utf-16", "utf-16-le") and data[::2].count(0) > data[1::2].count(0):
+        declared = "utf-16-be"
     if data.isascii():
         if b"\x1b" in data and b"\x1b$" in data and not _ESCAPED.match(declared):
             declared = "iso2022-jp"
@@ -72,6 +92,9 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
     is_chance = bool(utf8) and len(data) < len(utf8) + 4 and _SEVERAL_BYTES.match(declared)
     if not utf8 or "\0" in utf8 or data.isascii() or is_chance:
         utf8 = _as_labelled(data, declared) or utf8 or _by_evidence(data, declared, nearby)
+    elif _TWICE.search(utf8):
+        with suppress(ValueError):
+            utf8 = utf8.translate(_AS_BYTES).encode("ascii", "surrogateescape").decode()
     return scrub(utf8)
 
 
@@ -95,10 +118,10 @@ def _as_labelled(data: bytes, codec: str) -> str:
     if _CONTROLS.search(data):
         codec = SPELLINGS["windows"].get(codec, codec)
     text = _strict(data, codec) or _strict(data, SPELLINGS["beside"].get(codec, ""))
-    if not text:
+    if not text or "\x0e" in text:
         if codec == "iso2022-jp":
             data, codec = _JIS_RUN.sub(_shift_jis, data), "cp932"
-        text = data.decode(codec, "replace")
+        text = data.decode(codec, "euro")
     size = len(data.translate(None, _ASCII)) or len(text)
     return text if text.count("\ufffd") * 4 <= size else ""
 
@@ -112,15 +135,13 @@ def _shift_jis(run: "re.Match[bytes]") -> bytes:
         lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)
         return bytes((lead, cell + (0x1F + (cell >= 0x60) if row % 2 else 0x7E)))
 
-    if run[0][1:3] == b"(I":  # half-width kana
+    if run[0][1:3] == b"(I" or not run[1]:  # half-width kana
         return bytes(byte | 0x80 if byte > 0x20 else byte for byte in run[2])
     return _JIS_PAIR.sub(shifted, run[2]) if run[1] == b"$" else run[2]
 
 
 def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
-    with suppress(ValueError):  # characters as two surrogates
-        text = data.decode("utf-8", "surrogatepass")
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    data = _PAIR.sub(_joined, data)
     readable = data.decode("utf-8", "ignore")
     valid = len(readable.encode()) - len(readable)
     lost = len(data) - len(readable) - valid
@@ -134,15 +155,18 @@ def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
     return _repaired(data)
 
 
+def _joined(pair: "re.Match[bytes]") -> bytes:
+    text = pair[0].decode("utf-8", "surrogatepass")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16").encode()
+
+
 def _repaired(data: bytes) -> str:
     """Return UTF-8 with each bad byte as its character of cp1252, a cut character as U+FFFD."""
     text = data.decode("utf-8", "surrogateescape")
     # A byte that begins other characters of this text begins one here as well, which is cut.
     starts = {char.encode()[0] for char in set(_SURROGATE.sub("", text)) if not char.isascii()}
-    if starts:
-        cut = "".join(chr(0xDC00 + byte) for byte in starts)
-        text = re.sub(f"[{cut}][\udc80-\udcbf]*", "\ufffd", text)
-    return text.translate(_BAD_BYTES)
+    cut = "|".join(rf"{chr(0xDC00 + byte)}[\udc80-\udcbf]*" for byte in starts)
+    return re.sub(f"{cut}|{_CUT}" if cut else _CUT, "\ufffd", text).translate(_BAD_BYTES)
 
 
 def _detected(data: bytes, is_latin: bool) -> str:

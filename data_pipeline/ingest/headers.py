@@ -11,12 +11,13 @@ import functools
 import itertools
 import re
 import string
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import parsedate_tz
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
 from art_e.text import visible
@@ -220,16 +221,21 @@ _POSSIBLE_YEARS = range(1970, 2101)
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _COMMENT = re.compile(r"\([^()]*\)")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
-_YEAR_FIRST = re.compile(r"(\d{4})[年/.](\d\d?)[月/.](\d\d?)日?")
-_HALF_DAY = re.compile(r"\b(\d\d?)((?::\d\d)+) ?([ap])\.?m\b\.?", re.IGNORECASE)
-_MONTHS = list(SPELLINGS["months"])
-_FOREIGN_MONTHS = {
-    start: month for month, starts in SPELLINGS["months"].items() for start in starts.split()
-}
-_WORD_OF_DATE = re.compile(r"([^\W\d_]{3,4})[^\W\d_]*\.?")
+_LONGEST_DATE = 100
+_ISO = re.compile(r"\d{4}-\d\d-\d\d|\d{8}T")
+_USUAL = re.compile(r"(?:\w{3}, )?\d\d? \w{3} \d{4} \d\d:\d\d:\d\d (?:[+-]0000|GMT)\s*\Z")
+_YEAR_FIRST = re.compile(r"\b(\d{4})(?:[-/.年] ?|년 )(\d\d?)(?:[-/.月] ?|월 )(\d\d?)")
+_YEAR_LAST = re.compile(r"\b(\d\d?)([-/.])(\d\d?)\2(\d{4})")
+_CLOCK = re.compile(
+    r"(?:(오후|午後|下午|\bpm) ?)?\b(\d\d?)[:.h時시点] ?(\d\d)(?:[:.분分] ?(\d\d))?(?:[.,]\d+)?"
+    r"(?: ?([ap])\.?m\b)?"
+)
+_OFFSET = re.compile(r"(?:gmt|utc?|[\d ])([+-])(\d\d?):?(\d\d)?\b")
+_MONTHS = [f"{name.lower()} {more}".split() for name, more in SPELLINGS["months"].items()]
+_MONTH = {start: number for number, starts in enumerate(_MONTHS, 1) for start in starts}
 # Clocks differ by a day at most: a mail is no younger than its arrival.
 _CLOCKS_DIFFER = dt.timedelta(days=1)
+_ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
 
 
 def parse_date(text: str) -> dt.datetime | None:
@@ -238,40 +244,59 @@ def parse_date(text: str) -> dt.datetime | None:
     text = text.strip()[:200]
     if not text:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         if _ISO.match(text):
             return zoned(dt.datetime.fromisoformat(text))
+    try:
         while _COMMENT.search(text):  # comments nest
             text = _COMMENT.sub(" ", text)
-        parsed = parsedate_tz(text)
-        if not (parsed and parsed[9]):
-            text = _HALF_DAY.sub(
-                lambda time: f"{int(time[1]) % 12 + 12 * (time[3] in 'pP')}{time[2]}", text
-            )
-            parsed = parsedate_tz(text) or parsedate_tz(_in_english(text))
-        if parsed is None:
-            return None
-        year, month, day, hour, minute, second = parsed[:6]
+        parsed: tuple[Any, ...] | None = parsedate_tz(text)
+        # `email` takes a zone that it does not know for UTC, and "+1" for a minute.
+        if parsed is None or not (parsed[9] or _USUAL.match(text)) or parsed[9] % 900:
+            parsed = _by_parts(unicodedata.normalize("NFKC", text[:_LONGEST_DATE]).lower())
+        year, month, day, hour, minute, second, *_, distance = parsed
         year += 1900 if 100 <= year < 200 else 0  # as C counts them
-        # A leap second has no place in datetime.
-        local = dt.datetime(year, month, day, hour, minute, min(second, 59))
-        distance = dt.timedelta(seconds=parsed[9] or 0)
-        far = abs(distance) > _FURTHEST_ZONE
-        return zoned(local if far else local.replace(tzinfo=dt.timezone(distance)))
+        # A leap second has no place in datetime, and 25:00 is an hour of the next day.
+        time = dt.timedelta(hours=hour, minutes=minute, seconds=min(second, 59))
+        local = dt.datetime(year, month, day) + time
+        zone = dt.timedelta(seconds=distance)
+        far = abs(zone) > _FURTHEST_ZONE
+        return zoned(local if far else local.replace(tzinfo=dt.timezone(zone)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def _in_english(text: str) -> str:
-    """Return a date in another language as `email` reads it."""
-    text = _YEAR_FIRST.sub(lambda date: f"{date[3]} {_MONTHS[int(date[2]) - 1]} {date[1]}", text)
-    return _WORD_OF_DATE.sub(
-        lambda word: (
-            _FOREIGN_MONTHS.get(word[1].lower())
-            or _FOREIGN_MONTHS.get(word[1][:3].lower(), word[0][:3])
-        ),
-        text.rpartition(",")[2],
-    )
+def _by_parts(text: str) -> tuple[int, ...]:
+    """Return a date in any order and language: year, month, day, hour, minute, second, and how many
+    seconds its zone is from UTC. Raises ValueError if it has no month, day or year."""
+
+    def cut_out(part: re.Pattern[str]) -> list[str]:
+        nonlocal text
+        match = part.search(text)
+        text = part.sub(" ", text, count=1)
+        return [group or "" for group in match.groups()] if match else []
+
+    year_first, year_last = cut_out(_YEAR_FIRST), cut_out(_YEAR_LAST)
+    clock, offset = cut_out(_CLOCK), cut_out(_OFFSET)
+    words = re.findall(r"[^\W\d_]+", text)
+    if year_first:
+        year, month, day = map(int, year_first)
+    elif year_last:
+        day, month, year = int(year_last[0]), int(year_last[2]), int(year_last[3])
+        if month > 12 or (year_last[1] == "/" and day <= 12):  # as Americans write it
+            day, month = month, day
+    else:
+        starts = (_MONTH.get(word[:4]) or _MONTH.get(word[:3]) for word in words)
+        month, (day, year) = next(filter(None, starts), 0), map(int, re.findall(r"\d+", text)[:2])
+        year += (2000 if year < 69 else 1900) if year < 100 else 0
+    before, *time, half = clock or [""] * 5
+    hour, minute, second = (int(number or 0) for number in time)
+    if before or half:
+        hour = hour % 12 + (12 if before or half == "p" else 0)
+    zones = (SPELLINGS["zones"][word] for word in words if word in SPELLINGS["zones"])
+    sign, hours, minutes = offset or re.findall(r"([+-])(..)(..)", next(zones, "+0000"))[0]
+    seconds = int(hours) * 3600 + int(minutes or 0) * 60
+    return year, month, day, hour, minute, second, -seconds if sign == "-" else seconds
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
@@ -294,13 +319,15 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
     """The date of a mail: its Date, unless that is missing, absurd, or later than its newest
     Received or today; then when it arrived."""
-    date = parse_date(headers.first("date"))
+    date = next(filter(None, map(parse_date, map(decode_words, headers.every("date")))), None)
+    today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
-    known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS]
-    latest = (known[0] if known else dt.datetime.now(dt.UTC)) + _CLOCKS_DIFFER
+    known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS and each < today]
+    latest = known[0] + _CLOCKS_DIFFER if known else today
     if date and date.year in _PLAUSIBLE_YEARS and date < latest:
         return date
-    return most_plausible(*known, envelope_date and zoned(envelope_date), date)
+    arrived = map(parse_date, map(headers.first, _ARRIVALS))
+    return most_plausible(*known, envelope_date and zoned(envelope_date), *arrived, date)
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.

@@ -142,7 +142,16 @@ DATES = {
     "fri, 12 jan 2001 09:30:60 +9900": dt.datetime(2001, 1, 12, 9, 30, 59),
     "Fri, 12 Jan 2001 11:30:00 PM": dt.datetime(2001, 1, 12, 23, 30),
     "Fr, 12 Okt 2001 09:30:00 +0000": dt.datetime(2001, 10, 12, 9, 30),
-    "2001年1月12日 9:30".encode().decode("latin-1"): dt.datetime(2001, 1, 12, 9, 30),
+    **{date.encode().decode("latin-1"): dt.datetime(2001, 1, 12, 9, 30) for date in (
+        "2001年1月12日(金) 9:30", "2001년 1월 12일 오전 9:30", "12 января 2001 г. 09:30",
+        "Freitag, 12. Januar 2001 um 09:30", "pá, 12 led 2001 9:30 +0000", "12.01.2001 09:30:00",
+        "1/12/2001, 9:30:00 AM", "01/12/2001 09:30", "2001-01-12 10:30:00 +0100",
+        "Fri, 12 Jan 2001 10:30:00 CET", "Fri, 12 Jan 2001 10:30:00 +01:00", "20010112T093000Z",
+        "Fri Jan 12 2001 10:30:00 GMT+0100", "Fri, 12 Jan 2001 11:30:00 +2", "12 Jan 01 09.30 GMT",
+        "=?utf-8?q?Fri,_12_Jan_2001_09:30:00_+0000?=", "soon\nDate: 12 Jan 2001 09:30",
+    )},
+    "Fri, 12 Jan 2001 25:00:00 +0000": dt.datetime(2001, 1, 13, 1),
+    "12 Jan 2001 12:30 AM EST": dt.datetime(2001, 1, 12, 5, 30),
     **dict.fromkeys(
         ("", "soon", "Fri, 31 Feb 2001 09:30:00 -0800", "Fri, 99 Jan 2001 09:30:00",
          "1 Jan 1850 00:00:00 +0000", "(" * 5000)
@@ -195,6 +204,10 @@ def test_an_absurd_date_gives_way_to_received_and_envelope() -> None:
     assert parsed(absurd + b"\nx").sent_at == dt.datetime(1980, 1, 1)
     future = b"From: a@x.com\nDate: Thu, 1 Jan 2099 00:00:00 +0000\n"
     assert parsed(future + received + b"\nx").sent_at == dt.datetime(2002, 2, 2, 2)
+    wrong = b"Received: ; 1 Jan 2099 00:00\n" + received
+    assert parsed(future + wrong + b"\nx").sent_at == dt.datetime(2002, 2, 2, 2)
+    delivered = b"Delivery-Date: Sat, 2 Feb 2002 02:00:00 +0000\n"
+    assert parsed(absurd + delivered + b"\nx").sent_at == dt.datetime(2002, 2, 2, 2)
     assert parsed(future + b"\nx", envelope).sent_at == dt.datetime(2003, 3, 3)
     later = future.replace(b"2099", b"2009")
     assert parsed(later + b"\nx", envelope).sent_at == dt.datetime(2009, 1, 1)
@@ -251,6 +264,7 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         ("koi8-r", "привет".encode("koi8-r"), "привет"),
         ("iso-2022-jp", "日本語".encode("iso-2022-jp"), "日本語"),
         ("utf-16", "hello".encode("utf-16"), "hello"),
+        ("utf-16", "hello".encode("utf-16-be"), "hello"),
         ("utf-16", b"plain, of even lengths", "plain, of even lengths"),
         ("unicode-escape", rb"\ud800 x", r"\ud800 x"),
         ("utf-7", b"+2AA-", "\ufffd"),
@@ -261,6 +275,11 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         ("Shift_JIS", "①髙橋".encode("cp932"), "①髙橋"),
         ("big5", "碁峰€".encode("cp950"), "碁峰€"),
         ("iso-2022-jp", b"\x1b$B-!\x1b(Ba \x1b(I1\x1b(B", "①a ｱ"),
+        ("iso-2022-jp", b"\x1b$B-!\x1b(B\x0e1\x0fa", "①ｱa"),
+        ("gbk", "价 ".encode("gbk") + b"\x805 \xff", "价 €5 \ufffd"),
+        ("koi8-r", "Договір, їжак".encode("koi8-u"), "Договір, їжак"),
+        ("iso-8859-5", "“Да”".encode("cp1251"), "“Да”"),
+        ("cp28592", "Škoda".encode("iso8859-2"), "Škoda"),
         ("", "日本".encode("iso2022_jp"), "日本"),
         ("iso-8859-2", b"\x8akoda \x84x\x93", "Škoda „x“"),
         ("tis-620", "รก".encode("cp874"), "รก"),
@@ -269,7 +288,10 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         ("unicode-1-1-utf-7", "für".encode("utf-7"), "für"),
         # A bad byte is one bad character.
         ("utf-8", "Grüße ".encode() + b"it\x92s f\xfcr M\xc3rz", "Grüße it’s für M\ufffdrz"),
-        ("utf-8", "Größe ".encode() + b"\xed\xa0\xbd\xed\xb8\x80", "Größe 😀"),
+        ("utf-8", "Größe ".encode() + b"\xed\xa0\xbd\xed\xb8\x80 \xfcber", "Größe 😀 über"),
+        ("utf-8", "Größe ä ".encode() + b"\xf0\x9f\x98 \xe2\x82", "Größe ä \ufffd \ufffd"),
+        ("utf-8", "Itâ€™s fÃ¼r dich".encode(), "It’s für dich"),
+        ("utf-8", "NÃO, ÇÃ©".encode(), "NÃO, ÇÃ©"),
         ("gb2312", "会议改到星期五".encode("gbk")[:-1], "会议改到星期\ufffd"),
         # Labels that are missing or wrong.
         ("gb2312", "会议改到星期五".encode(), "会议改到星期五"),
