@@ -11,10 +11,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import duckdb
 import typer
@@ -26,10 +26,12 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.storage import locked, partial_of, write_whole
-from data_pipeline.ingest import build, imap, oauth
+from data_pipeline.accounts import oauth, spool
+from data_pipeline.accounts.imap import Account
+from data_pipeline.ingest import build
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.records import Format
-from data_pipeline.ingest.sources import detect, open_source
+from data_pipeline.ingest.records import Format, MailFields, RawMessage
+from data_pipeline.ingest.sources import detect, messages_of, open_source
 from data_pipeline.synthetic.world import described, questions_of
 
 # "auto" and FORMATS: typer has no unions.
@@ -76,10 +78,8 @@ def ingest(
             " Maildir, .eml and IMAP].",
         ),
     ] = None,
-    append: Annotated[bool, Option("--append", help="Add to the file if it is there.")] = False,
-    replace: Annotated[
-        bool, Option("--replace", help="Make the file anew if it is there.")
-    ] = False,
+    append: Annotated[bool, Option("--append", help="Add to the file if it exists.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Rebuild the file if it exists.")] = False,
     limit: Annotated[int | None, integer("Read at most N messages.")] = None,
     no_filter: Annotated[
         bool, Option("--no-filter", help="Leave out only true duplicates.")
@@ -95,33 +95,31 @@ def ingest(
     """Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face."""
     if no_filter and (max_body_chars is not None or max_recipients is not None):
         raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
-    if owner is not None and not _ADDRESS.fullmatch(owner.strip()):
+    if owner is not None and not _ADDRESS.fullmatch(owner := owner.strip().lower()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
-    path = build.target_of(chosen_db(db))
-    state = imap.state_file(path)
     if append and replace:
         raise UserError("--append and --replace exclude each other: drop one")
+    path = build.target_of(chosen_db(db))
     _check_target(path, may_change=append or replace)
-    owner = None if owner is None else owner.strip().lower()
-    changes = Counter[str]()
-    if any(map(imap.is_account, sources)):
-        is_other = append and path.exists() and not state.exists()
-        whole = all(map(imap.is_account, sources)) and not is_other
-        if not whole or limit or max_body_chars or max_recipients:
+    changes, errors = Counter[str](), spool.Errors()
+    accounts = [Account.of(each) for each in sources if each.startswith(("imaps://", "imap://"))]
+    follows = spool.state_file(path).exists()
+    if accounts:
+        is_other = append and path.exists() and not follows
+        if len(accounts) < len(sources) or is_other or limit or max_body_chars or max_recipients:
             raise UserError(
                 "IMAP accounts are read whole, into a file without other mail: name no other"
                 " source, and drop --limit, --max-body-chars and --max-recipients"
             )
-        accounts = [imap.Account.of(source) for source in sources]
-        followed = imap.load_states(state)
-        again = [each for each in followed if append or imap.Account.of(each.account) in accounts]
-        if again != followed:
-            imap.save_states(state, again)
-        for account in accounts:
-            user = account.user.lower() if _ADDRESS.fullmatch(account.user) else ""
-            changes.update(imap.follow(account, path, owner or user))
-        sources, source_format, append = [str(state)], "imap", False
-    elif append and state.exists():
+        users = {each: each.user.lower() for each in accounts if _ADDRESS.fullmatch(each.user)}
+        owners = {each: owner or users.get(each, "") for each in accounts}
+        changes, errors = spool.follow(owners, path)
+        if not changes:
+            _raise(errors)
+        if not append:
+            spool.keep_only(path, accounts)
+        sources, source_format, append = [str(path)], "imap", False
+    elif append and follows:
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
     def rules(name: Format) -> Rules:
@@ -133,14 +131,12 @@ def ingest(
     report, questions = read_sources(
         sources, path, source_format, rules, owner=owner, append=append, limit=limit
     )
-    if source_format != "imap":
-        state.unlink(missing_ok=True)
+    if not accounts:
+        spool.state_file(path).unlink(missing_ok=True)
     say_likely_others(path, db)
-    if as_json:
-        row = {} if questions is None else {"questions": str(questions)}
-        output.print_json({**report.to_json(), **row, **changes})
-    else:
-        output.print_line("\n".join(_sums(changes, report, questions, db)))
+    more = {} if questions is None else {"questions": str(questions)}
+    _print({**report.to_json(), **more, **changes}, _sums(changes, report, questions, db), as_json)
+    _raise(errors)
 
 
 @app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
@@ -155,25 +151,29 @@ def sync(
     path, period = build.target_of(chosen_db(db)), _PERIOD.fullmatch(every or "0s")
     if period is None:
         raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
-    accounts, seconds = _accounts_of(path, db), int(period[1]) * _SECONDS[period[2]]
+    seconds, rejected = int(period[1]) * _SECONDS[period[2]], set[Account]()
     while True:
-        began = time.time()
+        # The file may have been given other accounts, or other mail.
+        began, accounts = time.time(), _accounts_of(path, db)
         try:
-            _sync(accounts, path, db, as_json)
+            errors = _sync([each for each in accounts if each not in rejected], path, db, as_json)
+            rejected |= {each for each in errors if isinstance(errors[each], oauth.RejectedError)}
+            _raise(errors)
         except UserError as error:
-            if not (seconds and accounts):
+            if not seconds or rejected.issuperset(accounts):
                 raise
             output.note(f"{dt.datetime.now():%Y-%m-%d %H:%M} {error}; the next sync is in {every}")
+        if not seconds:
+            return
+        sys.stdout.flush()
         # While a machine sleeps, only the clock of the day goes on; it may be set back, too.
         for _ in range(seconds):
             if time.time() - began < seconds:
                 time.sleep(1)
-        if not seconds:
-            return
 
 
-def _accounts_of(path: Path, db: Path | None) -> list[imap.Account]:
-    accounts = [imap.Account.of(state.account) for state in imap.load_states(imap.state_file(path))]
+def _accounts_of(path: Path, db: Path | None) -> list[Account]:
+    accounts = [Account.of(state.account) for state in spool.load_states(path)]
     if not accounts:
         raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
     _check_target(path, may_change=True)
@@ -184,30 +184,23 @@ def _accounts_of(path: Path, db: Path | None) -> list[imap.Account]:
     return accounts
 
 
-def _sync(accounts: list[imap.Account], path: Path, db: Path | None, as_json: bool) -> None:
-    """Read all accounts, though one can't be reached, and make the file if anything changed. An
-    account that is rejected is no longer one of `accounts`."""
-    changes, errors = Counter[str](), list[UserError]()
-    for account in list(accounts):
-        try:
-            changes.update(imap.follow(account, path))
-        except UserError as error:
-            errors.append(error)
-            if isinstance(error, oauth.RejectedError):
-                accounts.remove(account)
-    file, report = imap.state_file(path), None
-    # An ingest that was interrupted leaves an older file.
-    if not path.exists() or path.stat().st_mtime_ns <= file.stat().st_mtime_ns:
+def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -> spool.Errors:
+    """Read all accounts, though one can't be reached, and make the file if anything changed."""
+    (changes, errors), report = spool.follow(dict.fromkeys(accounts, ""), path), None
+    if spool.is_newer(path):
         owner = None
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), None)
-        report, _ = read_sources([str(file)], path, "imap", owner=owner)
-    if as_json and (changes or report):
-        output.print_json({**changes, "ingest": report and report.to_json()})
-    elif changes or report:
-        output.print_line("\n".join(_sums(changes, report, None, db)))
+        report, _ = read_sources([str(path)], path, "imap", owner=owner)
+    if changes or report:
+        row = {**changes, "ingest": report and report.to_json()}
+        _print(row, _sums(changes, report, None, db), as_json)
+    return errors
+
+
+def _raise(errors: spool.Errors) -> None:
     if errors:
-        raise UserError("; ".join(map(str, errors)))
+        raise UserError("; ".join(map(str, errors.values())))
 
 
 @app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
@@ -220,11 +213,12 @@ def login(
     as_json: JsonOption = False,
 ) -> None:
     """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
-    account = imap.Account.of(address)
+    account = Account.of(address)
     grant, parts = oauth.grant_in(account.grant_file) or account.provider, endpoints.split(",", 2)
     if len(parts) == 3:
         grant = oauth.Grant(device_url=parts[0], token_url=parts[1], scope=parts[2])
-    if grant is None or not (client_id or grant.client_id):
+    is_whole = not endpoints or len(parts) == 3
+    if grant is None or not is_whole or not (client_id or grant.client_id):
         raise UserError(
             "give --client-id ID (docs/inbox.md says where from) and, unless the account is"
             " Microsoft's or Google's, --endpoints DEVICE_URL,TOKEN_URL,SCOPE"
@@ -232,10 +226,14 @@ def login(
     secret = os.environ.get("ART_E_IMAP_CLIENT_SECRET") or grant.client_secret
     client = {"client_id": client_id or grant.client_id, "client_secret": secret}
     oauth.sign_in(grant.model_copy(update={**client, "refresh_token": ""}), account.grant_file)
+    _print({"account": str(account)}, [f"signed in: art-e ingest {account}"], as_json)
+
+
+def _print(row: dict[str, Any], lines: Iterable[str], as_json: bool) -> None:
     if as_json:
-        output.print_json({"account": str(account)})
+        output.print_json(row)
     else:
-        output.print_line(f"signed in: art-e ingest {account}")
+        output.print_line("\n".join(lines))
 
 
 def read_sources(
@@ -251,14 +249,14 @@ def read_sources(
     """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     named = list(zip(sources, formats, strict=True))
-    opened = [build.Source(open_source(source, name), rules(name)) for source, name in named]
+    opened = [build.Source(_open(source, name), rules(name)) for source, name in named]
     worlds = [source for source, name in named if name == "synthetic"]
     total = limit
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).size for each in worlds)
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
-        infers = not all(each.owner for file in sources for each in imap.load_states(Path(file)))
+        infers = not all(state.owner for state in spool.load_states(path))
     with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
@@ -289,6 +287,12 @@ def read_sources(
     return report, file
 
 
+def _open(source: str, name: Format) -> Iterator[RawMessage | MailFields]:
+    if name == "imap":
+        return messages_of(source, spool.read, "mail: the account is empty")
+    return open_source(source, name)
+
+
 def _check_target(path: Path, *, may_change: bool) -> None:
     """Refuse to replace the user's mail, or whatever is no inbox file that `may_change`."""
     if path.is_dir():
@@ -302,7 +306,7 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
-        more = "art-e sync renews it" if imap.state_file(path).exists() else "--append adds to it"
+        more = "art-e sync renews it" if spool.state_file(path).exists() else "--append adds to it"
         raise UserError(
             f"{path} is an inbox file already: {more}, --replace makes it anew, and another --db"
             " leaves it alone"
@@ -433,12 +437,10 @@ def show(db: DbOption = None, as_json: JsonOption = False) -> None:
     """List people with several addresses."""
     with InboxFile(chosen_db(db)) as file:
         listed = file.people()
-    if as_json:
-        output.print_json({"people": listed})
-        return
-    for person, addresses in listed.items():
-        output.print_line(f"{person}: {', '.join(addresses[1:])}")
-    if not listed:
+    if listed or as_json:
+        lines = (f"{person}: {', '.join(addresses[1:])}" for person, addresses in listed.items())
+        _print({"people": listed}, lines, as_json)
+    else:
         output.note("nobody has several addresses yet: art-e people merge says who has")
 
 
@@ -461,10 +463,8 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
     _set_person(path, everyone, named[0])
     with InboxFile(path) as file:
         emails = len(file.open_inbox(named[0]))
-    if as_json:
-        output.print_json({"person": named[0], "addresses": everyone, "emails": emails})
-    else:
-        output.print_line(f"{named[0]}: {output.plural(emails, 'mail')} of {', '.join(everyone)}")
+    line = f"{named[0]}: {output.plural(emails, 'mail')} of {', '.join(everyone)}"
+    _print({"person": named[0], "addresses": everyone, "emails": emails}, [line], as_json)
 
 
 @people.command(epilog=output.example("art-e people split ann@x.example"))
@@ -480,7 +480,4 @@ def split(
     if listed is None:
         raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
     _set_person(path, listed, None)
-    if as_json:
-        output.print_json({"addresses": listed})
-    else:
-        output.print_line(f"split: {', '.join(listed)}")
+    _print({"addresses": listed}, [f"split: {', '.join(listed)}"], as_json)

@@ -35,7 +35,6 @@ from art_e.errors import UserError
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date
-from data_pipeline.ingest.imap import is_account, read_spool
 from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage, Skipped
 from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
@@ -81,10 +80,11 @@ def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:
         return injection_mail() if path == INJECTION else messages(described(path))
     if format != "hf" or Path(path).exists():
         _check_there(path)
-    return _read(path, *_READERS[format])
+    return messages_of(path, *_READERS[format])
 
 
-def _read(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFields]:
+def messages_of(path: str, read: Reader, nothing: str) -> Iterator[RawMessage | MailFields]:
+    """Yield what `read` gives of `path`. Raises `UserError` without mail, or over damage."""
     is_empty = True
     with reading(path):
         for message in read(Path(path)):
@@ -429,7 +429,6 @@ _READERS: dict[Format, tuple[Reader, str]] = {
     "eml": (partial(_read_mail, kind="mail"), _NO_MAIL),
     "csv": (_read_csv, "rows: download it again"),
     "hf": (_read_huggingface, "mail: give a Parquet file, a folder or a hub id"),
-    "imap": (read_spool, "mail: the account is empty"),
 }
 
 
@@ -451,12 +450,10 @@ _ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
 def detect(path_or_id: str) -> Format:
-    """The format of a path, a hub id, an IMAP account or a `synthetic:` string; `UserError` where
-    there is nothing, and where no format is recognised."""
+    """The format of a path, a hub id or a `synthetic:` string; `UserError` where there is nothing,
+    and where no format is recognised."""
     if path_or_id.startswith(SYNTHETIC):
         return "synthetic"
-    if is_account(path_or_id):
-        return "imap"
     path = Path(path_or_id)
     if not path.exists() and _HUB_ID.fullmatch(path_or_id):
         return "hf"

@@ -16,7 +16,7 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -29,12 +29,17 @@ from art_e.storage import write_whole
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
-# What a server says for good, and for now (RFC 6749, RFC 8628).
-_FINAL = frozenset(
-    "access_denied expired_token invalid_client invalid_grant invalid_request invalid_scope"
-    " unauthorized_client unsupported_grant_type".split()
-)
 _PENDING = ("authorization_pending", "slow_down")
+# What a server says for good (RFC 6749, RFC 8628), and what to do.
+_FIXES = {
+    **dict.fromkeys((*_PENDING, "expired_token"), "run it again, and enter the code in time"),
+    **dict.fromkeys(("access_denied", "invalid_grant"), "run it again, and accept"),
+    **dict.fromkeys(
+        "invalid_client invalid_request invalid_scope unauthorized_client unsupported_grant_type"
+        "".split(),
+        "check --client-id and the settings of your app (docs/inbox.md)",
+    ),
+}
 
 
 class RejectedError(UserError):
@@ -64,10 +69,11 @@ class Grant(BaseModel):
         """Return a new access token, and keep what the next one takes."""
         old = self.refresh_token
         reply = self.ask(grant_type="refresh_token", refresh_token=old, scope=self.scope)
-        if not isinstance(token := reply.get("access_token"), str):
-            kind = RejectedError if reply.get("error") in _FINAL else UserError
+        if not isinstance(token := reply.get("access_token"), str) or not token:
             why = _refusal(self.token_url, reply)
-            raise kind(f"{why}: sign in again with art-e login {account}")
+            if str(reply.get("error")) in _FIXES:
+                raise RejectedError(f"{why}: sign in again with art-e login {account}")
+            raise UserError(f"{why}: try again later")
         if self.refresh_token != old:
             write_whole(file, self.model_dump_json())
         return token
@@ -92,8 +98,8 @@ def sign_in(grant: Grant, file: Path) -> None:
     """Have a person sign in, and keep the refresh token in `file`."""
     reply = _by_code(grant) if grant.device_url else _by_page(grant)
     if not grant.refresh_token:
-        why = _refusal(grant.token_url, reply)
-        raise UserError(f"{why}: enter the code in time, and check the client id and the scope")
+        fix = _FIXES.get(str(reply.get("error")), "try again later, or with another scope")
+        raise UserError(f"{_refusal(grant.token_url, reply)}: {fix}")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, grant.model_dump_json())
 
@@ -123,16 +129,18 @@ def _by_page(grant: Grant) -> dict[str, Any]:
     }  # fmt: skip
     note(f"to sign in, open {grant.page_url}?{urlencode(query)}")
     note("the last page can't be shown, which is right: paste its address here")
-    answer = parse_qs(urlsplit(sys.stdin.readline().strip()).query)
-    if answer.get("state") != [state] or "code" not in answer:
+    answer = dict(parse_qsl(sys.stdin.readline().strip().partition("?")[2]))
+    if answer.get("state") != state or not answer.keys() & {"code", "error"}:
         raise UserError("that is not the address of the last page: run the command again")
-    fields = {"code": answer["code"][0], "code_verifier": verifier, "redirect_uri": _BACK}
+    if "error" in answer:
+        return answer
+    fields = {"code": answer["code"], "code_verifier": verifier, "redirect_uri": _BACK}
     return grant.ask(grant_type="authorization_code", **fields)
 
 
 def _refusal(url: str, reply: dict[str, Any]) -> str:
     """Return what is wrong in the server's fixed words; its others may repeat a token."""
-    known = [error for error in (*_FINAL, *_PENDING) if error == reply.get("error")]
+    known = [error for error in _FIXES if error == reply.get("error")]
     known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
     return f"{urlsplit(url).hostname} refuses ({', '.join(known) or 'without a reason'})"
 
@@ -158,4 +166,5 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     try:
         return _BODY.validate_json(body)
     except ValidationError:
-        raise UserError(f"{place.hostname} answers what no OAuth server does: check it") from None
+        what = f"{place.hostname} answers what no OAuth server does (HTTP {answer.status_code})"
+        raise UserError(f"{what}: check its address, or try again later") from None

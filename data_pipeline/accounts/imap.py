@@ -1,0 +1,393 @@
+"""An IMAP account: its address and password, and a connection that reads it.
+
+Nothing on the server ever changes. What it answers has bounds in bytes and time, and nothing that
+is shown of it holds the password.
+"""
+
+import base64
+import collections
+import contextlib
+import datetime as dt
+import errno
+import getpass
+import imaplib
+import os
+import re
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from art_e.cli.output import note, one_line
+from art_e.errors import UserError
+from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
+from art_e.storage import home
+from art_e.text import digest, printable
+from data_pipeline.accounts.oauth import PROVIDERS, Grant, RejectedError, grant_in
+from data_pipeline.ingest.archives import buffered
+from data_pipeline.ingest.headers import parse_date
+from data_pipeline.ingest.labels import of_imap
+from data_pipeline.ingest.records import LARGEST_MESSAGE
+
+PASSWORD = "ART_E_IMAP_PASSWORD"
+_SIGN_S = 30.0  # between signs of life
+# For each command; a second more for each 4 kB of its answer, and an hour at most.
+_TIMEOUT_S, _SLOWEST, _LONGEST_S = 60.0, 4_000, 3_600.0
+# Bytes of an answer, of a list of messages (a million), of a batch, of a line. Each line counts as
+# 64 bytes more, which Python needs to hold it.
+_ANSWER, _LISTING, _BATCH, _LINE = 16_000_000, 256_000_000, 128_000_000, 1_000_000
+# What imaplib and we raise over an answer in another form.
+_NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED = re.compile(r"unexpected (?:tagged )?response: b")
+# Errors of this machine that name no file.
+_OURS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOMEM}
+_ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
+
+# ---- Accounts and their passwords.
+
+
+class Account(NamedTuple):
+    """An account; its text is the `imaps://user@host:port` that names it."""
+
+    scheme: str
+    user: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, address: str) -> "Account":
+        """The account of an address, which no error repeats: it may hold a password."""
+        match = _ADDRESS.fullmatch(address)
+        if match is None or int(match[4] or 0) > 65_535:
+            raise UserError(
+                "an IMAP account is written imaps://user@host or imaps://user@host:port, without a"
+                f" password; {PASSWORD}, the keyring or a prompt gives that"
+            )
+        scheme, user, host, port = match.groups()
+        usual = {"imaps": 993, "imap": 143}[scheme]
+        return cls(scheme, unquote(user), host.lower(), int(port or usual))
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{quote(self.user, '@')}@{self.host}:{self.port}"
+
+    @property
+    def spool(self) -> Path:
+        return home() / "imap" / digest(str(self))
+
+    @property
+    def grant_file(self) -> Path:
+        return self.spool.with_suffix(".oauth.json")
+
+    @property
+    def provider(self) -> Grant | None:
+        return PROVIDERS.get(".".join(self.host.split(".")[-2:]))
+
+    def secret(self) -> str | Grant:
+        """Return the password, or the sign-in by OAuth."""
+        if (grant := grant_in(self.grant_file)) is not None:
+            return grant
+        if self.provider is not None and self.provider.device_url:
+            raise UserError(
+                f"{self.host} takes no password, as all of Microsoft's, but OAuth: art-e login"
+                f" {self} --client-id ID (docs/inbox.md says where you get an id)"
+            )
+        with contextlib.suppress(ImportError):
+            import keyring
+
+            with contextlib.suppress(keyring.errors.KeyringError):
+                if password := keyring.get_password(self.host, self.user):
+                    return str(password)
+        load_env()
+        if password := os.environ.get(PASSWORD):
+            return password
+        if sys.stdin.isatty():
+            return getpass.getpass(one_line(f"password of {self.user} at {self.host}:") + " ")
+        raise UserError(
+            f"no password of {self.user} at {self.host}: set {PASSWORD}, or keep it with"
+            f" keyring set {self.host} {self.user} (pip install 'art-e[imap]')"
+        )
+
+
+# ---- A connection, which reads what was asked for and not for longer than that takes.
+
+Marks = tuple[tuple[str, ...], str]  # labels, and Gmail's name of the thread
+
+
+class Listed(NamedTuple):
+    """A folder that the server lists: its name on the wire, and in words with "/" between."""
+
+    key: str
+    name: str
+    attributes: frozenset[str]
+
+
+class Contents(NamedTuple):
+    """A folder's UIDVALIDITY, and by UID the marks and sizes of its messages."""
+
+    validity: int
+    marks: dict[int, Marks]
+    sizes: dict[int, int]
+
+
+class Wire(imaplib.IMAP4):
+    """A connection, signed in, and what is read over it."""
+
+    password = ""
+    _query = "(UID FLAGS RFC822.SIZE)"
+
+    def open(self, *args: Any, **options: Any) -> None:
+        # STARTTLS makes another socket, for which nothing is read ahead.
+        self._files: dict[socket.socket, BufferedReader]
+        self._files = collections.defaultdict(lambda: buffered(self._receive))
+        self._bytes, self._sign = 0, time.monotonic() + _SIGN_S
+        self._expect(_ANSWER)
+        super().open(*args, **options)
+
+    def _expect(self, limit: int) -> None:
+        """Begin a command with an answer of at most `limit` bytes."""
+        self.untagged_responses = {}
+        self._left, self._since, self._before = limit, time.monotonic(), self._bytes
+
+    def _receive(self, size: int) -> bytes:
+        now, received = time.monotonic(), self._bytes - self._before
+        if now - self._since > min(_TIMEOUT_S + received / _SLOWEST, _LONGEST_S):
+            raise TimeoutError("it is too slow")
+        if now > self._sign:
+            note(f"{self.host}: {self._bytes / 1e6:,.1f} MB so far")
+            self._sign = now + _SIGN_S
+        if not (data := self.sock.recv(min(size, 65_536))):
+            raise ConnectionError("it was closed")
+        self._bytes += len(data)
+        return data
+
+    def _bounded(self, data: bytes) -> bytes:
+        self._left -= len(data) + 64
+        if self._left < 0:
+            raise ValueError("more than was asked for")
+        return data
+
+    def readline(self) -> bytes:
+        line = self._files[self.sock].readline(_LINE)
+        if not line.endswith(b"\n"):
+            raise ValueError("a line without an end")
+        return self._bounded(line)
+
+    def read(self, size: int) -> bytes:
+        file, rest = self._files[self.sock], _number(str(size))
+        data = file.read(min(rest, LARGEST_MESSAGE + 1))
+        rest -= len(data)
+        while rest:
+            rest -= len(file.read(min(rest, 65_536)))
+        return self._bounded(data)
+
+    def _ask(
+        self, command: Callable[..., tuple[str, list[Any]]], *args: Any, limit: int = _ANSWER
+    ) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Yield each response: its text, with "{size}" where its literals stood, and these."""
+        self._expect(limit)
+        kind, items = command(*args)
+        if kind != "OK":
+            raise imaplib.IMAP4.error(b" ".join(filter(None, items)).decode("utf-8", "replace"))
+        texts, literals = [], []
+        for item in items:
+            if isinstance(item, tuple):
+                texts.append(item[0])
+                literals.append(item[1])
+            elif item is not None:
+                yield b"".join((*texts, item)), literals
+                texts, literals = [], []
+
+    def folders(self) -> list[Listed]:
+        """Return the folders that can be opened, at Gmail those that hold all mail."""
+        listed = []
+        for text, literals in self._ask(self.list):
+            match = _LIST.fullmatch(text)
+            name = next(_strings(match[3], literals), b"") if match else b""
+            # A name with a line's end can be in no command.
+            if match is None or not name or re.search(rb"[\r\n\0]", name):
+                continue
+            attributes = frozenset(match[1].decode("latin-1").lower().split())
+            words = _decoded(name).replace((match[2] or b"/")[-1:].decode("latin-1"), "/")
+            if not attributes & {"\\noselect", "\\nonexistent"}:
+                listed.append(Listed(name.decode("latin-1"), words, attributes))
+        if b"X-GM-EXT-1" in self.capability()[1][0].upper().split():
+            self._query = "(UID FLAGS RFC822.SIZE X-GM-LABELS X-GM-THRID)"
+            if any("\\all" in each.attributes for each in listed):
+                return [each for each in listed if each.attributes & {"\\all", "\\junk", "\\trash"}]
+        return listed
+
+    def contents(self, folder: Listed) -> Contents:
+        """Open a folder, read-only, and list its messages."""
+        name, listed = _quoted(folder.key.encode("latin-1")), Contents(0, {}, {})
+        count, _ = next(self._ask(self.select, name, True), (b"0", []))  # EXAMINE
+        validity = _number(self.response("UIDVALIDITY")[1][0] or b"0")
+        if not _number(count):  # an empty folder has no "1:*"
+            return listed._replace(validity=validity)
+        for text, literals in self._ask(self.uid, "FETCH", "1:*", self._query, limit=_LISTING):
+            plain = _LABELS.sub(b"", text)
+            if b"RFC822.SIZE" not in plain:
+                continue  # the server's word on a change meanwhile
+            fields = _fields(plain)
+            gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
+            uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
+            labels = of_imap(folder.name, folder.attributes, flags, gmail)
+            listed.marks[uid] = labels, fields.get("X-GM-THRID", "")
+            listed.sizes[uid] = _number(fields["RFC822.SIZE"])
+        return listed._replace(validity=validity)
+
+    def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:
+        """Yield messages of the open folder with their UIDs and dates of arrival; each is cut one
+        byte beyond what the parser accepts."""
+        query = f"(UID INTERNALDATE BODY.PEEK[]<0.{LARGEST_MESSAGE + 1}>)"
+        listed = ",".join(map(str, uids))
+        try:
+            responses = list(self._ask(self.uid, "FETCH", listed, query, limit=_BATCH))
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error as error:
+            if len(uids) == 1:
+                note(f"a message can't be fetched and is left out ({shown(error, self.password)})")
+                return
+            for uid in uids:  # a bad one fails all of its batch
+                yield from self.messages([uid])
+            return
+        for text, literals in responses:
+            fields = _fields(text)
+            uid = _number(fields.get("UID", "0"))
+            if uid in uids and b"BODY[" in text:
+                # Some servers send others of theirs as literals, too.
+                before = len(re.findall(rb"\{\d+\}", text.partition(b"BODY[")[0]))
+                received = parse_date(fields.get("INTERNALDATE", "").strip('"'))
+                yield uid, b"".join(literals[before : before + 1]), received
+
+
+class _TlsWire(Wire, imaplib.IMAP4_SSL):
+    pass
+
+
+def shown(words: object, password: str) -> str:
+    """Return what a server says, unless it has 8 characters of the password, in any usual code."""
+    secret = password.encode()
+    codes = [password, repr(secret)[2:-1], secret.hex(), quote(password, safe="")]
+    codes += [base64.b64encode(bytes(before) + secret).decode() for before in range(3)]
+    plain, *codes = (re.sub(r"[\W_]", "", each).casefold() for each in (str(words), *codes))
+    pieces = (code[at : at + 8] for code in codes for at in range(max(1, len(code) - 7)))
+    return REDACTED if any(each in plain for each in pieces) else redact(str(words))[:200]
+
+
+@contextlib.contextmanager
+def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
+    """Open an account. Raises `ConnectionError` with the reason if another try may go on from here,
+    `UserError` if not."""
+    grant = secret if isinstance(secret, Grant) else None
+    password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
+    try:
+        with _signed_in(account, password, is_token=grant is not None) as imap:
+            yield imap
+    except ssl.SSLCertVerificationError as error:
+        raise UserError(
+            f"the certificate of {account} can't be trusted ({error.verify_message}):"
+            " check the host's name; SSL_CERT_FILE names a certificate of your own"
+        ) from None
+    except (imaplib.IMAP4.error, OSError, *_NONSENSE) as error:
+        if isinstance(error, OSError) and (error.filename or error.errno in _OURS):
+            raise
+        odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
+        if odd or not isinstance(error, imaplib.IMAP4.abort | OSError):
+            what = "answers what no IMAP server does" if odd else "refuses"
+            raise UserError(
+                f"{account} {what} ({shown(error, password)}): check its name and that"
+                f" {account.port} is its port for IMAP, or try again later"
+            ) from None
+        # What imaplib says holds pieces of mail.
+        why = str(error) if isinstance(error, OSError) else "it was closed"
+        raise ConnectionError(why) from None
+
+
+@contextlib.contextmanager
+def _signed_in(account: Account, password: str, *, is_token: bool) -> Iterator[Wire]:
+    context, at = ssl.create_default_context(), (account.host, account.port)
+    if account.scheme == "imaps":
+        imap: Wire = _TlsWire(*at, ssl_context=context, timeout=_TIMEOUT_S)
+    else:
+        imap = Wire(*at, timeout=_TIMEOUT_S)
+    imap.password = password
+    try:
+        open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
+        if account.scheme == "imap" and not open_is_fine:
+            if "STARTTLS" not in imap.capabilities:
+                raise UserError(f"{account.host} would get the password in the open: use imaps://")
+            imap.starttls(context)
+        if is_token:
+            bearer = f"user={account.user}\1auth=Bearer {password}\1\1".encode()
+            # A server that refuses says why first, and wants an answer to that.
+            imap.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
+        elif "AUTH=PLAIN" in imap.capabilities:
+            imap.authenticate("PLAIN", lambda _: f"\0{account.user}\0{password}".encode())
+        else:
+            imap.login(_quoted(account.user.encode()).decode(), password)
+        yield imap
+    except (imaplib.IMAP4.error, UnicodeEncodeError) as error:
+        cut = isinstance(error, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in str(error)
+        if cut or imap.state != "NONAUTH":
+            raise
+        # Without the server's words, which may repeat the password.
+        what = "sign-in" if is_token else "password"
+        raise RejectedError(
+            f"{account} rejects the {what}: check it and the name; Gmail, Fastmail,"
+            " iCloud and Yahoo want an app password, Outlook.com and Microsoft 365 take none but"
+            f" OAuth, which Gmail takes, too: art-e login {account} --client-id ID"
+        ) from None
+    finally:
+        # Without LOGOUT, which waits for what is still on its way.
+        with contextlib.suppress(OSError):
+            imap.shutdown()
+
+
+# ---- The wire, as far as imaplib leaves it to us.
+
+# What is begun and not closed goes to the end: a pattern that fails there and begins again behind
+# its start takes quadratic time.
+_LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
+_FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]++) (\([^)]*+\)?|"[^"]*+"?|\d++(?![^ )]))')
+_LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]++|\\.?)*+"?|[^")]++)*+)\)?', re.DOTALL)
+_STRING = re.compile(rb'"((?:[^"\\]++|\\.?)*+)"?|(\{\d+\})|([^\s()"]++)', re.DOTALL)
+_SHIFTED = re.compile(rb"&([\w+,/]*+)-", re.ASCII)
+
+
+def _number(digits: bytes | str, least: int = 0) -> int:
+    """A number of the protocol, which has 32 bits (RFC 3501)."""
+    if len(digits) > 10 or not digits.isdigit() or not least <= int(digits) < 2**32:
+        raise ValueError(f"no number: {digits[:20]!r}")
+    return int(digits)
+
+
+def _fields(text: bytes) -> dict[str, str]:
+    """The fields of a FETCH that are numbers, lists or quoted."""
+    return {name.decode(): value.decode("latin-1") for name, value in _FIELD.findall(text)}
+
+
+def _strings(text: bytes, literals: Sequence[bytes]) -> Iterator[bytes]:
+    """The strings in a response: quoted, literal or bare."""
+    left = iter(literals)
+    for quoted, literal, bare in _STRING.findall(text):
+        yield next(left, b"") if literal else bare or re.sub(rb"\\(.)", rb"\1", quoted)
+
+
+def _quoted(name: bytes) -> bytes:
+    return b'"' + re.sub(rb'(["\\])', rb"\\\1", name) + b'"'
+
+
+def _decoded(name: bytes) -> str:
+    """A name in words: modified UTF-7 (RFC 3501), which some servers don't keep to."""
+
+    def shifted(match: "re.Match[bytes]") -> bytes:
+        inside = b"+" + match[1].replace(b",", b"/") + b"-"
+        return inside.decode("utf-7", "replace").encode("utf-8", "replace") if match[1] else b"&"
+
+    return printable(_SHIFTED.sub(shifted, name).decode("utf-8", "replace"))

@@ -1,0 +1,216 @@
+"""Keeps a spool in step with an account, and beside each inbox file which accounts it follows.
+
+    ART_E_HOME/imap/<account>/<folder>-<UIDVALIDITY>/<UID>    a message as the server sent it
+    <inbox file>.sync.json                                    the messages there are, and labels
+
+A file's name stands for one message for ever (RFC 3501), so only what the spool lacks is fetched.
+The state is written when all is there, then what the server no longer has leaves the spool: after
+a cut or a kill at any point the next time goes on from there.
+"""
+
+import contextlib
+import datetime as dt
+import imaplib
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from art_e.cli.output import note, plural, progress
+from art_e.errors import UserError
+from art_e.storage import locked, partial_of, write_whole
+from art_e.text import digest
+from data_pipeline.accounts.imap import Account, Listed, Marks, Wire, connection, shown
+from data_pipeline.ingest.archives import head_of, regular_files
+from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
+
+# Seconds before a connection that was cut is opened again.
+WAITS_S = (1.0, 5.0, 20.0)
+# What a cut loses, for a batch comes whole or not at all; at most 100 messages.
+_BATCH_BYTES = 1_000_000
+
+Errors = dict[Account, UserError]
+
+
+class Folder(BaseModel):
+    """A folder of the account: its place in the spool, and the UIDs of its messages."""
+
+    name: str
+    place: str = Field(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}$")
+    messages: dict[int, Marks]
+
+
+class State(BaseModel):
+    """The account as it was last found; folders by their names as the server writes them. `owner`
+    is the address whose inbox holds all of its mail, if that is known."""
+
+    account: str
+    owner: str = ""
+    folders: dict[str, Folder] = {}
+
+    def files(self) -> Iterator[tuple[Path, str, Marks]]:
+        """Of each message: its file, a name for people, its marks."""
+        spool = Account.of(self.account).spool
+        for folder in self.folders.values():
+            for uid, marks in folder.messages.items():
+                yield spool / folder.place / str(uid), f"{folder.name}/{uid}", marks
+
+
+_STATES: TypeAdapter[State | list[State]] = TypeAdapter(State | list[State])
+
+
+def state_file(db: Path) -> Path:
+    """Return the file beside an inbox file that says which accounts it follows."""
+    return db.with_name(f"{db.name}.sync.json")
+
+
+def load_states(db: Path) -> list[State]:
+    """Return the states of the accounts that an inbox file follows."""
+    try:
+        states = _STATES.validate_json((path := state_file(db)).read_bytes())
+        # Once a file followed one account.
+        return [states] if isinstance(states, State) else states
+    except FileNotFoundError:
+        return []
+    except ValidationError:
+        raise UserError(f"{path} is damaged: delete it, then ingest with --replace") from None
+
+
+def _save_states(db: Path, states: Collection[State]) -> None:
+    write_whole(state_file(db), _STATES.dump_json(list(states)).decode())
+
+
+def keep_only(db: Path, accounts: Collection[Account]) -> None:
+    """Have an inbox file follow no other accounts; it is stale then."""
+    states = load_states(db)
+    _save_states(db, [state for state in states if Account.of(state.account) in accounts])
+
+
+def is_newer(db: Path) -> bool:
+    """Return whether accounts brought more than an inbox file has, as after an ingest's end."""
+    brought = state_file(db).stat().st_mtime_ns
+    return not db.exists() or db.stat().st_mtime_ns <= brought
+
+
+@contextlib.contextmanager
+def alone(db: Path) -> Iterator[None]:
+    """Keep out other processes that read the accounts of an inbox file."""
+    db.parent.mkdir(parents=True, exist_ok=True)
+    busy = f"the accounts of {db} are being read already; wait for it to end"
+    with locked(state_file(db).with_suffix(".lock"), busy):
+        yield
+
+
+def read(db: Path) -> Iterator[RawMessage]:
+    """Yield the messages of all accounts that an inbox file follows."""
+    with alone(db):
+        for state in load_states(db):
+            for file, name, (labels, thread) in state.files():
+                data = head_of(file, LARGEST_MESSAGE + 1)
+                received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
+                yield RawMessage(name, data, received, labels, False, thread, state.owner)
+
+
+def follow(owners: Mapping[Account, str], db: Path) -> tuple[Counter[str], Errors]:
+    """Bring the spool, and the state beside an inbox file, to what accounts hold; `owners` are new
+    owners, "" for the old. Return how many messages are new, have changed labels and are deleted;
+    and of accounts that can't be read, why."""
+    changes, errors = Counter[str](), Errors()
+    with alone(db):
+        for account, owner in owners.items():
+            try:
+                changes.update(_follow(account, db, owner))
+            except UserError as error:
+                errors[account] = error
+    return changes, errors
+
+
+def _follow(account: Account, db: Path, owner: str) -> dict[str, int]:
+    account.spool.mkdir(parents=True, exist_ok=True)
+    busy = f"{account} is being read already; wait for it to end"
+    with locked(account.spool.with_suffix(".lock"), busy):
+        states = {state.account: state for state in load_states(db)}
+        old = states.get(str(account), State(account=str(account)))
+        new = states[old.account] = State(account=old.account, owner=owner or old.owner)
+        _read_account(account, old, new)
+        was, now = ({file: marks for file, _, marks in each.files()} for each in (old, new))
+        both = was.keys() & now.keys()
+        changed = sum(was[each] != now[each] for each in both)
+        if new != old or not now:
+            _save_states(db, states.values())
+        # With what a cut left half written.
+        for file in regular_files(account.spool):
+            if file not in now:
+                file.unlink()
+    return {"new": len(now) - len(both), "changed": changed, "deleted": len(was) - len(both)}
+
+
+def _read_account(account: Account, old: State, new: State) -> None:
+    """Fill `new`, over as many connections as it takes while each brings something."""
+
+    def have() -> int:
+        return len(new.folders) + sum(1 for _ in regular_files(account.spool))
+
+    # In the lock: a sign-in may give out a new token each time, and end if an old one comes again.
+    secret, waits = account.secret(), iter(WAITS_S)
+    while True:
+        before = have()
+        try:
+            with connection(account, secret) as imap:
+                return _read_folders(imap, account.spool, old, new)
+        except ConnectionError as error:
+            if have() > before:
+                waits = iter(WAITS_S)
+            if (wait := next(waits, None)) is None:
+                raise UserError(
+                    f"no connection to {account} ({error}): what was fetched is kept, and the same"
+                    " command goes on from there"
+                ) from None
+            note(f"the connection to {account.host} is cut ({error}); again in {wait:.0f} s")
+            time.sleep(wait)
+
+
+def _read_folders(imap: Wire, spool: Path, old: State, new: State) -> None:
+    """Add the folders that `new` lacks."""
+    for folder in (each for each in imap.folders() if each.key not in new.folders):
+        try:
+            new.folders[folder.key] = _read_folder(imap, spool, folder)
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error as error:
+            name, words = (shown(each, imap.password) for each in (folder.name, error))
+            note(f"{name} can't be read ({words}); it stays as it was")
+            if folder.key in old.folders:
+                new.folders[folder.key] = old.folders[folder.key]
+
+
+def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Folder:
+    """The folder's messages, after those that the spool lacks were fetched."""
+    validity, marks, sizes = imap.contents(folder)
+    place = spool / f"{digest(folder.key)}-{validity}"
+    place.mkdir(exist_ok=True)
+    # Empty is what a loss of power may leave.
+    names = {each.name for each in os.scandir(place) if each.stat().st_size}
+    missing = [uid for uid in sorted(marks) if str(uid) not in names]
+    totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
+    batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
+    name = shown(folder.name, imap.password)
+    with progress("", len(missing), doing=f"fetching {name}") as advance:
+        for _, batch in itertools.groupby(missing, batch_of.get):
+            for uid, data, received in imap.messages(list(batch)):
+                file = place / str(uid)
+                partial = partial_of(file)
+                partial.write_bytes(data)
+                if received is not None:
+                    os.utime(partial, (received.timestamp(), received.timestamp()))
+                partial.replace(file)
+                names.add(file.name)
+                advance()
+    if lost := sum(str(uid) not in names for uid in missing):
+        note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
+    present = {uid: marks[uid] for uid in sorted(marks) if str(uid) in names}
+    return Folder(name=folder.name, place=place.name, messages=present)
