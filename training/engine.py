@@ -18,7 +18,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel
 from trl.generation import vllm_generation
 from trl.generation.vllm_client import VLLMClient
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -29,6 +28,7 @@ from art_e.text import digest, printable
 from training.processes import sharded
 from training.recipe import BATCH, Vllm
 from training.rollout import Follow, Generate, Turn, in_groups, in_rounds, side_by_side
+from training.start import Start
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
@@ -41,12 +41,10 @@ _ADAPTER = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Samples from `model` at `temperature` (0: greedily), `batch` prompts at a time. The same
+    """Samples from a model at `temperature` (0: greedily), `batch` prompts at a time. The same
     `seed` gives the same turns, and leaves the random numbers of others alone."""
 
-    model: PreTrainedModel
-    end_id: int
-    pad_id: int
+    start: Start
     turn_tokens: int
     temperature: float
     seed: int
@@ -59,29 +57,30 @@ class Sampler:
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         ids: list[list[int]] = []
-        with _evaluated(self.model), torch.random.fork_rng(), torch.inference_mode():
+        with _evaluated(self.start.model), torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + sum(map(len, prompts)))
             for places in in_groups(order, self.batch):
                 ids += self._generate([prompts[place] for place in places])
         return [Turn(each, None) for _, each in sorted(zip(order, ids, strict=True))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
+        model: Any = self.start.model
+        end_id, pad_id = self.start.end_id, self.start.pad_id
         rows = list(map(torch.tensor, prompts))
-        ids = pad_sequence(rows, True, self.pad_id, "left")
+        ids = pad_sequence(rows, True, pad_id, "left")
         mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
         how: dict[str, Any] = {"do_sample": self.temperature > 0}
         if how["do_sample"]:
             how |= {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
-        model: Any = self.model
         generated = model.generate(
             input_ids=ids.to(model.device), attention_mask=mask.to(model.device),
-            max_new_tokens=self.turn_tokens, eos_token_id=self.end_id, pad_token_id=self.pad_id,
+            max_new_tokens=self.turn_tokens, eos_token_id=end_id, pad_token_id=pad_id,
             # Trainers that recompute activations turn it off in the model's configuration.
             use_cache=True, **how,
         )  # fmt: skip
         turns = generated[:, ids.size(1) :].tolist()
         # Padding follows the end token.
-        return [each[: [*each, self.end_id].index(self.end_id) + 1] for each in turns]
+        return [each[: [*each, end_id].index(end_id) + 1] for each in turns]
 
 
 class Dispatch:

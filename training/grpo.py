@@ -23,11 +23,10 @@ from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking
 from training.judging import Judges
 from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, packed, scored_packed
 from training.processes import quiet
-from training.progress import Step
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, rewards_of
 from training.rollout import in_groups
-from training.run import TrainingRun
+from training.run import Step, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_init
 
 # As transformers names them; its cosine has a warm-up too.

@@ -41,8 +41,8 @@ from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from training.cli import SetOption, rough, shown_fee
 from training.planning import plan
-from training.progress import EPISODES, Validation, by_second
 from training.recipe import NotNegative, Recipe, RecipeTable, load_recipe, load_toml
+from training.run import EPISODES, Validation, by_second
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -21,11 +21,10 @@ from evals.scored import Judge, Scored, Verdict, judged, limited_gather
 from training.engine import Dispatch
 from training.judging import Judges
 from training.optimizer import FLAT
-from training.progress import mean_of
 from training.recipe import TEMPERATURE, Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
 from training.rollout import ChatTokens, Material, Rollout, in_groups, in_passes, roll_out
-from training.run import TrainingRun
+from training.run import TrainingRun, mean_of
 
 # A run pauses when a larger share of a step's episodes is unjudged.
 MOST_UNJUDGED = 0.1

@@ -37,10 +37,9 @@ from training.expert import NO_LOSS, MarkedTokens, marked_tokens, part_of, store
 from training.judging import Judges
 from training.optimizer import FLAT, optimizer_of, own_tokens_scored
 from training.processes import quiet
-from training.progress import Step
 from training.recipe import Preference, Sft, SftStage
 from training.rollout import ChatTokens, in_groups, in_passes
-from training.run import TrainingRun
+from training.run import Step, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_init, make_start
 
 # ---- The warm start.

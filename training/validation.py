@@ -24,12 +24,11 @@ from training.engine import GenerateAt, Sampler
 from training.judging import Judges
 from training.optimizer import BETAS
 from training.processes import keep_memory
-from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import score
 from training.rollout import Generate, Material, in_groups, roll_out
-from training.run import TrainingRun
+from training.run import EPISODES, Step, TrainingRun, Validation, by_second, mean_of
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
@@ -53,11 +52,10 @@ class Examiner(NamedTuple):
 
     def by_transformers(self, temperature: float) -> Sampler:
         """Return what samples from the model at that temperature, by the run's seed."""
-        setting, start = self.training.setting, self.start
+        setting = self.training.setting
         grpo, limit = setting.recipe.grpo, setting.recipe.episode.turn_tokens
         batch = (grpo and grpo.generate_batch) or BATCH
-        ids = start.end_id, start.pad_id
-        return Sampler(start.model, *ids, limit, temperature, setting.seed, batch)
+        return Sampler(self.start, limit, temperature, setting.seed, batch)
 
     def examine(self, split: Split, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
         """Return an episode for each held-out question of the split, judged by the reward's judge

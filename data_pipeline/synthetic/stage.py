@@ -160,18 +160,11 @@ class Stage:
 
     def date(self, day: dt.date, offset: int) -> FactValue:
         """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
-        month, weekday = wording.MONTHS[day.month - 1], wording.WEEKDAYS[day.weekday()]
-        answer, ahead = wording.date_answer(day), (day - self.day(offset)).days
-        forms = [f"{month} {day.day}", f"{weekday}, {month} {day.day}"]
-        if not self.bounded and abs(ahead) > 150:
-            forms = [answer, day.isoformat(), f"{day.month}/{day.day}/{day.year}"]
-        elif not self.bounded:
-            forms.insert(1, f"{month} {wording.ordinal(day.day)}")
-            forms += [f"{month[:3]} {day.day}", f"{day.day} {month}", f"{day.month}/{day.day}"]
-            forms += [f"{weekday[:3]} {day.month}/{day.day}", day.isoformat(), answer]
-            if 0 < ahead <= 24:
-                forms += [f"{weekday} the {wording.ordinal(day.day)}"] * 2
-        return FactValue(answer, self.rng.choice(forms))
+        ahead = (day - self.day(offset)).days
+        kind = "far" if abs(ahead) > 150 else "soon" if 0 < ahead <= 24 else "near"
+        forms = wording.load_toml("dates.toml")["bounded" if self.bounded else kind]
+        text = self.rng.choice(forms).format(day=day, ordinal=wording.ordinal(day.day))
+        return FactValue(wording.date_answer(day), text)
 
     def target(self, day: dt.date) -> FactValue:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""

@@ -16,7 +16,7 @@ from art_e.runs import Run, start_run
 from art_e.storage import append_line
 from art_e.trajectory import Trajectory
 from tests import builders
-from training.progress import STEPS, Step, Validation
+from training.run import STEPS, Step, Validation
 
 # "wrong" has read the gold mail; of "not read" it came up, and another was read.
 Outcome = Literal[

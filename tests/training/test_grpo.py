@@ -19,9 +19,8 @@ from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
 from training.cli import carry_out
 from training.optimizer import LOGIT_SCALE_RATE
-from training.progress import read_steps
 from training.recipe import Setting
-from training.run import TrainingRun, newest_checkpoint
+from training.run import TrainingRun, newest_checkpoint, read_steps
 from training.start import Start, load_start
 
 

@@ -29,7 +29,7 @@ from tests.training import full
 from tests.training.conftest import written
 from tests.training.launched import art_e_with_vllm, preloaded
 from training.processes import Processes
-from training.progress import read_steps
+from training.run import read_steps
 from training.start import load_start
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import GenerationConfig, Qwen2Tokenizer
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
@@ -27,7 +27,7 @@ from tests.training.scripted import IDK, Script
 from training.engine import Sampler
 from training.optimizer import MuonAdamW, optimizer_of, packed
 from training.rollout import ChatTokens, Rollout, Turn, roll_out, side_by_side
-from training.start import start_of
+from training.start import Start, start_of
 
 ROOMY = EpisodeForm(turn_tokens=400, episode_tokens=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]
@@ -167,11 +167,9 @@ def words() -> Qwen2Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def model(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
+def start(words: Qwen2Tokenizer) -> Start:
     """New weights as a run begins with them, whatever their generation config was published as."""
-    model = start_of(make_model(words, hidden=16, layers=1), words).model
-    assert isinstance(model, Qwen2ForCausalLM)
-    return model
+    return start_of(make_model(words, hidden=16, layers=1), words)
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +181,10 @@ Sample = Callable[..., list[Turn]]
 
 
 @pytest.fixture(scope="module")
-def sample(model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]) -> Sample:
-    ids = words.get_vocab()
-
+def sample(start: Start, prompts: list[list[int]]) -> Sample:
     def turns(times: int = 1, turn: int = 8, **options: Any) -> list[Turn]:
         settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
-        return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings).turns(prompts * times)
+        return Sampler(start, turn, **settings).turns(prompts * times)
 
     return turns
 
@@ -203,13 +199,13 @@ def test_a_seed_gives_the_same_turns_and_disturbs_no_other_random_numbers(sample
     assert sample(seed=1) != first
 
 
-def test_greedy_sampling(model: Qwen2ForCausalLM, prompts: list[list[int]], sample: Sample) -> None:
+def test_greedy_sampling(start: Start, prompts: list[list[int]], sample: Sample) -> None:
     """Each by itself, so that neither padding nor the order of batches plays a part."""
     for prompt, turn in zip(prompts, sample(temperature=0.0, batch=2), strict=True):
         ids = list(prompt)
         for token in turn.ids:
             with torch.no_grad():
-                logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+                logits = start.model(input_ids=torch.tensor([ids])).logits[0, -1]
             assert token == int(logits.argmax())
             ids.append(token)
 

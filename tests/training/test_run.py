@@ -20,9 +20,8 @@ from tests.evals.hacks import canned, hacking, honest
 from tests.training import tiny
 from tests.training.tiny import validation
 from training import run
-from training.progress import WINDOW, Step, TrainingAlarm, alarms_of, hacking_alarms, read_steps
 from training.recipe import Setting, load_recipe
-from training.run import STATE, TrainingRun, line_of, opened
+from training.run import STATE, WINDOW, Step, TrainingAlarm, TrainingRun, opened, read_steps
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
@@ -258,7 +257,7 @@ def test_steps_and_alarms_are_safe_text(
     first, valued, alarm = capsys.readouterr().err.splitlines()
     # The second step came within ten seconds of the first.
     assert first == "step 1 of 3: reward 0.5, flat groups 25%, 0:00:10"
-    assert line_of(steps, 3).endswith("0:00:20, 0:00:10 to go, 500 tokens/s")
+    assert run.line_of(steps, 3).endswith("0:00:20, 0:00:10 to go, 500 tokens/s")
     assert "accuracy 0.62" in valued
     assert alarm.isprintable() and "[red]x[/]" in alarm
 
@@ -303,7 +302,7 @@ def over_time(steps: Sequence[Step]) -> list[tuple[int, TrainingAlarm]]:
     first: dict[str, tuple[int, TrainingAlarm]] = {}
     start = validation(0, abstention=0.25, accuracy=0.21)
     for end, step in enumerate(steps, start=1):
-        for alarm in alarms_of(steps[:end], [start]):
+        for alarm in run.alarms_of(steps[:end], [start]):
             first.setdefault(alarm.kind, (step.step, alarm))
     return list(first.values())
 
@@ -353,9 +352,9 @@ def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_the
 
 
 def test_the_detectors_of_evals_become_alarms() -> None:
-    assert hacking_alarms(honest(100)) == []
+    assert run.hacking_alarms(honest(100)) == []
     scored = hacking(honest(100), 0.3, canned)
-    seen, alarms = detect(scored), hacking_alarms(scored)
+    seen, alarms = detect(scored), run.hacking_alarms(scored)
     assert [each.kind for each in alarms] == [f"hacking: {each.detector}" for each in seen]
     assert all(one.message in other.message for one, other in zip(seen, alarms, strict=True))
     assert f"such as {seen[0].episodes[0]}" in alarms[0].message

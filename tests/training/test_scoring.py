@@ -27,10 +27,10 @@ from tests.training.scripted import DECLINE, FLAT, IDK, LOST, RIGHT, SOMETHING, 
 from training import grpo, validation
 from training.cli import load_material
 from training.judging import CHARS, Judges, RelativeJudge, shown
-from training.progress import EPISODES, by_second
 from training.recipe import Setting
 from training.roller import Roller, StepBatch
 from training.rollout import Material
+from training.run import EPISODES, by_second
 from training.start import Start, load_start
 
 

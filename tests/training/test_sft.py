@@ -16,9 +16,8 @@ from tests.training.conftest import Begin, whole
 from tests.training.scripted import rollouts
 from training.cli import load_material, planted_in
 from training.expert import NO_LOSS, conversations_of, expert_conversations, marked_tokens
-from training.progress import Validation, read_steps
 from training.recipe import Noise, Sft, SftStage
-from training.run import STATE
+from training.run import STATE, Validation, read_steps
 from training.start import Start, make_start
 from training.supervised import _batches, rate_at
 

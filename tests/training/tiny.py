@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from training.progress import Validation
 from training.recipe import Recipe, Setting, load_recipe
-from training.run import TrainingRun, opened
+from training.run import TrainingRun, Validation, opened
 
 # As `--set` takes them.
 CHANGES = (
