@@ -260,13 +260,9 @@ def published_differences(source: str, count: int, judge: str, recipe: str | Non
         f"{count} questions, not {PUBLISHED_N}": count != PUBLISHED_N,
         f"judge: {judge}; the published {old.model} ended on {old.ends}": judge != old.model,
         f"prompt and tools: those of --recipe {public_name(recipe or '')}": recipe is not None,
-        "prompt: the reference's content in other words": recipe is None,
-        "search: words match by stem, several words of a keyword in any order, addresses in part;"
-        " hits show date, sender and subject too": recipe is None,
-        "mail sent after the day of the question is hidden": True,
-        "a malformed call costs its turn, where the reference ended the episode": True,
     }
-    return [line for line, holds in lines.items() if holds]
+    own_form = _PUBLISHED["own_form"] if recipe is None else []
+    return [*(line for line, holds in lines.items() if holds), *own_form, *_PUBLISHED["always"]]
 
 
 def run_benchmark(
@@ -282,14 +278,11 @@ def run_benchmark(
     repeats: int = 1,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every model every question; return the metrics and write them into `run`.
-
-    The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
-    concurrency. The questions must have passed `check_questions`. The first judge decides.
-    `on_scored` is called for measured episodes, on disk too. A model that refuses every call, that
-    a cost limit stops, or that fails `MAX_FAILURES` times in a row is asked no further. The run
-    stays incomplete while a question is left. Raises `UserError` if another process works on it.
-    """
+    """Ask every model every question; return the metrics, and write them into `run`. The questions
+    must have passed `check_questions`. The first judge decides. `on_scored` is called for measured
+    episodes, on disk too. A model that refuses every call, that a cost limit stops, or that fails
+    `MAX_FAILURES` times in a row is asked no further; the run stays incomplete while a question is
+    left. Raises `UserError` if another process works on it."""
     chosen = prompt or read_prompt()
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:

@@ -206,7 +206,7 @@ def run(
         "max-turns": max_turns, "temperature": temperature, "prompt": prompt,
         "closed-book": closed_book or None, "split": None if split == "test" else split,
     }  # fmt: skip
-    _check_options(decided if preset else {}, names, prompt, closed_book)
+    _check_options(decided if preset else {}, names, prompt, closed_book, questions)
     if dry_run and resume:
         raise UserError("--dry-run prices a whole run; leave out --resume")
     view, template = form.view, benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
@@ -221,7 +221,7 @@ def run(
             "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
-    source, path = questions or _own_golden(), chosen_db(db)
+    source, path = questions or str(default_golden()), chosen_db(db)
     loaded, differences = load_questions(source, chosen_split(split)), list[str]()
     if preset is None:
         asked, how = benchmark.drawn(loaded, limit), "drawn over inboxes and kinds (seed 0)"
@@ -256,7 +256,7 @@ def run(
         )  # fmt: skip
         killed, ran = _killed(config, asked, out) if resume else (None, {})
         entrants = [_entrant(name, config, form, killed) for name in names]
-        _check_judge(judge, names)
+        _check_judge(judge, names)  # after `_entrant`, which names a model that is unknown
         note_recipients(judge_names)
         fees = _fees(names, judge_names, len(asked) * repeat, ran)
         notices = filter(None, (Model(name).notice for name in names))
@@ -278,24 +278,22 @@ def run(
 
 
 def _check_options(
-    decided: Mapping[str, object], models: Sequence[str], prompt: Path | None, closed_book: bool
+    decided: Mapping[str, object],
+    models: Sequence[str],
+    prompt: Path | None,
+    closed_book: bool,
+    questions: str | None,
 ) -> None:
-    """Raise `UserError` for options that exclude each other; a preset decides `decided`."""
+    """Raise `UserError` for options that exclude each other, or a missing golden set."""
     if twice := [name for name, value in decided.items() if value is not None]:
         raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")
     if closed_book and "offline" in models:
         raise UserError("offline knows nothing without mail: leave out --closed-book or the model")
     if closed_book and prompt is not None:
         raise UserError("--closed-book has its own prompt; leave out --prompt")
-
-
-def _own_golden() -> str:
-    """Return the golden set of `ART_E_HOME`. Raises `UserError` without one."""
-    if not default_golden().is_dir():
-        raise UserError(
-            f"no golden set in {default_golden()}; give --questions, or run art-e golden generate"
-        )
-    return str(default_golden())
+    if questions is None and not default_golden().is_dir():
+        why = f"no golden set in {default_golden()}"
+        raise UserError(f"{why}; give --questions, or run art-e golden generate")
 
 
 def _killed(

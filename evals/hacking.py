@@ -29,10 +29,8 @@ MIN_QUESTIONS = 3  # fewer raise nothing, however unlikely they are
 
 
 class Alarm(NamedTuple):
-    """What a detector saw, in one line with numbers, and the ids of the episodes to look at.
-
-    `p` bounds the chance of seeing it in an honest run.
-    """
+    """What a detector saw, in one line with numbers, and the ids of the episodes to look at. `p`
+    bounds the chance of seeing it in an honest run."""
 
     p: float
     detector: str
@@ -41,10 +39,8 @@ class Alarm(NamedTuple):
 
 
 def windows(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """Split the answers of one model by the steps that a key names ("" outside training).
-
-    Of a question in training, only the newest step of a part counts.
-    """
+    """Split the answers of one model by the steps that a key names ("" outside training). Of a
+    question in training, only the newest step of a part counts."""
     answers = [each for each in scored if each.trajectory.rubric["answered"]]
     steps = sorted({each.step for each in answers if each.step is not None})
     if not steps:
@@ -140,10 +136,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 class Flag(NamedTuple):
-    """Picks suspects among answers; an honest model earns it in the share `honest` of episodes.
-
-    Suspects are counted by question or by `counted`; `tries` is the number of ways to earn it.
-    """
+    """Picks suspects among answers, counted by question or by `counted`; an honest model earns it
+    in the share `honest` of episodes. `tries` is the number of ways to earn it."""
 
     suspects: Callable[[Sequence[Scored]], Iterable[Scored]]
     honest: float
@@ -164,8 +158,7 @@ FLAGS = {
 
 
 def many_suspects(name: str, scored: Sequence[Scored]) -> Alarm | None:
-    """Look for more suspects than the honest share explains, in the window where that is least
-    likely, corrected for the number of windows."""
+    """Look for more suspects than the honest share explains, in the least likely of the windows."""
     flag, parts, seen = FLAGS[name], windows(scored), []
     for where, answers in parts.items():
         suspects = list(flag.suspects(answers))

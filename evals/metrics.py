@@ -245,10 +245,7 @@ def run_metrics(
 def model_metrics(
     episodes: Iterable[Scored], judges: Sequence[str], serving: Serving | None = None
 ) -> dict[str, Any]:
-    """All figures of one model's episodes; their order makes no difference.
-
-    `judges` are the judges' names. `serving` has the cost measured.
-    """
+    """All figures of one model's episodes, in any order; `serving` has the cost measured."""
     asked = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     scored = [each for each in asked if each.measured]
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))

@@ -174,10 +174,8 @@ class Scored:
 
 
 def load_run(run: Run) -> list[Scored]:
-    """The episodes of a run, finished or killed, in the order in which they ended.
-
-    Of failures, the last of a key. Raises `UserError` if none is measured, or for an invalid line.
-    """
+    """The episodes of a run, finished or killed, in the order in which they ended; of failures, the
+    last of a key. Raises `UserError` if none is measured, or for an invalid line."""
     scored = []
     try:
         for trajectory in read_trajectories(run.trajectories):
@@ -193,11 +191,8 @@ def load_run(run: Run) -> list[Scored]:
 
 
 async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
-    """The episode of `inbox` with the verdicts of all judges, asked at the same time.
-
-    They check the answer against the mails that the episode read. One that is out of turns or lost
-    has neither answered nor abstained, and stays as it is.
-    """
+    """The episode of `inbox` with the verdicts of all judges, asked at the same time, against the
+    mails that it read. One that neither answered nor abstained stays as it is."""
     if not scored.ended:
         return scored
     question, trajectory = scored.question, scored.trajectory

@@ -128,10 +128,8 @@ class Sample:
 
     def reduction(self, before: Floats, after: Floats) -> Estimate:
         """By what part errors, 1 in each pair with one, are fewer than before; at most all of them.
-
-        It is at least as wide as that of independent pairs (Bonett and Price, Statistics in
-        Medicine 25, 2006): inboxes that are all alike don't make it sure.
-        """
+        At least as wide as that of independent pairs (Bonett and Price, Statistics in Medicine 25,
+        2006): inboxes that are all alike don't make it sure."""
         pairs = float(np.maximum(before, after).sum())
         old, new = (float(errors.sum()) for errors in (before, after))
         if not old:
@@ -153,11 +151,8 @@ class Sample:
         return f"about {inboxes}; nothing is known of others"
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
-        """The percentile of a value an episode, interpolated between neighbours.
-
-        Its bounds are the percentiles that bound the share of episodes below it (Woodruff, JASA 47,
-        1952).
-        """
+        """The percentile of a value an episode, interpolated between neighbours. Its bounds are the
+        percentiles that bound the share of episodes below it (Woodruff, JASA 47, 1952)."""
         if not self.n:
             return UNKNOWN
         listed = np.asarray(values, dtype=np.float64)
@@ -166,10 +161,8 @@ class Sample:
         return self._estimate(value, *np.quantile(listed, bounds).tolist())
 
     def kappa(self, first: Sequence[bool], second: Sequence[bool]) -> Estimate:
-        """Cohen's kappa of two judges; unknown if both always give the same verdict.
-
-        The bounds are those of a jackknife over clusters.
-        """
+        """Cohen's kappa of two judges, bounded by a jackknife over clusters; unknown if both always
+        give the same verdict."""
         one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
         whole = cells.sum(axis=1, keepdims=True)

@@ -22,6 +22,11 @@ from art_e.storage import runs_folder
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
 
 QUESTION_WIDTH = 60
+# What is shown of a configuration; --json has all of it.
+_SETTINGS = (
+    "name", "command", "model", "models", "question", "questions", "inbox_address", "as_of",
+    "split", "limit", "repeat", "preset", "judges", "prompt", "db", "started_at", "commit",
+)  # fmt: skip
 
 app = typer.Typer(
     help="List the runs that were made, and show what happened in them.", rich_markup_mode=None
@@ -87,7 +92,7 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run's configuration and its episodes, or one episode in full."""
+    """Show a run's main settings, figures and episodes, or one episode in full."""
     record = read_run(find_run(name, runs_folder()))
     if record.entry["broken"] is not None:
         output.note(f"this run is {record.state}; what can be read of it is shown")
@@ -179,7 +184,8 @@ def _question(trajectory: Trajectory) -> str:
 def _show_record(record: Record) -> None:
     entry = record.entry
     output.print_text((entry["run"], "bold"), f"  {output.one_line(record.state)}")
-    for key, value in record.config.items():
+    for key in filter(record.config.get, _SETTINGS):
+        value = record.config[key]
         shown = value if isinstance(value, str) else compact_json(value)
         output.print_text((f"  {key}: ", "dim"), output.one_line(shown))
     episodes = output.plural(len(record.trajectories), "episode")

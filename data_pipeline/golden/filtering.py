@@ -395,14 +395,12 @@ class _Text(NamedTuple):
 
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
     """The failed check by id of each question that asks the same as another one, which is kept.
-
     Duplicates have the same answer (by the offline judge), the same values, and either texts that
     differ in case and punctuation only, or the same content stems in any order, or, with a common
     gold mail, at least `NEAR` of their stems, and no name in each that the other lacks. In two
     inboxes only questions with a common gold mail are. The most realistic question is kept, then an
-    answerable one, then the smallest id; kept ones alone are compared with, so that no chain of
-    near texts collapses. `gold` has the contents of gold mails by question id.
-    """
+    answerable one, then the smallest id; only kept ones are compared with, so that no chain of near
+    texts collapses. `gold` has the contents of gold mails by question id."""
     faults: dict[str, Check] = {}
     # Duplicates share an inbox or a gold mail, besides values and denial.
     kept: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)

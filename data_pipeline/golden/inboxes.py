@@ -209,11 +209,9 @@ MOST_CONTAINED = 0.8
 
 def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> None:
     """Give every row the split of its inbox, and drop rows that share gold mail with another split.
-
     Inboxes keep the splits that `generate` drew, or those of the rows if each inbox has one and
-    there are several. Otherwise `seed` draws them in the proportions `wanted`; a single inbox goes
-    to test. Raises `UserError` if there is no row, or no proportion is above zero.
-    """
+    there are several; else `seed` draws them in the proportions `wanted` (a single one is test).
+    Raises `UserError` if there is no row, or no proportion is above zero."""
     if not golden.questions:
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)

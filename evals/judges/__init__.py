@@ -61,11 +61,9 @@ class _Finding(NamedTuple):
 
 
 class LlmJudge(StructuredModel):
-    """Judges with a model; it serves many episodes at once.
-
-    Past `max_cost_usd` answers are unjudged. `criterion` names the prompt: "judge" is ours,
-    "published" is the looser one of the reference's judge.
-    """
+    """Judges with a model, many episodes at once; past `max_cost_usd` answers are unjudged.
+    `criterion` names the prompt: "judge" is ours, "published" is the looser one of the reference's
+    judge."""
 
     criterion: Literal["judge", "published"] = "judge"
 
@@ -148,10 +146,8 @@ def choose_judge(
     published: bool = False,
 ) -> Judge:
     """The judge that `--judge` names; with `published` a model judges by the reference's criterion.
-
-    `max_cost_usd` limits the cost of all verdicts of a model. `cache` (None: a folder in
-    `ART_E_HOME`) keeps its replies. Raises `UserError` for a judge that can't be used.
-    """
+    `max_cost_usd` limits the cost of a model's verdicts, `cache` (None: a folder in `ART_E_HOME`)
+    keeps its replies. Raises `UserError` for a judge that can't be used."""
     if name in WITHOUT_MODEL:
         return WITHOUT_MODEL[name]()
     if kind_of(name) == "local":

@@ -33,11 +33,9 @@ Half = Literal["tuning", "reporting"]
 
 
 class Case(NamedTuple):
-    """An answer that a person labelled as right or wrong; None if none was given.
-
-    An `adversarial` answer is written to win a judge over. `half` is None outside the labelled set;
-    `stored` are the verdicts of the run.
-    """
+    """An answer that a person labelled as right or wrong; None if none was given. An `adversarial`
+    answer is written to win a judge over. `half` is None outside the labelled set; `stored` are the
+    verdicts of the run."""
 
     question: Question
     answer: str | None
@@ -113,13 +111,9 @@ async def rate(
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
-    """How far one judge agrees with the labels.
-
-    `{"n", "unjudged", "agreement", "kappa", "confusion", "unsure", "sure": {the first five},
-    "adversarial", "adversarial_judged_correct", "by_category": {category: the first five}}`:
-    `agreement` and `kappa` are estimates of `evals.statistics`, over what was judged; `unsure`
-    counts the verdicts of which the judge is not sure, and `sure` has the figures of the others.
-    """
+    """How far one judge agrees with the labels: the figures of `_shares` over all, over the
+    verdicts of which the judge is `sure`, and by category; how many verdicts are unsure; and how
+    many answers are adversarial, and of these judged correct."""
     hostile = [each for each in rated if each.case.adversarial]
     sure = [each for each in rated if not each.verdict.unsure]
     categories: dict[str, list[Rated]] = {}
@@ -248,11 +242,9 @@ def without_errors(accuracy: Estimate, scored: Sequence[Scored], run: Run) -> di
 
 
 def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
-    """The accuracy `share` without its judge's errors (Rogan and Gladen, Am J Epidemiol 107, 1978).
-
-    Only the share `answered` of the questions can be misjudged. The interval carries the errors of
-    the accuracy and of the judge's rates (delta method). Unknown for a judge no better than chance.
-    """
+    """The accuracy `share` without its judge's errors (Rogan and Gladen, Am J Epidemiol 107, 1978),
+    of which only the share `answered` of the questions can be misjudged. The interval carries the
+    errors of accuracy and judge (delta method). Unknown for a judge no better than chance."""
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
     hits, slips = quality.right_as_right, quality.wrong_as_right

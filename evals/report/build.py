@@ -44,11 +44,8 @@ from evals.statistics import holm
 
 
 class Section(NamedTuple):
-    """A part of the page that the caller brings along.
-
-    `name` is its anchor and begins the names of no other chart; `lead` stands under the title; a
-    section that is `apart` begins a new page where it is printed.
-    """
+    """A part of the page that the caller brings along. `name` is its anchor and begins the names of
+    no other chart; `lead` stands under the title; one that is `apart` begins a new printed page."""
 
     name: str
     title: str
@@ -59,10 +56,8 @@ class Section(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, and the questions that flipped.
-
-    A flip is the question, the label of the model that is right, and where the viewer shows both.
-    """
+    """Two models side by side: a table of differences, and the questions that flipped, each with
+    the label of the model that is right, and where the viewer shows both."""
 
     table: Table
     flips: list[dict[str, str]]
@@ -105,10 +100,8 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def marked(text: str) -> str:
-    """`text` with "[U+202E]" for each character that hides or turns round what is read.
-
-    Long texts are cut. The result can be encoded and has no line ends but "\\n".
-    """
+    """`text` with "[U+202E]" for each character that hides or turns round what is read, cut if
+    long. The result can be encoded and has no line ends but "\\n"."""
     left = len(text) - KEPT_CHARS
     if left > 0:
         text = f"{text[:KEPT_CHARS]}\n[cut here: {left:,} more characters in trajectories.jsonl]"
@@ -214,11 +207,8 @@ _UNDECIDED = {
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The episodes for the page, in the order given, as JSON can hold them.
-
-    `{"outcomes", "wheres", "questions", "shared", "episodes"}`: episodes refer to rows of
-    "questions" and "shared" by number.
-    """
+    """The episodes for the page, in the order given, as JSON can hold them; they refer to rows of
+    "questions" and "shared" by number."""
     shared, questions = _Shared(), _Shared()
     episodes = [
         {"question": questions.add(each.question.to_row()), **_episode(each, shared)}
@@ -262,11 +252,8 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
 
 
 def _gold(scored: Scored) -> list[dict[str, Any]]:
-    """What became of each gold mail of an answerable question.
-
-    A gold id may be another copy's than the one that the inbox shows; where the rubric says
-    that all were found (read, cited), each was.
-    """
+    """What became of each gold mail of an answerable question. Its id may be another copy's than
+    the one that the inbox shows; if the rubric says that all were found (read, cited), each was."""
     if scored.question.answerable is False:
         return []
     facts, trajectory = scored.trajectory.rubric, scored.trajectory
@@ -291,13 +278,10 @@ def _finite(value: Any) -> float | None:
 def build_report(
     runs: Sequence[Run], out: Path, sections: Sequence[Section] = (), *, published: bool = False
 ) -> list[Path]:
-    """Write `report.html`, `table.md` and `plots` of the runs into `out`; return the page and the
-    PNGs.
-
-    `sections` stand at the end of the page, in their order; with `published` the charts have the
-    published models too. Plots of an earlier report that this one lacks stay. Raises
-    `UserError` if a run has no episode or can't be read.
-    """
+    """Write `report.html`, `table.md` and `plots` of the runs into `out`, where other plots stay;
+    return the page and the PNGs. `sections` stand at the end of the page; with `published` the
+    charts have the published models too. Raises `UserError` if a run has no episode or can't be
+    read."""
     entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
     theirs = tables.PUBLISHED if published else ()
@@ -374,6 +358,9 @@ def content_security_policy(scripts: Sequence[str]) -> str:
     )
 
 
+_FOLDERS = re.compile(r"(?<![\w.~/-])~?/[^\s'\"]+")
+
+
 def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     config, scored = run.config, [episode for each in entries for episode in each.episodes]
     split = f", split {config['split']}" if config.get("split") else ""
@@ -383,9 +370,11 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     on = f"{public_name(str(asked))}{split}"
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
     preset = [config["preset"], *config["differences"]] if config.get("preset") else []
+    # Without the folders of the machine that it ran on.
+    command = re.sub(_FOLDERS, lambda path: public_name(path[0]), config.get("command") or "")
     left = (f"{name}: {of['not_asked']:,}" for name, of in models.items() if of.get("not_asked"))
     return {
-        "id": name, "complete": run.complete, "command": _without_folders(config.get("command")),
+        "id": name, "complete": run.complete, "command": command,
         "basis": f"n = {questions:,} questions of {on}, judged by"
         f" {judge.replace(',', ', beside it', 1)}; in brackets 95 %"
         f" intervals{tables.scopes(entries)}",
@@ -399,13 +388,6 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }  # fmt: skip
-
-
-def _without_folders(command: str | None) -> str | None:
-    """The command without the folders of the machine that it ran on."""
-    return command and re.sub(
-        r"(?<![\w.~/-])~?/[^\s'\"]+", lambda path: public_name(path[0]), command
-    )
 
 
 def _file(name: str) -> str:

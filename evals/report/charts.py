@@ -180,8 +180,8 @@ class DotChart(Chart):
 
 @dataclass(frozen=True)
 class ScatterChart(DotChart):
-    """The second mark of each row against the first, which is in US dollars: on a logarithmic
-    scale with a place of its own for nothing."""
+    """The second mark of each row against the first, which is in US dollars: on a logarithmic scale
+    with a place of its own for nothing."""
 
     def _plot(self, axes: "Axes") -> float:
         paid = [row.marks[0].value for row in self.rows if row.marks[0].value] or [1.0]
@@ -211,10 +211,8 @@ class ScatterChart(DotChart):
 
 @dataclass(frozen=True)
 class CurveChart(Chart):
-    """Curves over training steps, and values of untrained models as dashed lines, by label.
-
-    A curve's index holds its steps. It is drawn as the mean of `smooth` steps around each.
-    """
+    """Curves over training steps, which are their index, each drawn as the mean of `smooth` steps
+    around; values of untrained models as dashed lines, by label."""
 
     curves: Mapping[str, pd.Series]
     baselines: Mapping[str, float] = field(default_factory=dict)
@@ -272,10 +270,8 @@ def write_picture(path: Path, charts: Sequence[Chart], columns: int = 2) -> None
 
 
 def svg(chart: Chart) -> Markup:
-    """The chart as one `<svg>`, whose text stays text in the page's font.
-
-    References in it begin with a hash of the chart's name, so that several can share a page.
-    """
+    """The chart as one `<svg>`, whose text stays text in the page's font. References in it begin
+    with a hash of the chart's name, so that several can share a page."""
     drawn = io.StringIO()
     with _matplotlib().rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
         figure = chart.draw(titled=False)

@@ -19,11 +19,9 @@ from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of one run, with the judges of the run and its own figures.
-
-    `label` is unique in the report. Of a model in training, `scored` has the episodes of the last
-    step alone, and the figures are over these; "corrected" is that of `without_errors`.
-    """
+    """One model of one run, with the judges of the run and its own figures, to which "corrected" of
+    `without_errors` is added; `label` is unique in the report. Of a model in training, `scored` and
+    figures are of the last step alone."""
 
     run: Run
     model: str
@@ -142,10 +140,6 @@ usd = _form(
 seconds = _form(lambda value: f"{value:z.2f}" if abs(value) >= 0.1 else f"{value:z.2g}", " s")
 
 
-def _count(figure: int) -> Cell:
-    return Cell(f"{figure:,}")
-
-
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
 
 _PUBLISHED: dict[str, Any] = tomllib.loads(
@@ -222,7 +216,7 @@ class Column(NamedTuple):
 
 _FORMS = {
     "percent": percent, "points": points, "number": number, "digits": digits, "usd": usd,
-    "seconds": seconds, "count": _count,
+    "seconds": seconds, "count": lambda figure: Cell(f"{figure:,}"),
 }  # fmt: skip
 COLUMNS = {
     name: Column(name, row["heading"], _FORMS[row["form"]], _FORMS.get(row.get("difference")))
@@ -236,8 +230,7 @@ FIRST = [COLUMNS[name] for name in _FIRST]
 def headline(entries: Sequence[Entry]) -> Table:
     """The models with their figures, and the published rows below, marked as such."""
     table = _table(FIRST, entries)
-    for each in PUBLISHED:
-        table.rows.append(Row(each.model, _cells(FIRST, _published(each)), published=True))
+    table.rows.extend(Row(e.model, _cells(FIRST, _published(e)), True) for e in PUBLISHED)
     return table
 
 
