@@ -47,16 +47,7 @@ OFFLINE_NOTE = (
 )
 
 COMPLETED = 500  # addresses that are suggested, the owners first
-CHAT_HELP = (
-    "a question      ask it; a follow-up knows what was said",
-    "2, t2           open source 2, or its whole conversation",
-    "/why            every step of the last answer",
-    "/good, /bad     rate it; /bad May 3 says what is right",
-    "/inbox ADDRESS  another inbox of the file",
-    "/model NAME     another model",
-    "/new            forget what was said",
-    "/quit           or Ctrl-D",
-)
+CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8").splitlines()
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -34,24 +34,14 @@ from art_e.privacy import files_for_owner_alone, loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
-_SPACE = "free some space, or name another place"
-# How a user can fix a refusal of the operating system.
-_MENDABLE = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions, or name another place"),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _SPACE),
-    **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
-        "name another place",
-    ),
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENOMEM: "close other programs",
-}
-# The same of DuckDB's errors, by their class.
-_DATABASE = {
-    "Error": "the inbox file is damaged: make it anew with art-e ingest --replace",
-    **dict.fromkeys(("IOException", "TransactionException", "FatalException"), _SPACE),
-    "OutOfMemoryException": "close other programs",
-}
+
+def _rows(table: str) -> list[list[str]]:
+    text = Path(__file__).with_name(f"{table}.tsv").read_text("utf-8")
+    return [line.split("\t") for line in text.splitlines()]
+
+
+# How a user can fix a refusal of the operating system, or an error of DuckDB (by its class).
+_FIXES = {getattr(errno, name, name): fix for name, fix in _rows("errors")}
 
 # What holds after an interrupted command, whenever that was.
 _KEPT = {
@@ -61,8 +51,7 @@ _KEPT = {
 
 # The commands in the order of the help page, each with its module, whose `app` is the command or
 # holds it by its name, and its line on that page.
-_TABLE = Path(__file__).with_name("commands.tsv").read_text("utf-8").splitlines()
-COMMANDS = {name: (module, line) for name, module, line in (row.split("\t") for row in _TABLE)}
+COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
 
 class _PlainValue(RuntimeParam):
@@ -158,9 +147,9 @@ class Commands(TyperGroup):
         except (typer.Exit, TyperException):
             raise
         except OSError as error:
-            if error.errno in _MENDABLE:
+            if error.errno in _FIXES:
                 what = f"{error.filename or 'the file'}: {error.strerror}"
-                _fail(f"Error: {what}; {_MENDABLE[error.errno]}", USER_ERROR)
+                _fail(f"Error: {what}; {_FIXES[error.errno]}", USER_ERROR)
             _our_fault(error)
         except RecursionError:
             _fail("Error: a JSON or TOML file nests too deep to be read; correct it", USER_ERROR)
@@ -168,9 +157,9 @@ class Commands(TyperGroup):
             if interrupted():
                 raise typer.Exit(INTERRUPTED) from None
             kind = type(error)
-            if kind.__module__ == "_duckdb" and kind.__name__ in _DATABASE:
+            if kind.__module__ == "_duckdb" and kind.__name__ in _FIXES:
                 what = one_line(str(error))[:300]
-                _fail(f"Error: {what}; {_DATABASE[kind.__name__]}", USER_ERROR)
+                _fail(f"Error: {what}; {_FIXES[kind.__name__]}", USER_ERROR)
             _our_fault(error)
 
 

@@ -111,18 +111,11 @@ class InboxFile:
         """The inbox of one address up to and including the day `as_of` (None: all mail). Raises
         `UserError`, naming the nearest addresses, if the address has no mail."""
         wanted = address.strip().lower()
-        rows = self.execute(
-            f"SELECT address_id FROM ids_of(?) SEMI JOIN {self._parties} USING (address_id)"
-            " ORDER BY address_id",
-            [wanted],
-        ).fetchall()
+        sql = statement("addresses_of", parties=self._parties)
+        rows = self.execute(sql, [wanted]).fetchall()
         mail = self._slice(tuple(address_id for (address_id,) in rows)) if rows else None
         if mail is None or not len(mail.ids):
-            nearest = self.execute(
-                "SELECT address FROM addresses"
-                " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
-                [wanted],
-            ).fetchall()
+            nearest = self.execute(statement("nearest"), [wanted]).fetchall()
             near = ", ".join(address for (address,) in nearest)
             also = f"; nearest: {near} (art-e inboxes lists them)" if near else ": it holds no mail"
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{also}")
@@ -150,16 +143,12 @@ class InboxFile:
         return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:
-        rows = self.execute(
-            f"SELECT DISTINCT address FROM {self._parties} JOIN addresses USING (address_id)"
-            " WHERE role = 'owner' ORDER BY address"
-        ).fetchall()
-        return [address for (address,) in rows]
+        sql = statement("owners", parties=self._parties)
+        return [address for (address,) in self.execute(sql).fetchall()]
 
     def people(self) -> dict[str, list[str]]:
         """Of each person with several addresses: the one that stands for all, and all of them."""
-        sql = "SELECT person, list(address ORDER BY address <> person, address) FROM people"
-        return dict(self.execute(f"{sql} GROUP BY person ORDER BY person").fetchall())
+        return dict(self.execute(statement("people")).fetchall())
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
         """Every inbox of the file (or the first `limit`): owners, then those with most mail."""

@@ -163,10 +163,7 @@ class Inbox:
         [position] = self._positions([message_id])
         if position is None:
             return []
-        rows = self._execute(
-            "SELECT number, name, kind, data FROM files WHERE email_id = ? ORDER BY number, part",
-            [int(self._mail.ids[position])],
-        )
+        rows = self._execute(statement("files"), [int(self._mail.ids[position])])
         files = []
         for (_, name, kind), parts in itertools.groupby(rows.fetchall(), itemgetter(0, 1, 2)):
             data = [part for *_, part in parts]
@@ -176,12 +173,7 @@ class Inbox:
     def unread_files(self) -> dict[str, int]:
         """Count the attached files whose text is not in this inbox, or not whole, by the reason."""
         ids = self._mail.ids[: self._size].tolist()
-        rows = self._execute(
-            "SELECT unread, count(*) FROM files WHERE part = 0 AND unread <> ''"
-            " AND email_id IN (SELECT unnest(?)) GROUP BY ALL ORDER BY count(*) DESC, unread",
-            [ids],
-        )
-        return dict(rows.fetchall())
+        return dict(self._execute(statement("unread_files"), [ids]).fetchall())
 
     def thread(self, message_id: str) -> list[Email]:
         """The mails of a mail's thread in this inbox, oldest first; none if it lacks the mail."""

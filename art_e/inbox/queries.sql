@@ -35,14 +35,32 @@ WHERE id_taken AND ${mine} AND EXISTS (
     FROM emails AS earlier
     WHERE earlier.message_id = later.message_id AND earlier.email_id < later.email_id AND earlier.${mine})
 
+-- The mails of message ids: first their own, then those that they are a copy of.
+-- name: every_id
+(
+    SELECT message_id, email_id, sent_at, 0 AS preference FROM emails
+    UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases
+)
+-- name: every_id_and_copy
+(FROM ${every_id} UNION ALL SELECT message_id, shown, sent_at, 2 FROM ${every_id} JOIN ${several} USING (email_id))
+-- name: named
+SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, ${undated})
+FROM ${among} WHERE ${condition} AND ${mine} ORDER BY preference, email_id
+
 -- The labels that the person gave their mail, of each copy of its date.
+-- name: imported
+(
+    SELECT * FROM emails WHERE email_id IN (
+        SELECT email_id FROM ${parties} WHERE role = 'owner' AND address_id IN (${own}))
+)
 -- name: labels
-SELECT email_id, labels FROM (${own})
+(SELECT email_id, labels FROM ${imported})
 -- name: labels_of_copies
-SELECT email_id, labels FROM (${own})
-UNION ALL SELECT shown, copy.labels
-FROM ${several} JOIN (${own}) AS copy USING (email_id) JOIN emails AS mail ON mail.email_id = shown
-WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at
+(
+    FROM ${labels} UNION ALL SELECT shown, copy.labels
+    FROM ${several} JOIN ${imported} AS copy USING (email_id) JOIN emails AS mail ON mail.email_id = shown
+    WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at
+)
 
 -- Whole mails.
 -- name: mails
@@ -101,6 +119,36 @@ SELECT email_id FROM emails, known WHERE ${mine} AND email_id <= ${last} AND (
     OR (gmail_thread <> '' AND list_contains(names, gmail_thread))
     OR list_has_any(reference_ids, names)
 ) ORDER BY email_id
+
+-- The postings of a slice; and its parties.
+-- name: postings
+SELECT term_id, email_id, frequency FROM postings WHERE ${condition} ORDER BY term_id, email_id
+-- name: people_of
+SELECT email_id, role = 'from' AS is_sender, role = 'cc' AS in_cc, address_id
+FROM ${parties} WHERE role <> 'owner' AND ${mine}
+-- name: column
+SELECT email_id, ${column} FROM ${table} WHERE ${mine} AND email_id <= ${last}
+
+-- The files of a mail; and the reasons why files of some mails are not searched, with their counts.
+-- name: files
+SELECT number, name, kind, data FROM files WHERE email_id = ? ORDER BY number, part
+-- name: unread_files
+SELECT unread, count(*) FROM files
+WHERE part = 0 AND unread <> '' AND email_id IN (SELECT unnest(?))
+GROUP BY ALL ORDER BY count(*) DESC, unread
+
+-- Whose mail the file holds: an inbox's addresses, the ones most like a wanted one, the owners, and each person's.
+-- name: addresses_of
+SELECT address_id FROM ids_of(?) SEMI JOIN ${parties} USING (address_id) ORDER BY address_id
+-- name: nearest
+SELECT address FROM addresses
+ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3
+-- name: owners
+SELECT DISTINCT address FROM ${parties} JOIN addresses USING (address_id)
+WHERE role = 'owner' ORDER BY address
+-- name: people
+SELECT person, list(address ORDER BY address <> person, address) FROM people
+GROUP BY person ORDER BY person
 
 -- Every inbox: owners, then those with most mail.
 -- name: inboxes

@@ -118,10 +118,8 @@ class Slice:
     @property
     def labelled(self) -> str:
         """In SQL: the labels that the person gave their mail, of each copy of its date."""
-        owned = f"SELECT email_id FROM {self._from_parties} WHERE role = 'owner'"
-        own = f"SELECT * FROM emails WHERE email_id IN ({owned} AND address_id IN ({self._own}))"
         name = "labels_of_copies" if self._copies else "labels"
-        return f"({statement(name, own=own, several=self._copies)})"
+        return statement(name, parties=self._from_parties, own=self._own, several=self._copies)
 
     def named(self, message_ids: Sequence[str]) -> list[Sequence[Named]]:
         """The mails of each id: first its own, then those that it is a copy of."""
@@ -134,19 +132,10 @@ class Slice:
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
         """The mails of the message ids that a condition holds for."""
         found = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
-        names = (
-            "(SELECT message_id, email_id, sent_at, 0 AS preference FROM emails"
-            " UNION ALL SELECT message_id, email_id, sent_at, 1 FROM aliases)"
-        )
-        if self._copies:
-            copies = f"FROM {names} JOIN {self._copies} USING (email_id)"
-            names = f"(FROM {names} UNION ALL SELECT message_id, shown, sent_at, 2 {copies})"
-        rows = self._execute(
-            f"SELECT message_id, email_id, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) FROM {names}"
-            f" WHERE {condition} AND {self._mine} ORDER BY preference, email_id",
-            parameters,
-        ).fetchall()
-        for message_id, email_id, sent in rows:
+        among = statement("every_id_and_copy" if self._copies else "every_id", several=self._copies)
+        scope = {"among": among, "condition": condition, "mine": self._mine}
+        sql = statement("named", undated=UNDATED, **scope)
+        for message_id, email_id, sent in self._execute(sql, parameters).fetchall():
             found.setdefault(message_id, []).append((int(self.ids.searchsorted(email_id)), sent))
         return found
 
@@ -199,10 +188,7 @@ class Slice:
 
     def _read_index(self, condition: str) -> _Index:
         """The postings in this slice that the condition holds for."""
-        read = self._execute(
-            "SELECT term_id, email_id, frequency FROM postings"
-            f" WHERE {condition} ORDER BY term_id, email_id"
-        ).fetchnumpy()
+        read = self._execute(statement("postings", condition=condition)).fetchnumpy()
         emails = np.asarray(read["email_id"])
         positions = self.ids.searchsorted(emails)
         inside = positions < len(self.ids)
@@ -234,9 +220,8 @@ class Slice:
         mask = np.zeros_like(among)
         if among.any():
             last = self.ids[among.nonzero()[0][-1]]
-            rows = self._execute(
-                f"SELECT email_id, {column} FROM {table} WHERE {self._mine} AND email_id <= {last}"
-            ).fetchall()
+            sql = statement("column", column=column, table=table, mine=self._mine, last=last)
+            rows = self._execute(sql).fetchall()
             passing = [email_id for email_id, value in rows if passes(value)]
             mask[self.ids.searchsorted(passing)] = True
         return mask & among
@@ -260,10 +245,8 @@ class Slice:
 
     @cached_property
     def _parties(self) -> _Parties:
-        found = self._execute(
-            "SELECT email_id, role = 'from' AS is_sender, role = 'cc' AS in_cc, address_id"
-            f" FROM {self._from_parties} WHERE role <> 'owner' AND {self._mine}"
-        ).fetchnumpy()
+        sql = statement("people_of", parties=self._from_parties, mine=self._mine)
+        found = self._execute(sql).fetchnumpy()
         address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
         listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
         addresses = self._execute(

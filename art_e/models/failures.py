@@ -6,8 +6,10 @@ import email.utils
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from art_e.models.base import LASTING, PolicyError
@@ -39,26 +41,9 @@ class ProviderError(Exception):
 
 # How litellm introduces a provider's message.
 _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |[\w ]+(?:Exception|Error) - )+")
-# Kinds by the provider's words: some say 400 or 429 for all of these.
-_WORDS = {
-    "context": r"context_length_exceeded|context (length|window|size)|maximum (model|context) len"
-    r"|prompt is too long|input token count.* exceeds|ContextWindowExceeded",
-    "quota": r"insufficient_quota|PerDay|per-day|API usage limits",
-    "no-credit": r"credit balance|insufficient credits|billing hard limit|credits are depleted",
-    "auth": r"API_KEY_INVALID|API key not valid|invalid x-api-key|incorrect api key",
-    "region": r"unsupported_country|location is not supported|not available in your (country|reg)",
-    "no-model": r"has been deprecated|model_not_found|is no longer available|not a valid model",
-    "content": r"content management policy|content_policy_violation|content_filter|was flagged"
-    r"|ContentPolicyViolation",
-}  # fmt: skip
-_KINDS = {
-    **dict.fromkeys((401, 403), "auth"),
-    402: "no-credit",
-    404: "no-model",
-    429: "rate-limit",
-    **dict.fromkeys((408, 504), "timeout"),
-    **dict.fromkeys((503, 529), "overload"),
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_WORDS: dict[str, str] = _TABLES["words"]
+_KINDS = {status: kind for kind, listed in _TABLES["statuses"].items() for status in listed}
 _PASSING = frozenset({408, 409, 425, 429})  # the same request may pass later
 
 

@@ -20,6 +20,7 @@ from art_e.models.providers import (
     PROVIDERS,
     SELF_HOSTED,
     SHORT_NAMES,
+    TABLES,
     ending,
     listed_models,
     on_this_machine,
@@ -129,12 +130,7 @@ class Nearby(NamedTuple):
     provider: str
 
 
-SERVERS = (
-    Nearby("Ollama", "http://127.0.0.1:11434", "/api/tags", "ollama_chat"),
-    Nearby("llama.cpp", "http://127.0.0.1:8080", "/v1/models", "hosted_vllm"),
-    Nearby("vLLM", "http://127.0.0.1:8000", "/v1/models", "hosted_vllm"),
-    Nearby("LM Studio", "http://127.0.0.1:1234", "/v1/models", "lm_studio"),
-)
+SERVERS = tuple(Nearby(program, **row) for program, row in TABLES["servers"].items())
 
 
 class Near(NamedTuple):

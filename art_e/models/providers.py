@@ -88,8 +88,8 @@ class Provider(NamedTuple):
     door: Door = "litellm"
 
 
-_TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
-PROVIDERS = {name: Provider(**row) for name, row in _TABLES["providers"].items()}
+TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+PROVIDERS = {name: Provider(**row) for name, row in TABLES["providers"].items()}
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 # Ollama forwards these to its makers' servers.
@@ -286,7 +286,7 @@ class Known(NamedTuple):
     followed_by: str = ""
 
 
-KNOWN = {name: Known(name, **row) for name, row in _TABLES["known"].items()}
+KNOWN = {name: Known(name, **row) for name, row in TABLES["known"].items()}
 # The baselines that results are compared with.
 SHORT_NAMES = {each.short: each.model for each in KNOWN.values() if each.short}
 # The ones to propose, the first whose key is set.
