@@ -275,8 +275,10 @@ def _train(
             opening = opened(setting, out, runs_folder(), resume, processes, minutes)
             with opening as training:
                 metrics = carry_out(training)
-    except LostError as error:
-        note(f"Error: {error}")
+    except LostError:
+        lost = "another process of this run has ended, so this one stops too: see the error above"
+        remedy = "continue from the newest checkpoint with --resume"
+        note(f"Error: {lost}, if the system did not kill it; {remedy}")
         raise typer.Exit(1) from None
     folder = training.run.folder
     if not processes.leads:

@@ -74,19 +74,10 @@ def shape_of(model: ModelTable) -> Shape:
 
 # Shares of a card's bfloat16 rate and bandwidth, seconds, bytes.
 TRAIN_SHARE, TRAIN_SHARE_4BIT, SCORE_SHARE, READ_SHARE, DECODE_SHARE = 0.33, 0.25, 0.40, 0.45, 0.70
-LAYER_S, VLLM_STEP_S, LONGEST = 0.0046, 0.005, 4.5
+LAYER_MS, VLLM_STEP_S, LONGEST = 4.6, 0.005, 4.5
 CUDA_BYTES, VLLM_BYTES, SERVER_SHARE = 1e9, 1.5e9, 0.9
 
-NOTES = (
-    f"measured: an adapter on 14B learns at {TRAIN_SHARE:.0%} of an H100's rate in 37.4 GB"
-    f" (planned: 37), and is scored at {SCORE_SHARE:.0%}; transformers take {LAYER_S * 1e3:g} ms a"
-    " layer and token (random weights, 2026-11-27); tokens of mail on the 73 public questions",
-    f"assumed: 2.5 searches and 1.5 reads an episode; {LONGEST:g} times the mean's own tokens until"
-    f" the longest of a batch ends; other cards as fast, 4 bits at {TRAIN_SHARE_4BIT:.0%}; prompts"
-    f" read at {READ_SHARE:.0%}; vLLM, never run on a GPU here, at {DECODE_SHARE:.0%} of the"
-    " bandwidth",
-    "not counted: a warm start, judges' time, loading weights, sending them to vLLM, checkpoints",
-)
+NOTES = [each.format_map(globals()) for each in _KNOWN["notes"]]
 
 
 class EpisodeTokens(NamedTuple):
@@ -217,7 +208,7 @@ class _Work:
         there, generators = 0.6 * episode.tokens, self.serve or self.train
         held = 2 * shape.parameters + self.at_once / 2 * there * 4 * shape.layers * shape.kv_width
         token = held / (self.gpu.gb_per_second * 1e9 * DECODE_SHARE) + VLLM_STEP_S
-        token = token if grpo.vllm else max(token, shape.layers * LAYER_S)
+        token = token if grpo.vllm else max(token, shape.layers * LAYER_MS / 1e3)
         written = LONGEST * episode.own * token / 3600 / min(self.batch, 2 * self.at_once)
         read = (episode.tokens if grpo.vllm else 4 * there) * a_pass / READ_SHARE
         rollout = (written + read) / generators

@@ -81,13 +81,7 @@ def launched() -> Processes:
 
 
 class LostError(Exception):
-    """Another process of the run ended too early; in one line with how to go on."""
-
-    def __str__(self) -> str:
-        return (
-            "another process of this run has ended, so this one stops too: see the error above, if"
-            " the system did not kill it; continue from the newest checkpoint with --resume"
-        )
+    """Another process of the run ended too early."""
 
 
 @contextlib.contextmanager

@@ -396,7 +396,7 @@ def opened(
     checkpoint left it; all processes must see its folder. Raises `UserError` if `out` holds
     something else, or if another process works on it."""
     with contextlib.ExitStack() as stack:
-        begun: tuple[Run, Path | None, dict[str, Any]] | None = None
+        begun: Any = None
         if processes.leads:
             name, config = f"{setting.kind}-{setting.recipe.name}", _config(setting)
             run = _resumable(config, out) if resume else start_run(name, config, parent, out)
@@ -405,9 +405,7 @@ def opened(
             state = json.loads((newest / STATE).read_text("utf-8")) if newest else {}
             _forget(run, _step_of(newest) if newest else -1)
             begun = run, newest, state
-        begun = processes.from_first(begun)
-        assert begun is not None
-        run, checkpoint, state = begun
+        run, checkpoint, state = processes.from_first(begun)
         log = stack.enter_context(run.log()) if processes.leads else None
         try:
             yield TrainingRun(run, setting, checkpoint, state, processes, log, minutes)
