@@ -352,21 +352,9 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
     assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None
 
 
-# A model's name, one that answered for it, and another model.
-SERVED = """
-openai/o3  o3-2025-04-16  o3-mini
-openai/gpt-4o-2024-08-06  gpt-4o-2024-08-06  gpt-4o-2024-11-20
-openrouter/deepseek/deepseek-r1:free  deepseek/deepseek-r1  deepseek/deepseek-chat
-gemini/gemini-2.5-pro  models/gemini-2.5-pro-preview-05-06  gemini-3.8-flash
-anthropic/claude-sonnet-4  claude-sonnet-4-20250514  claude-sonnet-4-5-20250929
-vertex_ai/claude-sonnet-4-5@20250929  claude-sonnet-4-5-20250929  claude-opus-4-5
-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0  claude-sonnet-4-5  claude-haiku-4-5
-ollama_chat/qwen2.5:14b  qwen2.5:14b  qwen2.5:7b
-"""
-
-
 def test_another_model_that_answers_is_named() -> None:
-    for asked, one, other in map(str.split, SERVED.strip().splitlines()):
+    rows = Path(__file__).with_name("served.tsv").read_text("utf-8").splitlines()[1:]
+    for asked, one, other in map(str.split, rows):
         assert (same_model(asked, one), same_model(asked, other)) == (True, False), asked
         figures = figures_of([scored("right", model=asked, served=[one, other])])
         assert figures["reservations"] == [f"answered by {other}"]

@@ -28,25 +28,17 @@ def row(
 FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)}, ("It has m8 bolts.",))
 # Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
 CASES = (Path(__file__).parent / "filter_cases.tsv").read_text("utf-8").splitlines()[1:]
-GERMAN = "Bitte denkt daran, dass wir uns am Montag mit der Bank treffen und die Zahlen haben."
 ENGLISH = "Please remember that we meet the bank on Monday and that we have to bring the numbers."
 
 
-@pytest.mark.parametrize(
-    ("question", "bodies", "passed"),
-    [
-        ("When do we meet the bank?", (ENGLISH,), True),
-        ("Wann treffen wir die Bank?", (ENGLISH, GERMAN), True),
-        ("¿Cuándo es la reunión con el banco?", (GERMAN,), False),
-        ("Когда мы встречаемся с банком?", (ENGLISH,), False),
-        # Too little to tell.
-        ("Bank Oslo Monday?", (GERMAN,), True),
-        ("Wann treffen wir die Bank?", ("4711",), True),
-    ],
-)
-def test_the_language_of_the_mail(question: str, bodies: tuple[str, ...], passed: bool) -> None:
+LANGUAGES = (Path(__file__).parent / "language_cases.tsv").read_text("utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("case", LANGUAGES)
+def test_the_language_of_the_mail(case: str) -> None:
+    question, passed, *bodies = case.split("\t")
     seen = dataclasses.replace(FACTS, bodies=bodies)
-    assert (rules.language(row(question), seen) is None) is passed
+    assert (rules.language(row(question), seen) is None) is (passed == "yes")
 
 
 @given(st.text(), st.text())
