@@ -1,9 +1,11 @@
 """Writes the same mails in every format of `art-e ingest`."""
 
 import csv
+import io
 import re
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +23,16 @@ def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:
     emails = [parse_message(each) for each in items]
     assert all(isinstance(each, ParsedEmail) for each in emails), emails
     return [each for each in emails if isinstance(each, ParsedEmail)]
+
+
+def zipped(files: dict[str, bytes], times: int = 1) -> bytes:
+    """A zip of these files, each of which its directory lists several times."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+        archive.filelist *= times
+    return buffer.getvalue()
 
 
 def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:

@@ -31,7 +31,7 @@ from art_e.text import digest, printable
 from data_pipeline.accounts.oauth import PROVIDERS, Grant, RejectedError, grant_in
 from data_pipeline.ingest.archives import buffered
 from data_pipeline.ingest.headers import parse_date
-from data_pipeline.ingest.labels import of_imap
+from data_pipeline.ingest.labels import of_imap, words_of
 from data_pipeline.ingest.records import LARGEST_MESSAGE
 
 PASSWORD = "ART_E_IMAP_PASSWORD"
@@ -357,7 +357,6 @@ _LIST = re.compile(rb'\(([^)]*)\) (?:NIL|"(\\?[^"])") (.+)', re.DOTALL)
 _FIELD = re.compile(rb'[ (]([A-Z][A-Z0-9.-]++) (\([^)]*+\)?|"[^"]*+"?|\d++(?![^ )]))')
 _LABELS = re.compile(rb'X-GM-LABELS \(((?:"(?:[^"\\]++|\\.?)*+"?|[^")]++)*+)\)?', re.DOTALL)
 _STRING = re.compile(rb'"((?:[^"\\]++|\\.?)*+)"?|(\{\d+\})|([^\s()"]++)', re.DOTALL)
-_SHIFTED = re.compile(rb"&([\w+,/]*+)-", re.ASCII)
 
 
 def _number(digits: bytes | str, least: int = 0) -> int:
@@ -384,10 +383,5 @@ def _quoted(name: bytes) -> bytes:
 
 
 def _decoded(name: bytes) -> str:
-    """A name in words: modified UTF-7 (RFC 3501), which some servers don't keep to."""
-
-    def shifted(match: "re.Match[bytes]") -> bytes:
-        inside = b"+" + match[1].replace(b",", b"/") + b"-"
-        return inside.decode("utf-7", "replace").encode("utf-8", "replace") if match[1] else b"&"
-
-    return printable(_SHIFTED.sub(shifted, name).decode("utf-8", "replace"))
+    """A name in words."""
+    return printable(words_of(name.decode("utf-8", "replace")))

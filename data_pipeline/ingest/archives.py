@@ -1,5 +1,6 @@
 """Files of mail as people have them: folders, compressed files, archives that stay packed."""
 
+import bz2
 import contextlib
 import gzip
 import io
@@ -11,31 +12,35 @@ import zipfile
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from art_e.errors import UserError
 from art_e.text import encodable
 from data_pipeline.ingest.records import limited_memory
 
-GZIP, XZ, ZIP = b"\x1f\x8b", b"\xfd7zXZ\0", b"PK\x03\x04"
+ZIP = b"PK\x03\x04"
+_PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
 # Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
 _MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
 _LOCAL_HEADER = 30  # bytes of a zip's entry before its name
-ARCHIVES = (".zip", ".tgz", ".tar", ".tar.gz", ".tar.xz", ".txz")
+# Files that are opened, if they can be; .olm is Outlook's for Mac.
+ARCHIVES = tuple(
+    ".zip .olm .tar .tgz .txz .tbz .tbz2 .tar.gz .tar.xz .tar.bz2 .7z .rar .zst".split()
+)
 
 
 @contextlib.contextmanager
 def decompressed(path: Path) -> Iterator[BufferedReader]:
-    """Open a file, decompressed if it is gzip or xz (by content, not by name)."""
+    """Open a file, decompressed if it is gzip, xz or bzip2 (by content, not by name)."""
     file: BufferedReader = BufferedReader(io.FileIO(path), 1 << 16)
     with file:
-        if (magic := file.peek(len(XZ))).startswith(GZIP):
-            yield _Bound(path).stream(gzip.GzipFile(fileobj=file).read)
-        elif magic.startswith(XZ):
-            with lzma.LZMAFile(file) as unpacked:
-                yield _Bound(path).stream(unpacked.read)
-        else:
+        head = file.peek(6)
+        unpack = next((_PACKERS[magic] for magic in _PACKERS if head.startswith(magic)), None)
+        if unpack is None:
             yield file
+        else:
+            with unpack(file) as unpacked:
+                yield _Bound(path).stream(unpacked.read)
 
 
 class _Stream(io.RawIOBase):

@@ -49,6 +49,9 @@ HEAVY = "too slow or too large to read"
 _MAIL, _PARTS = "message/rfc822", "multipart/mixed"
 PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
 _READ = (*PACKED, "pdf", "rtf", "ole", "zip")
+_SEEN_OR_HEARD = (
+    "image audio video heic heif webp tif tiff bmp ico psd mp3 mp4 m4a mov avi wav ogg emz"
+)
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
     b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
@@ -60,9 +63,12 @@ _STARTS = {
 _NAMES = {
     "application/pkcs7-mime": "pkcs7", "application/x-pkcs7-mime": "pkcs7", "p7m": "pkcs7",
     "application/pkcs7-signature": "", "application/x-pkcs7-signature": "", "p7s": "",
-    "htm": "text/html", "html": "text/html", "ics": "text/calendar", "eml": "mail",
-    "image": PICTURE, "audio": PICTURE, "video": PICTURE,
+    "ics": "text/calendar", **dict.fromkeys(("eml", "mht", "mhtml"), "mail"),
+    **dict.fromkeys(("htm", "html", "xhtml", "application/xhtml+xml"), "text/html"),
+    **dict.fromkeys(_SEEN_OR_HEARD.split(), PICTURE),
 }  # fmt: skip
+# What else tells the form of an OLE file.
+_STREAMS = {"__properties_version1.0": "msg", "EncryptedPackage": LOCKED}
 
 Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not whole, or ""
 _Ask: TypeAlias = Callable[[str, bytes], Reading]
@@ -76,9 +82,10 @@ def form_of(file: AttachedFile) -> str:
     forms = [form for signature, form in _STARTS.items() if lower.startswith(signature)]
     forms += [_NAMES[name] for name in names if name in _NAMES]
     forms += [file.kind] if file.kind.startswith("text/") else []
-    form = (*forms, UNKNOWN if _BINARY.search(start) else "text/plain")[0]
-    stream = "__properties_version1.0".encode("utf-16-le")  # of Outlook's messages
-    return "msg" if form == "ole" and stream in (file.data or b"") else form
+    binary = "pdf" if b"%pdf-" in lower else UNKNOWN
+    form = (*forms, binary if _BINARY.search(start) else "text/plain")[0]
+    inside = (_STREAMS[name] for name in _STREAMS if name.encode("utf-16-le") in (file.data or b""))
+    return next(inside, form) if form == "ole" else form
 
 
 def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]) -> Reading:
@@ -170,34 +177,44 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
 
 # The parts of .docx, .pptx and OpenDocument that have text.
 _TEXTS = re.compile(
-    r"content\.xml|word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml"
-    r"|ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"
+    r"content\.xml|styles\.xml|word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml"
+    r"|ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml|\w+/diagrams/data\d+\.xml"
 )
+_FIRST = re.compile("document|content")
+# Numbers that say where a picture lies, and what is not shown.
+_HIDDEN = [
+    "{*}" + name
+    for name in "Fallback instrText delText positionH positionV sizeRelH sizeRelV".split()
+]
 # Latin-1 as an attribute: what tnefparse decodes by if no other follows.
 _CODE_PAGE = bytes.fromhex("010790060004000000af6f00001e01")
 
 
 def _zip(file: io.BytesIO) -> Iterator[str]:
     archive = zipfile.ZipFile(file)
-    names = archive.namelist()
+    names = [name for name in archive.namelist() if not name.endswith("/")]
     if any(name.startswith("xl/workbook.") for name in names):
         yield from _sheets(file)
     elif texts := [name for name in names if _TEXTS.fullmatch(name)]:
-        for name in sorted(texts, key=lambda name: ("document" not in name, len(name))):
+        for name in sorted(texts, key=lambda name: (not _FIRST.search(name), len(name))):
             yield "".join(_paragraphs(archive.open(name))).strip()
     else:
         for name in names[:_MOST_PACKED]:
             packed = AttachedFile(name, "", archive.read(name))
             text, unread = read(packed, extracted, lambda data, _: decode_bytes(data))
             yield f"[{name}]\n{text or unread}"
+        if more := len(names[_MOST_PACKED:]):
+            yield f"[{more:,} more files, which are not read]"
 
 
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.parse(part, parser).getroot()
-    etree.strip_elements(root, "{*}Fallback", "{*}instrText", "{*}delText", with_tail=False)
-    for gap in root.iter("{*}tab", "{*}br", "{*}s"):
+    etree.strip_elements(root, *_HIDDEN, with_tail=False)
+    for gap in root.iter("{*}tab", "{*}br", "{*}s", "{*}line-break"):
         gap.text = " "
+    for inner in root.findall(".//{*}p//{*}p"):  # a footnote, a box of text
+        inner.tag, inner.text = "inner", f" {inner.text or ''}"
     for element in root.iter("{*}p", "{*}h", "{*}tr", "{*}table-row"):
         cell = next(element.iterancestors("{*}tc", "{*}table-cell", "{*}body"), root)
         yield "\t" if cell.tag.endswith(("}tc", "cell")) else "\n"

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import re
 import tomllib
+import unicodedata
 from collections.abc import Collection, Iterable
 from importlib import resources
 
@@ -18,25 +19,27 @@ from data_pipeline.ingest.headers import Headers, decode_words
 # Mail with one of these is in no inbox unless it is asked for.
 LEFT_OUT = frozenset({"spam", "trash", "drafts"})
 
-_PROGRAMS = tomllib.loads(resources.files(__package__).joinpath("programs.toml").read_text("utf-8"))
-_NAMES: dict[str, str] = _PROGRAMS["names"]
+PROGRAMS = tomllib.loads(resources.files(__package__).joinpath("programs.toml").read_text("utf-8"))
+_NAMES: dict[str, str] = PROGRAMS["names"]
 _NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
-# What says nothing: Gmail marks read and archived mail in the account's language, too.
-_DROPPED = frozenset("opened archived geöffnet archiviert ouvert archivé".split())
-_FLAGS, _IMAP, _STATUS, _BITS = (_PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))
+_FLAGS, _IMAP, _STATUS, _BITS = (PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))
 _LONGEST = 100  # characters of a label
 _MOST = 50
 
 _FOLDERS = frozenset({"spam", "trash", "drafts", "sent", "inbox"})
-_ENDING = re.compile(r"\.(?:mbox|mbx|sbd)$", re.IGNORECASE)
+_ENDING = re.compile(r"(?:-\d{1,9})?(?:\.(?:mbox|mbx|sbd|gz|bz2|xz))+$", re.IGNORECASE)
 _DELETED = re.compile(r"(?:^|/)[,#]\d+$")  # MH's own renaming
-BEFORE_FLAGS = re.compile("[:!;]2,")
+INFO = re.compile("[:!;]2,")
+# Folders that hold a Maildir's inbox, and the characters that its names shift to UTF-7.
+_TOP = re.compile(r"^(?:.*/)?(?:local-)?mail(?:dir)?(?:/local)?(?:/|$)", re.IGNORECASE)
+_SHIFTED = re.compile(r"&([\w+,/]*+)-", re.ASCII)
 
 
 def label(name: str) -> str:
     """The one name of a label or a folder."""
-    plain = " ".join(visible(name).split())[:_LONGEST]
-    return _NAME_OF.get(plain.casefold(), plain)
+    # A Mac's file names have letters and accents apart.
+    plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_LONGEST])
+    return _NAME_OF.get(plain.lower(), plain)
 
 
 def of_mbox(headers: Headers) -> tuple[str, ...]:
@@ -56,12 +59,13 @@ def of_maildir(folder: str, file: str) -> tuple[str, ...]:
     """The folder (a path, or names with full stops between them) and the flags of a file's name,
     which stands in `folder/cur` or `folder/new`."""
     path, _, kind = folder.rpartition("/")
-    place = path.strip("./").replace("/.", "/").replace(".", "/") or "inbox"
+    path = _TOP.sub("", path.replace(".directory/", "/"))  # KMail's
+    place = words_of(path.strip("./").replace("/.", "/").replace(".", "/")) or "inbox"
     leaf = label(place.rpartition("/")[2])
     found = [leaf if leaf in _FOLDERS else label(place), *_below(place.split("/"))]
     # Where ":" isn't allowed in file names, "!" or ";" stands for it.
-    given = "".join(BEFORE_FLAGS.split(file, maxsplit=1)[1:])
-    if kind == "new" or "S" not in given:
+    given = "".join(INFO.split(file, maxsplit=1)[1:])
+    if kind == "new" or not ("S" in given or file.endswith(".eml")):  # Thunderbird's has no flags
         found.append("unread")
     return in_order([*found, *(_FLAGS[each] for each in given if each in _FLAGS)])
 
@@ -89,6 +93,17 @@ def of_path(name: str) -> tuple[str, ...]:
     return in_order([*known[-1:], *_below(_ENDING.sub("", part) for part in name.split("/"))])
 
 
+def words_of(folder: str) -> str:
+    """A folder's name without modified UTF-7 (RFC 3501), which not every program keeps to."""
+
+    def unshifted(match: "re.Match[str]") -> str:
+        with contextlib.suppress(ValueError):
+            return f"+{match[1].replace(',', '/')}-".encode().decode("utf-7") if match[1] else "&"
+        return match[0]
+
+    return _SHIFTED.sub(unshifted, folder)
+
+
 def _below(parts: Iterable[str]) -> list[str]:
     return [name for name in map(label, parts) if name in ("spam", "trash")]
 
@@ -100,5 +115,4 @@ def of_flags(program: str, flags: int) -> list[str]:
 
 def in_order(labels: list[str]) -> tuple[str, ...]:
     """The labels in order, each once."""
-    kept = (each for each in labels if each and each.casefold() not in _DROPPED)
-    return tuple(sorted(set(kept)))[:_MOST]
+    return tuple(sorted({each for each in labels if each}))[:_MOST]

@@ -4,10 +4,10 @@
 the same mail lies.
 """
 
+import codecs
 import contextlib
 import csv
 import datetime as dt
-import gzip
 import io
 import itertools
 import lzma
@@ -19,9 +19,10 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from email.encoders import encode_base64
 from functools import lru_cache, partial
 from io import BufferedReader
 from pathlib import Path
@@ -34,8 +35,8 @@ from art_e.children import plain_environment
 from art_e.errors import UserError
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
-from data_pipeline.ingest.headers import parse_date
-from data_pipeline.ingest.labels import BEFORE_FLAGS, in_order, of_flags, of_maildir, of_path
+from data_pipeline.ingest.headers import parse_date, parse_message_tree, split_message
+from data_pipeline.ingest.labels import INFO, PROGRAMS, in_order, of_flags, of_maildir, of_path
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage, Skipped
 from data_pipeline.synthetic.world import INJECTION, SYNTHETIC, described, injection_mail, messages
 
@@ -45,10 +46,7 @@ _CSV_COLUMNS = ("file", "message")
 
 Reader = Callable[[Path], Iterable[RawMessage | MailFields]]
 
-_DAMAGE = (
-    EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile,
-    csv.Error,
-)  # fmt: skip
+_DAMAGE = (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, csv.Error)
 
 
 @contextlib.contextmanager
@@ -57,17 +55,17 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     shown = encodable(os.fspath(path))
     try:
         yield
-    except _DAMAGE as error:
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            at = encodable(str(error.filename)) if error.filename else shown
+            what = f"can't read {at} ({error.strerror}): check the path and its permissions"
+            raise UserError(what) from error
         detail = " ".join(str(error).split()) or type(error).__name__
         what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
         raise UserError(what) from error
     except MemoryError as error:
         what = f"{shown} unpacks to more than ingest may hold: give its mail unpacked, or in parts"
         raise UserError(what) from error
-    except OSError as error:
-        at = encodable(str(error.filename)) if error.filename else shown
-        why = error.strerror or str(error)
-        raise UserError(f"can't read {at} ({why}): check the path and its permissions") from error
 
 
 # ---- Opening a source of any format.
@@ -112,12 +110,17 @@ _NOT_MAIL = Skipped("", "other-file", "of another kind, or a mail program's copy
 _INTERNAL = Skipped("", "bookkeeping", "a mail program's notes on the mailbox", "not_mail")
 _PARTIAL = Skipped("", "partial", "Apple Mail keeps or has left its attachments elsewhere", "cut")
 _MAILDIR = re.compile(r"(?:(.*)/)?(cur|new|tmp)/(?:[^/]+/)*[^/.][^/]*")
-# A mailbox that Thunderbird is rewriting, its copies for the desktop's search, and attachments
-# that Apple Mail keeps as files.
-_BESIDE_MAIL = re.compile(r"(?:.*/)?(?:nstmp(?:-\d+)?|[^/]+\.mozmsgs/.*|Attachments/\d+/.*)")
+# A mail's name in a Maildir, which tells in an archive what its folders do elsewhere.
+_DELIVERED = re.compile(r"[:!;]2,\w*$|/\d{9,}\.[^/.]+\.[^/]+$")
+# A mailbox that Thunderbird is rewriting, its copies for the desktop's search, attachments that
+# Apple Mail keeps as files, and what a Mac writes beside a file.
+_BESIDE_MAIL = re.compile(
+    r"(?:.*/)?(?:nstmp(?:-\d+)?|[^/]+\.mozmsgs/.*|Attachments/\d+/.*|\._[^/]+)"
+)
 _NUMBERED = re.compile(r"[,#]?\d+\.?")
-_PST_MAGIC = b"!BDN"
+_PST_MAGIC, _PLIST, _OLM = b"!BDN", b"<?xml", "com.microsoft.__Messages/"
 _IN_MSG = "__properties_version1.0".encode("utf-16-le")
+_PACKED = Skipped("", "packed", "an archive that isn't opened here: unpack it", "not_mail")
 _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
@@ -130,26 +133,34 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
         part = _MAILDIR.fullmatch(name)
         if isinstance(place, str):
             yield RawMessage(name, b"", fault=Skipped("", "unread", place))
-        elif part and isinstance(place, Path) and _is_maildir(path / (part[1] or "")):
+        elif part and (_DELIVERED.search(name) or _is_maildir(path / (part[1] or ""))):
             yield _maildir_message(place, name, part)
         else:
             with _opened(place) as stream:
                 found = (kind if place == path else None) or _kind_of(name, stream)
+                labels = of_path(top + name)
                 if found == "pst":
                     yield from _read_pst(name, place)
                 elif found == "mbox":
-                    yield from _read_mbox(name, stream, of_path(top + name))
-                elif found is not None:
-                    yield _read_one(name, stream, of_path(top + name), found)
+                    yield from _read_mbox(name, stream, labels)
+                elif found == "emlx":
+                    yield _read_emlx(name, stream, labels, place)
+                elif found == "mail":
+                    if isinstance(place, Path) and place.name.isdigit():
+                        labels = in_order([*labels, *_of_sequences(place.parent)[place.name]])
+                    yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1), labels=labels)
                 else:
-                    yield RawMessage(name, b"", fault=_NOT_MAIL)
+                    is_packed = place != path and name.lower().endswith(archives.ARCHIVES)
+                    yield RawMessage(name, b"", fault=_PACKED if is_packed else _NOT_MAIL)
 
 
 @contextlib.contextmanager
 def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
-    """A file of mail, with lines that end as they do today."""
+    """A file of mail without a byte order mark, with lines that end as they do today."""
     opened = archives.decompressed(place) if isinstance(place, Path) else nullcontext(place)
     with opened as stream:
+        if stream.peek(3).startswith(codecs.BOM_UTF8):
+            stream.read(3)
         head = stream.peek(_HEAD)
         is_old = b"\r" in head and b"\n" not in head  # a Mac's of the last century
         translated = archives.buffered(lambda size: stream.read(size).replace(b"\r", b"\n"))
@@ -163,6 +174,8 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
         return None
     if base.endswith(".eml"):
         return "mail"
+    if way_out := PROGRAMS["closed"].get("olm" if _OLM in name else head[:4].hex()):
+        raise UserError(f"{name} {way_out}")
     is_mail = _looks_like_mail(head, 1 if _NUMBERED.fullmatch(base) else 2)
     by_content = {
         "pst": head.startswith(_PST_MAGIC),
@@ -175,35 +188,83 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
 
 @lru_cache(maxsize=1)
 def _is_maildir(folder: Path) -> bool:
-    return (folder / "cur").is_dir() and (folder / "new").is_dir()
+    # Thunderbird has no `new`.
+    return (folder / "cur").is_dir() and ((folder / "new").is_dir() or (folder / "tmp").is_dir())
 
 
-def _maildir_message(file: Path, name: str, part: re.Match[str]) -> RawMessage:
+def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str]) -> RawMessage:
     """A message of a Maildir, which another program may flag, move or delete meanwhile."""
 
     def bare(name: str) -> str:
         # Without the flags (":2,S"), which change when a mail is read.
-        return BEFORE_FLAGS.split(name, maxsplit=1)[0]
+        return INFO.split(name, maxsplit=1)[0]
 
-    folders = (file.parent, file.parent.with_name("cur"))
-    files = itertools.chain.from_iterable(map(archives.regular_files, folders))
-    moved = (each for each in files if bare(each.name) == bare(file.name))
-    for now in itertools.chain([file], moved) if part[2] != "tmp" else ():
+    def places() -> Iterator[Path | BufferedReader]:
+        yield place
+        if isinstance(place, Path):
+            for folder in (place.parent, place.parent.with_name("cur")):
+                files = archives.regular_files(folder)
+                yield from (each for each in files if bare(each.name) == bare(place.name))
+
+    for now in places() if part[2] != "tmp" else ():
         # Dovecot can pack them.
-        with contextlib.suppress(FileNotFoundError), archives.decompressed(now) as stream:
-            data = stream.read(LARGEST_MESSAGE + 1)
-            labels = of_maildir(f"{part[1] or ''}/{now.parent.name}", encodable(now.name))
-            return RawMessage(bare(name), data, labels=labels)
+        with contextlib.suppress(FileNotFoundError), _opened(now) as stream:
+            folder, file = now.parts[-2:] if isinstance(now, Path) else (part[2], name)
+            labels = of_maildir(f"{part[1] or ''}/{folder}", encodable(file))
+            return RawMessage(bare(name), stream.read(LARGEST_MESSAGE + 1), labels=labels)
     return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
 
 
-def _read_one(name: str, stream: BufferedReader, labels: tuple[str, ...], kind: str) -> RawMessage:
-    """A file of one message. Apple Mail's has its size above and a list of properties below."""
-    size = int(stream.readline(40)) if kind == "emlx" else LARGEST_MESSAGE + 1
-    data = stream.read(min(size, LARGEST_MESSAGE + 1))
-    if kind == "emlx" and (flags := _EMLX_FLAGS.search(stream.read(_HEAD))):
+@lru_cache(maxsize=1)
+def _of_sequences(folder: Path) -> dict[str, list[str]]:
+    """The labels of the numbers in MH's file of sequences, such as "unseen: 1-3 7"."""
+    labels, file = defaultdict[str, list[str]](list), folder / ".mh_sequences"
+    text = archives.head_of(file, _HEAD).decode("utf-8", "replace") if file.is_file() else ""
+    sequences = dict(line.partition(":")[::2] for line in text.splitlines())
+    for name, label in PROGRAMS["sequences"].items():
+        spans = re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", sequences.get(name, ""))
+        numbers = (range(int(first), int(last or first) + 1) for first, last in spans)
+        for number in itertools.islice(itertools.chain.from_iterable(numbers), _HEAD):
+            labels[str(number)].append(label)
+    return labels
+
+
+def _read_emlx(
+    name: str, stream: BufferedReader, labels: tuple[str, ...], place: Path | BufferedReader
+) -> RawMessage:
+    """A message of Apple Mail, with its size above and a list of properties below."""
+    size, data = int(stream.readline(40)), stream.read(LARGEST_MESSAGE + _HEAD)
+    if not data[size:].lstrip().startswith(_PLIST):  # a wrong size
+        size = data.rfind(_PLIST) if _PLIST in data else len(data)
+    if flags := _EMLX_FLAGS.search(data, size):
         labels = in_order([*labels, *of_flags("emlx", int(flags[1]))])
-    return RawMessage(name, data, labels=labels, fault=_PARTIAL if ".partial." in name else None)
+    if ".partial." not in name:
+        return RawMessage(name, data[:size], labels=labels)
+    beside = place.parents[1] / "Attachments" if isinstance(place, Path) else Path(os.devnull)
+    message, lacks = _with_files(data[:size], beside / name.rpartition("/")[2].partition(".")[0])
+    return RawMessage(name, message, labels=labels, fault=_PARTIAL if lacks else None)
+
+
+def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
+    """Put the attachments back that Apple Mail keeps as files "PART/NAME" in `folder`, and say
+    whether any is lacking."""
+    if not folder.is_dir():
+        return message, True
+    tree = parse_message_tree(split_message(message))
+    empty = [part for part in tree.walk() if "x-apple-content-length" in part]
+    is_known = bool(empty)
+    for file in archives.regular_files(folder):
+        part: Any = tree
+        with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):
+            for number in file.parent.name.split("."):
+                part = part.get_payload()[int(number) - 1]
+            empty.remove(part)
+            part.set_payload(archives.head_of(file, LARGEST_MESSAGE))
+            del part["content-transfer-encoding"]
+            encode_base64(part)
+    with contextlib.suppress(LookupError, ValueError, RecursionError):
+        return tree.as_bytes(), bool(empty) or not is_known
+    return message, True
 
 
 def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
@@ -249,15 +310,18 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
 
 # A From_ line has a time and a year; Thunderbird, Eudora and others leave these out, some the
 # sender as well.
-_DATED = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
+_FROM = (b"From ", b"From\t", b"From\n", b"From\r")
+_DATED = re.compile(rb"From[ \t](?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
 _UNDATED = re.compile(
-    rb"From[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999}|"
-    rb"|\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d)\s*"
+    rb"From(?:[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999})[\d/:., +APM-]{0,60}"
+    rb"|[ \t]\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d(?: remote from \S+)?)?\s*"
 )
 _DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
+_MMDF = b"\1\1\1\1"  # the line above and below each of MMDF's messages
+_LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
 # The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
 _INTERNAL_MAIL = re.compile(
     rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M
@@ -277,27 +341,55 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
         yield RawMessage(source, _QUOTED.sub(rb"\1", data), sent, labels, in_mbox=True)
 
 
-def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
     """From_ line and quoted bytes of each message, holding one message at a time. What stands
     before the first From_ line is a message without one."""
     separator, data, before = b"", bytearray(), b"\n"
     ahead = deque[bytes]()
+    is_mmdf, is_counted = stream.peek(4).startswith(_MMDF), True
     while line := ahead.popleft() if ahead else stream.readline(_LONGEST_READ):
-        if line.startswith(b"From ") and before.endswith(b"\n"):
+        if is_mmdf and line.strip() == _MMDF:
+            if data:
+                yield separator, bytes(data)
+            separator, data, line = b"", bytearray(), b""
+        elif line.startswith(_FROM) and before.endswith(b"\n") and not (is_mmdf and data):
             block = list(_header_block(stream, ahead))
             # Only a short text is looked at, because this may be asked of every line.
             is_first = not separator and len(data) < 1000 and not data.strip()
             if _is_separator(line, block, not before.strip()) or (is_first and _DATED.match(line)):
                 if not is_first:
                     yield separator, bytes(data)
+                separator, data, line = line, bytearray(), b""
                 # Some programs put their own From_ line above one that was there.
-                is_doubled = block[0].startswith(b"From ")
-                separator, data, line = line, bytearray(), ahead.popleft() if is_doubled else b""
+                if block[0].startswith(b"From "):
+                    ahead.popleft()
+                if is_counted:
+                    whole = _counted(stream, ahead, data)
+                    is_counted, stream = whole is stream, whole
         if len(data) <= LARGEST_MESSAGE:
             data += line
         before = line or b"\n"
     if separator or data.strip():
         yield separator, bytes(data)
+
+
+def _counted(stream: BufferedReader, ahead: deque[bytes], data: bytearray) -> BufferedReader:
+    """Move the headers `ahead`, and the body that they count (mboxcl), to `data`, if the next
+    message or the end follows it. Return the rest, which is another stream if it does not."""
+    block = b"".join(ahead)
+    length = _LENGTH.search(block)
+    size = min(int(length[1]), LARGEST_MESSAGE) if length else 0
+    body = stream.read(size)
+    after = [stream.readline(_LONGEST_READ) for _ in range(2)]
+    following = b"".join(after).lstrip(b"\r\n")
+    if length and len(body) == size and (not following or following.startswith(b"From ")):
+        data += block
+        data += body
+        ahead.clear()
+        ahead.extend(filter(None, after))
+        return stream
+    rest = io.BytesIO(body + b"".join(after))
+    return archives.buffered(lambda size: rest.read(size) or stream.read(size))
 
 
 def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
@@ -465,7 +557,7 @@ def detect(path_or_id: str) -> Format:
     if found is None:
         raise UserError(
             f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
-            f" or name its format with --format {'|'.join(records.FORMATS)}"
+            f" unpack archives in it, or name its format with --format {'|'.join(records.FORMATS)}"
         )
     return found
 
@@ -485,7 +577,7 @@ def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> For
     # A tar archive itself, or a folder of files.
     if is_enron and path.is_dir() == isinstance(place, Path):
         return "enron"
-    columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").split(",")
+    columns = head.partition(b"\n")[0].decode("utf-8", "replace").split(",")
     if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
         return "csv"
     return None if kind is None else "mail"
@@ -494,12 +586,11 @@ def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> For
 def _is_mbox(head: bytes) -> bool:
     lines = io.BytesIO(head.lstrip(b"\r\n"))
     line = lines.readline()
-    block = list(_header_block(lines, deque())) if line.startswith(b"From ") else []
-    return bool(_DATED.match(line)) or _is_separator(line, block, True)
+    block = list(_header_block(lines, deque())) if line.startswith(_FROM) else []
+    return bool(_DATED.match(line)) or line.startswith(_MMDF) or _is_separator(line, block, True)
 
 
 def _looks_like_mail(head: bytes, least: int) -> bool:
     """Whether a text starts with header lines, `least` of which only mail has."""
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    block = _BLANK_LINE.split(text, maxsplit=1)[0]
+    block = _BLANK_LINE.split(head.lstrip(), maxsplit=1)[0]
     return bool(_FIRST_LINE.match(block)) and len(set(_MAIL_HEADER.findall(block))) >= least

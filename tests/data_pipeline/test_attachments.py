@@ -23,15 +23,8 @@ from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import open_source
 from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
+from tests.formats import zipped
 from tests.mailbox import calendar, excel, pdf, word
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, data in files.items():
-            packed.writestr(name, data)
-    return out.getvalue()
 
 
 def locked(data: bytes) -> bytes:

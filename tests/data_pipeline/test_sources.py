@@ -10,7 +10,6 @@ import struct
 import sys
 import tarfile
 import time
-import zipfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -34,7 +33,7 @@ from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, Ra
 from data_pipeline.ingest.sources import detect, open_source
 from data_pipeline.synthetic.world import WorldConfig, described, messages, questions_of
 from tests.builders import raw, the_error, tries
-from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir
+from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir, zipped
 from tests.processes import peak_of
 from tests.queries import plain_connection
 
@@ -289,16 +288,6 @@ def test_missing_and_empty_places_pipes_and_devices(name: Format, tmp_path: Path
 def parquet(columns: dict[str, Any], compression: str = "snappy") -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns), buffer, compression=compression)
-    return buffer.getvalue()
-
-
-def zipped(mails: dict[str, bytes], times: int = 1) -> bytes:
-    """A zip of these mails, each of which its directory lists several times."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, mail in mails.items():
-            file.writestr(name, mail)
-        file.filelist *= times
     return buffer.getvalue()
 
 

@@ -1,16 +1,19 @@
 """Mail as programs store it: every mail once, with its folder's labels, and no file in silence."""
 
+import bz2
 import gzip
 from pathlib import Path
 
 import pytest
 
+from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
 from tests.builders import the_error
+from tests.formats import zipped
 
 
 def mail(number: int, body: str = "Text.", headers: str = "") -> bytes:
@@ -20,12 +23,21 @@ def mail(number: int, body: str = "Text.", headers: str = "") -> bytes:
     ).encode()
 
 
-def emlx(message: bytes, flags: int) -> bytes:
+def emlx(message: bytes, flags: int, off: int = 0) -> bytes:
+    """A file whose count of bytes may be off."""
     tail = f'<?xml version="1.0"?><plist><dict><key>flags</key><integer>{flags}</integer></dict>'
-    return b"%d\n%s%s" % (len(message), message, tail.encode())
+    return b"%d\n%s%s" % (len(message) + off, message, tail.encode())
+
+
+def counted(message: bytes, off: int = 0) -> bytes:
+    """A message of an mbox whose Content-Length may be off."""
+    block, _, body = message.partition(b"\n\n")
+    return b"%s%s\nContent-Length: %d\n\n%s\n" % (DATED, block, len(body) + off, body)
 
 
 FORWARD = "From bob@x.example Mon Mar 13 08:00:00 2023\nSubject: keys\nIn the blue tin."
+DATED = b"From a@x Tue Mar 14 09:00:00 2023\n"
+INNER = f"So:\n\n{DATED.decode()}{mail(9).decode()}"
 LETTER = "From now on:\nFrom: you know whom\n\nFrom me at 10:30 in 2023\nnothing: new"
 UW = b"Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\nX-IMAP: 1 2\nFrom: a@x.example\n"
 # From_ lines as programs write them.
@@ -36,6 +48,8 @@ FROM = (
     "From MAILER-DAEMON", "From - Tue Mar 14 2023", "From ???@???", "From a@x 2023-03-14T09:00:00Z",
     "From - Tue Mar 14 09:00:00 2023\nFrom a@x Tue Mar 14 09:00:00 2023",
     "From a@x Tue Mar 14 09:00:00 MET DST 2023", "From a@x Tue Mar 14 09:00:00 2023 remote from b",
+    "From", "From\ta@x\tTue Mar 14 09:00:00 2023", "From a@x 03/14/23 9:00 AM", "From - 1678784400",
+    "From a@x Tue Mar 14 09:00:00 23 remote from b",
 )  # fmt: skip
 DIALECTS = b"\n".join(f"{line}\n".encode() + mail(n) for n, line in enumerate(FROM))
 BARE = [b"From \n" + mail(number) + b"\n" for number in range(3)]
@@ -45,6 +59,22 @@ STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, 
     "dialects": ({"all": DIALECTS}, NAMED, {}),
     "windows": ({"all": DIALECTS.replace(b"\n", b"\r\n")}, NAMED, {}),
     "old Mac": ({"all": DIALECTS.replace(b"\n", b"\r")}, NAMED, {}),
+    "byte order mark": ({"all": b"\xef\xbb\xbf" + DIALECTS}, NAMED, {}),
+    "mboxcl2": ({"all": counted(mail(1, INNER)) + counted(mail(2, INNER))}, {"1": (), "2": ()}, {}),
+    "wrong lengths": (
+        {"all": counted(mail(1), -3) + counted(mail(2), 4), "b": counted(mail(3), 10**7) + BARE[0],
+         "c": counted(mail(4), 260) + counted(mail(5))},
+        {"1": (), "2": (), "3": (), "0": (), "4": (), "5": ()}, {},
+    ),
+    "MMDF": ({"all": b"".join(b"\1\1\1\1\n%s\1\1\1\1\n" % each for each in
+                             (mail(1, INNER), DATED + mail(2, INNER)))}, {"1": (), "2": ()}, {}),
+    "packed": (
+        {"a.zip": zipped({"Mail/cur/1.h:2,S": mail(1), "Mail/.Trash/cur/1678784400.2.h": mail(2),
+                          "Mail/tmp/3.h:2,": mail(3), "Trash-1.mbox": BARE[0]}),
+         "Trash.mbox.bz2": bz2.compress(DATED + mail(4)), "x.7z": b"7z", "a/._1.eml": b"\0"},
+        {"1": INBOX, "2": ("trash", "unread"), "0": TRASH, "4": TRASH},
+        {"Mail/tmp/3.h": "other-file", "x.7z": "packed", "a/._1.eml": "other-file"},
+    ),
     "no From_ line at first": ({"a.mbox": mail(0) + b"\n" + BARE[1]}, {"0": (), "1": ()}, {}),
     "bodies": (
         {"all": b"\n".join([b"From a@x Tue Mar 14 09:00:00 2023\n" + mail(1, FORWARD),
@@ -63,20 +93,30 @@ STORES: dict[str, tuple[dict[str, bytes], dict[str, tuple[str, ...]], dict[str, 
     ),
     "MH": (
         {"inbox/1": mail(1), "inbox/,2": mail(2), "trash/3": mail(3), ".mh_sequences": b"unseen: 1",
-         "inbox/4": mail(4, "long " * 2000), "inbox/4-lease.pdf": b"%PDF"},
-        {"1": INBOX, "2": TRASH, "3": TRASH, "4": INBOX},
-        {".mh_sequences": "other-file", "inbox/4-lease.pdf": "other-file"},
+         "inbox/4": mail(4, "long " * 2000), "inbox/4-lease.pdf": b"%PDF",
+         "inbox/.mh_sequences": b"cur: 4\nunseen: 1 3-9\nreplied: 4\n"},
+        {"1": UNREAD, "2": TRASH, "3": TRASH, "4": ("answered", *UNREAD)},
+        {".mh_sequences": "other-file", "inbox/4-lease.pdf": "other-file",
+         "inbox/.mh_sequences": "other-file"},
     ),
     "Apple": (
         {"V10/1/INBOX.mbox/2/Data/Messages/1.emlx": emlx(mail(1), 1 << 40 | 17),
          "V10/1/INBOX.mbox/2/Data/Messages/2.partial.emlx": emlx(mail(2), 0),
-         "V10/1/INBOX.mbox/2/Data/Messages/3.emlx": emlx(mail(3), 5),
+         "V10/1/INBOX.mbox/2/Data/Messages/3.emlx": emlx(mail(3), 5, off=-9),
+         "V10/1/INBOX.mbox/2/Data/Messages/4.emlx": emlx(mail(4), 5, off=99),
          "V10/1/INBOX.mbox/2/Data/Attachments/2/1/note.eml": mail(5),
          "V10/MailData/Envelope Index": b"SQLite format 3\0", "Sent Messages.mbox/mbox": BARE[0]},
-        {"1": ("inbox", "starred"), "2": UNREAD, "3": ("answered", "inbox"), "0": ("sent",)},
+        {"1": ("inbox", "starred"), "2": UNREAD, "3": ("answered", "inbox"), "0": ("sent",),
+         "4": ("answered", "inbox")},
         {"V10/1/INBOX.mbox/2/Data/Messages/2.partial.emlx": "partial",
          "V10/1/INBOX.mbox/2/Data/Attachments/2/1/note.eml": "other-file",
          "V10/MailData/Envelope Index": "other-file"},
+    ),
+    "Maildir++ and its kind": (
+        {".Entw&APw-rfe/cur/1.h:2,S": mail(1), ".R&D/cur/2.h:2,S": mail(2), "In/tmp/5": mail(5),
+         "Mail/.inbox.directory/B&APw-ro/cur/3.h:2,S": mail(3), "In/cur/4.eml": mail(4)},
+        {"1": ("drafts",), "2": ("R&D",), "3": ("inbox/Büro",), "4": ("In",)},
+        {"In/tmp/5": "other-file"},
     ),
     "Evolution": (
         {".Trash/cur/1.host!2,S": mail(1), ".Trash/new/x": mail(4), ".Trash/tmp/2.host": mail(2),
@@ -107,10 +147,30 @@ def test_every_mail_of_a_store_is_read_once(name: str, tmp_path: Path) -> None:
     assert len(emails) == len(labels)
 
 
-def test_a_partial_mail_is_stored_and_listed(tmp_path: Path) -> None:
-    path = write(tmp_path / "mail", {"2.partial.emlx": emlx(mail(2), 1)})
+def test_a_partial_mail_is_stored_with_the_files_beside_it_and_listed(tmp_path: Path) -> None:
+    parts = "--b\n\nText.\n--b\nX-Apple-Content-Length: 9\nContent-Type: text/plain\n\n--b--"
+    message = mail(2, parts, "Content-Type: multipart/mixed; boundary=b\n")
+    files = {f"Messages/{number}.partial.emlx": emlx(message, 1) for number in (1, 2)}
+    path = write(tmp_path / "mail", {**files, "Attachments/2/2/a.txt": b"An okapi."})
     report = ingest([Source(open_source(str(path), "mail"), Rules())], tmp_path / "inbox")
-    assert (report.counts["stored"], report.counts["cut"]) == (1, {"partial": 1})
+    assert (report.counts["stored"], report.counts["cut"]) == (2, {"partial": 1})
+    with InboxFile(tmp_path / "inbox") as file:
+        assert len(file.open_inbox("bob@x.example").search(["okapi"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "advice"),
+    [
+        ("a/Inbox.dbx", bytes.fromhex("cfad12fec5fd"), "apt install undbx"),
+        ("a/mail.nsf", bytes.fromhex("1a0000040000"), "drag them into a folder"),
+        ("a/mac.olm", zipped({"L/com.microsoft.__Messages/1.xml": b"<?xml"}), "to the desktop"),
+    ],
+)
+def test_what_only_its_program_reads_has_a_way_out(
+    name: str, data: bytes, advice: str, tmp_path: Path
+) -> None:
+    path = str(write(tmp_path, {name: data, "b/1.eml": mail(1)}))
+    assert advice in the_error(lambda: list(open_source(path, detect(path))))
 
 
 def test_enrons_mail_is_known_by_its_headers(tmp_path: Path) -> None:
