@@ -42,7 +42,7 @@ FormatName = Literal[
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
-_PERIOD, _SECONDS = re.compile(r"(\d{1,5})([smh])"), {"s": 1, "m": 60, "h": 3600}
+_PERIOD, _SECONDS = re.compile(r"(?:([1-9]\d{0,4})([smh]))?"), {"s": 1, "m": 60, "h": 3600}
 # An address is an owner by itself if so much of the mail is its.
 LEAST_SHARE = 0.5
 
@@ -71,19 +71,12 @@ def ingest(
         FormatName, Option("--format", help="Format of the sources; auto detects it.")
     ] = "auto",
     owner: Annotated[
-        str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Whose mail it is: that inbox holds all of it [default: inferred for mbox,"
-            " Maildir, .eml and IMAP].",
-        ),
+        str | None, Option(metavar="ADDRESS", help="Whose mail all of it is [default: inferred].")
     ] = None,
     append: Annotated[bool, Option("--append", help="Add to the file if it exists.")] = False,
     replace: Annotated[bool, Option("--replace", help="Rebuild the file if it exists.")] = False,
     limit: Annotated[int | None, integer("Read at most N messages.")] = None,
-    no_filter: Annotated[
-        bool, Option("--no-filter", help="Leave out only true duplicates.")
-    ] = False,
+    no_filter: Annotated[bool, Option("--no-filter", help="Drop only true duplicates.")] = False,
     max_body_chars: Annotated[
         int | None, integer("Leave out longer mails [default: 5000 for enron, csv and hf].")
     ] = None,
@@ -142,16 +135,15 @@ def ingest(
 @app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
 def sync(
     db: DbOption = None,
-    every: Annotated[
-        str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h, until Ctrl-C.")
-    ] = "",
+    every: Annotated[str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Bring an inbox file to what its IMAP accounts hold now: new mail, flags, deletions."""
-    path, period = build.target_of(chosen_db(db)), _PERIOD.fullmatch(every or "0s")
+    path, period = build.target_of(chosen_db(db)), _PERIOD.fullmatch(every)
     if period is None:
         raise UserError(f"--every must be a time such as 30s, 10m or 1h, not {every!r}")
-    seconds, rejected = int(period[1]) * _SECONDS[period[2]], set[Account]()
+    seconds = int(period[1]) * _SECONDS[period[2]] if every else 0
+    rejected = set[Account]()
     while True:
         # The file may have been given other accounts, or other mail.
         began, accounts = time.time(), _accounts_of(path, db)
@@ -214,11 +206,10 @@ def login(
 ) -> None:
     """Sign in to an IMAP account with OAuth, as Microsoft wants and Gmail allows."""
     account = Account.of(address)
-    grant, parts = oauth.grant_in(account.grant_file) or account.provider, endpoints.split(",", 2)
-    if len(parts) == 3:
+    grant = oauth.grant_in(account.grant_file) or account.provider
+    if len(parts := list(filter(None, endpoints.split(",", 2)))) == 3:
         grant = oauth.Grant(device_url=parts[0], token_url=parts[1], scope=parts[2])
-    is_whole = not endpoints or len(parts) == 3
-    if grant is None or not is_whole or not (client_id or grant.client_id):
+    if grant is None or len(parts) not in (0, 3) or not (client_id or grant.client_id):
         raise UserError(
             "give --client-id ID (docs/inbox.md says where from) and, unless the account is"
             " Microsoft's or Google's, --endpoints DEVICE_URL,TOKEN_URL,SCOPE"
@@ -257,6 +248,7 @@ def read_sources(
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
+    choose = partial(_owner, owner) if infers else lambda _: None
     with output.progress("mails", total) as advance:
 
         def on_progress(count: int) -> None:
@@ -265,18 +257,12 @@ def read_sources(
             advance(count)
 
         report = build.ingest(
-            opened,
-            path,
-            choose_owner=partial(_owner, owner) if infers else lambda _: None,
-            append=append,
-            limit=limit,
-            on_progress=on_progress,
+            opened, path, choose_owner=choose, append=append, limit=limit, on_progress=on_progress
         )
-    if worlds and limit is not None:
-        output.note(
-            "no questions are written: with --limit, mail that they ask about may be missing"
-        )
-    if not worlds or limit is not None:
+    if not worlds:
+        return report, None
+    if limit is not None:
+        output.note("no questions are written: mail that they ask about may be beyond --limit")
         return report, None
     file = path.with_name(f"{path.stem}.questions.jsonl")
     old = file.read_text("utf-8").splitlines() if append and file.exists() else []

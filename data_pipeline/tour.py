@@ -5,7 +5,7 @@ offline policy one question of the world's test split, and shows the gold answer
 """
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
 
 import typer
 
@@ -14,14 +14,12 @@ from art_e.cli import output
 from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
 from art_e.cli.conversation import Conversation
 from art_e.cli.options import JsonOption, OutOption
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
 from art_e.question import Question
-from art_e.storage import home
-from art_e.text import digest
-from data_pipeline.cli import read_sources
-from data_pipeline.synthetic.world import WorldConfig, questions
+from data_pipeline.ingest.build import made_up_file
+from data_pipeline.ingest.records import RawMessage
+from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
 # The world of the tour.
 SIZE, SEED = 2_000, 0
@@ -32,9 +30,15 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(epilog=output.example("art-e demo", "art-e demo --json"))
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
-    world = questions(WorldConfig(size=SIZE, seed=SEED))
-    question = tour_question(world)
-    db = _sample_inbox(world)
+    config = WorldConfig(size=SIZE, seed=SEED)
+    question = tour_question(world := questions(config))
+
+    def mails() -> Iterator[RawMessage]:
+        output.note(f"making a sample inbox of {SIZE:,} mails, once")
+        return messages(config)
+
+    rows = json.dumps([each.to_row() for each in world])
+    db = made_up_file(f"{__version__}/{rows}", mails)
     policy = Model("offline").policy()
     output.note(OFFLINE_NOTE)
     with InboxFile(db) as file:
@@ -65,15 +69,3 @@ def tour_question(world: list[Question]) -> Question:
     wanted = ("test", "lookup", "easy")
     easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
     return next((each for each in easy if each.question.startswith("When ")), easy[0])
-
-
-def _sample_inbox(world: list[Question]) -> Path:
-    """The file of the sample inbox, made unless it is there and fits these questions."""
-    rows = json.dumps([each.to_row() for each in world])
-    db = home() / "demo" / f"{SIZE}-mails-{digest(f'{__version__}/{rows}')}.duckdb"
-    try:
-        InboxFile(db).close()
-    except UserError:
-        output.note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
-        read_sources([f"synthetic:{SIZE},seed={SEED}"], db)
-    return db

@@ -119,19 +119,11 @@ Marks = tuple[tuple[str, ...], str]  # labels, and Gmail's name of the thread
 
 
 class Listed(NamedTuple):
-    """A folder that the server lists: its name on the wire, and in words with "/" between."""
+    """A folder that the server lists."""
 
-    key: str
-    name: str
+    key: str  # the name on the wire
+    name: str  # in words with "/" between
     attributes: frozenset[str]
-
-
-class Contents(NamedTuple):
-    """A folder's UIDVALIDITY, and by UID the marks and sizes of its messages."""
-
-    validity: int
-    marks: dict[int, Marks]
-    sizes: dict[int, int]
 
 
 class Wire(imaplib.IMAP4):
@@ -221,14 +213,14 @@ class Wire(imaplib.IMAP4):
                 return [each for each in listed if each.attributes & {"\\all", "\\junk", "\\trash"}]
         return listed
 
-    def contents(self, folder: Listed) -> Contents:
-        """Open a folder, read-only, and list its messages."""
-        name, listed = _quoted(folder.key.encode("latin-1")), Contents(0, {}, {})
+    def contents(self, folder: Listed) -> tuple[int, dict[int, tuple[Marks, int]]]:
+        """Open a folder, read-only. Return its UIDVALIDITY, and marks and sizes of its messages."""
+        name, listed = _quoted(folder.key.encode("latin-1")), dict[int, tuple[Marks, int]]()
         count, _ = next(self._ask(self.select, name, True), (b"0", []))  # EXAMINE
         validity = _number(self.response("UIDVALIDITY")[1][0] or b"0")
-        if not _number(count):  # an empty folder has no "1:*"
-            return listed._replace(validity=validity)
-        for text, literals in self._ask(self.uid, "FETCH", "1:*", self._query, limit=_LISTING):
+        # An empty folder has no "1:*".
+        fetch = self._ask(self.uid, "FETCH", "1:*", self._query, limit=_LISTING)
+        for text, literals in fetch if _number(count) else ():
             plain = _LABELS.sub(b"", text)
             if b"RFC822.SIZE" not in plain:
                 continue  # the server's word on a change meanwhile
@@ -236,9 +228,9 @@ class Wire(imaplib.IMAP4):
             gmail = map(_decoded, _strings(b" ".join(_LABELS.findall(text)), literals))
             uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
             labels = of_imap(folder.name, folder.attributes, flags, gmail)
-            listed.marks[uid] = labels, fields.get("X-GM-THRID", "")
-            listed.sizes[uid] = _number(fields["RFC822.SIZE"])
-        return listed._replace(validity=validity)
+            size = _number(fields["RFC822.SIZE"])
+            listed[uid] = (labels, fields.get("X-GM-THRID", "")), size
+        return validity, listed
 
     def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:
         """Yield messages of the open folder with their UIDs and dates of arrival; each is cut one
@@ -337,11 +329,12 @@ def _signed_in(account: Account, password: str, *, is_token: bool) -> Iterator[W
         if cut or imap.state != "NONAUTH":
             raise
         # Without the server's words, which may repeat the password.
-        what = "sign-in" if is_token else "password"
+        if is_token:
+            raise RejectedError(f"{account} rejects the sign-in: art-e login {account}") from None
         raise RejectedError(
-            f"{account} rejects the {what}: check it and the name; Gmail, Fastmail,"
-            " iCloud and Yahoo want an app password, Outlook.com and Microsoft 365 take none but"
-            f" OAuth, which Gmail takes, too: art-e login {account} --client-id ID"
+            f"{account} rejects the password: check both; Gmail, Fastmail, iCloud and Yahoo want an"
+            " app password, Outlook.com and Microsoft 365 take none but OAuth, which Gmail takes,"
+            f" too: art-e login {account} --client-id ID"
         ) from None
     finally:
         # Without LOGOUT, which waits for what is still on its way.

@@ -13,10 +13,9 @@ import secrets
 import sys
 import time
 import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -29,17 +28,10 @@ from art_e.storage import write_whole
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
+_URL = re.compile(r"(https?)://([\w.-]+)(?::\d+)?(?:/\S*)?")
 _PENDING = ("authorization_pending", "slow_down")
-# What a server says for good (RFC 6749, RFC 8628), and what to do.
-_FIXES = {
-    **dict.fromkeys((*_PENDING, "expired_token"), "run it again, and enter the code in time"),
-    **dict.fromkeys(("access_denied", "invalid_grant"), "run it again, and accept"),
-    **dict.fromkeys(
-        "invalid_client invalid_request invalid_scope unauthorized_client unsupported_grant_type"
-        "".split(),
-        "check --client-id and the settings of your app (docs/inbox.md)",
-    ),
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+_FIXES: dict[str, str] = _TABLES["errors"]
 
 
 class RejectedError(UserError):
@@ -80,8 +72,7 @@ class Grant(BaseModel):
 
 
 _BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-_FILE = resources.files(__package__).joinpath("providers.toml")
-PROVIDERS = {host: Grant(**fields) for host, fields in tomllib.loads(_FILE.read_text()).items()}
+PROVIDERS = {host: Grant(**fields) for host, fields in _TABLES["providers"].items()}
 
 
 def grant_in(file: Path) -> Grant | None:
@@ -110,7 +101,7 @@ def _by_code(grant: Grant) -> dict[str, Any]:
     wait = wait if isinstance(wait, int) and 0 <= wait < 60 else 5
     if (code := reply.get("device_code")) is not None:
         page = reply.get("verification_uri") or reply.get("verification_url")
-        note(one_line(f"to sign in, open {page} and enter the code {reply.get('user_code')}"))
+        note(f"to sign in, open {page} and enter the code {reply.get('user_code')}")
         reply = {"error": "authorization_pending"}
     while reply.get("error") in _PENDING and time.monotonic() < ends:
         wait += 5 * (reply["error"] == "slow_down")
@@ -138,27 +129,32 @@ def _by_page(grant: Grant) -> dict[str, Any]:
     return grant.ask(grant_type="authorization_code", **fields)
 
 
+def _host(url: str) -> str:
+    match = _URL.fullmatch(url)
+    if match is None or (match[1] == "http" and match[2] not in LOOPBACK):
+        raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
+    return match[2]
+
+
 def _refusal(url: str, reply: dict[str, Any]) -> str:
     """Return what is wrong in the server's fixed words; its others may repeat a token."""
     known = [error for error in _FIXES if error == reply.get("error")]
     known += re.findall(r"AADSTS\d{4,9}", str(reply.get("error_description")))
-    return f"{urlsplit(url).hostname} refuses ({', '.join(known) or 'without a reason'})"
+    return f"{_host(url)} refuses ({', '.join(known) or 'without a reason'})"
 
 
 def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     """Return the answer to a form, whose fields no error repeats."""
     import httpx
 
-    place = urlsplit(url)
-    if place.scheme != "https" and not (place.scheme == "http" and place.hostname in LOOPBACK):
-        raise UserError(f"{one_line(url)} would get a token in the open: give an https:// address")
-    elsewhere = f"{place.hostname} leads to another address, which gets no token: check it"
+    host = _host(url)
+    elsewhere = f"{host} leads to another address, which gets no token: check it"
     try:
         with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
             body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         why = type(error).__name__
-        raise UserError(f"no answer from {place.hostname} ({why}): check the network") from None
+        raise UserError(f"no answer from {host} ({why}): check the network") from None
     except PolicyError:  # httpx refuses redirects itself once this process has asked a model
         raise UserError(elsewhere) from None
     if answer.is_redirect:
@@ -166,5 +162,5 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     try:
         return _BODY.validate_json(body)
     except ValidationError:
-        what = f"{place.hostname} answers what no OAuth server does (HTTP {answer.status_code})"
+        what = f"{host} answers what no OAuth server does (HTTP {answer.status_code})"
         raise UserError(f"{what}: check its address, or try again later") from None

@@ -190,27 +190,26 @@ def _read_folders(imap: Wire, spool: Path, old: State, new: State) -> None:
 
 def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Folder:
     """The folder's messages, after those that the spool lacks were fetched."""
-    validity, marks, sizes = imap.contents(folder)
+    validity, listed = imap.contents(folder)
     place = spool / f"{digest(folder.key)}-{validity}"
     place.mkdir(exist_ok=True)
     # Empty is what a loss of power may leave.
     names = {each.name for each in os.scandir(place) if each.stat().st_size}
-    missing = [uid for uid in sorted(marks) if str(uid) not in names]
-    totals = itertools.accumulate(max(sizes[uid], _BATCH_BYTES // 100) for uid in missing)
+    missing = [uid for uid in sorted(listed) if str(uid) not in names]
+    totals = itertools.accumulate(max(listed[uid][1], _BATCH_BYTES // 100) for uid in missing)
     batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
     name = shown(folder.name, imap.password)
     with progress("", len(missing), doing=f"fetching {name}") as advance:
         for _, batch in itertools.groupby(missing, batch_of.get):
             for uid, data, received in imap.messages(list(batch)):
-                file = place / str(uid)
-                partial = partial_of(file)
+                partial = partial_of(place / str(uid))
                 partial.write_bytes(data)
                 if received is not None:
                     os.utime(partial, (received.timestamp(), received.timestamp()))
-                partial.replace(file)
-                names.add(file.name)
+                partial.replace(place / str(uid))
+                names.add(str(uid))
                 advance()
     if lost := sum(str(uid) not in names for uid in missing):
         note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
-    present = {uid: marks[uid] for uid in sorted(marks) if str(uid) in names}
+    present = {uid: listed[uid][0] for uid in sorted(listed) if str(uid) in names}
     return Folder(name=folder.name, place=place.name, messages=present)

@@ -189,7 +189,7 @@ def test_the_server_is_left_as_it_was(art_e: Run, box: Box) -> None:
 def test_a_rejected_password(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(imap.PASSWORD, "melon-in-the-snow")
     line = the_error(art_e("ingest", box.url))
-    assert line.startswith(f"Error: {box.url} rejects the password: check it")
+    assert line.startswith(f"Error: {box.url} rejects the password: check both")
     assert "melon" not in line + str(files_of(box.db.parent))
     with monkeypatch.context() as patch:
         patch.delenv(imap.PASSWORD)
@@ -534,9 +534,11 @@ def test_a_sync_goes_on_until_it_is_interrupted(
     art_e("ingest", box.url)
     assert "--every must be a time such as" in the_error(art_e("sync", "--every", "soon"))
     waits: list[float] = []
+    clock = SimpleNamespace(time=lambda: sum(waits))
 
     def sleep(seconds: float) -> None:
-        waits.append(seconds)
+        # The machine sleeps for an hour.
+        waits.append(seconds + 3600 * (len(waits) == 20))
         if len(waits) == 60:
             box.wire.cuts = [0] * 9
         elif len(waits) == 120:
@@ -545,11 +547,16 @@ def test_a_sync_goes_on_until_it_is_interrupted(
         elif len(waits) == 180:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("data_pipeline.cli.time.sleep", sleep)
+    clock.sleep = sleep
+    monkeypatch.setattr("data_pipeline.cli.time", clock)
     monkeypatch.setattr(spool, "time", SimpleNamespace(**vars(time) | {"sleep": lambda _: None}))
     shown = art_e("sync", "--every", "1m")
     assert shown.exit_code == 130
-    assert [line[:5] for line in shown.stdout.splitlines() if "new, " in line] == ["0 new", "1 new"]
+    assert [line[:5] for line in shown.stdout.splitlines() if "new, " in line] == [
+        "0 new",
+        "0 new",
+        "1 new",
+    ]
     assert "no connection to" in shown.stderr and "the next sync is in 1m" in shown.stderr
     monkeypatch.setenv(imap.PASSWORD, "wrong")
     assert "rejects the password" in the_error(art_e("sync", "--every", "1s"))

@@ -430,7 +430,7 @@ def test_the_tour_shows_every_step_on_an_inbox_made_once(art_e: Run, home: Path)
     assert f"expected: {question.answer}" in first.stdout
     assert "making a sample inbox" in first.stderr
     assert "making" not in second.stderr
-    assert len(list((home / "demo").glob("*.duckdb"))) == 1
+    assert len(list((home / "worlds").glob("*.duckdb"))) == 1
     # JSON is that of `ask` and the gold answer.
     answer = json_of(second)
     assert (answer["question"], answer["gold_answer"]) == (question.question, question.answer)
