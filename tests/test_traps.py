@@ -98,11 +98,10 @@ def test_an_account_is_read_and_followed(cli: Cli) -> None:
 
 @pytest.mark.long
 def test_training_and_the_reproduction(cli: Cli) -> None:
-    changes = [part for each in tiny.CHANGES for part in ("--set", each)]
+    changes = tiny.flags(*tiny.CHANGES)
     cli("train", "sft", *changes, "--out", "start")
     cli("train", "grpo", *changes, "--set", "model.base=start", "--out", "trained")
-    shrunk = [word for each in TINY for word in ("--set", each)]
-    cli("reproduce", "--profile", "nano", *shrunk, "--out", "all")
+    cli("reproduce", "--profile", "nano", *tiny.flags(*TINY), "--out", "all")
 
 
 def test_no_command_line_shows_the_pages_token(owned_db: Path, tmp_path: Path) -> None:

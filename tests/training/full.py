@@ -12,18 +12,11 @@ from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
 from tests.builders import answer, message
 from tests.tiny_qwen import example, make_model, make_tokenizer, overfit, rendered, save
+from tests.training import tiny
 from training.cli import load_material
 from training.recipe import Recipe, load_recipe
 
-# As `--set` takes them. A turn of an untrained model is nonsense, and ends an episode soon.
-CHANGES = (
-    "data.worlds={size=1_000, short=true, train=[1_000, 1_001], validation=[200, 201],"
-    " test=[900, 901]}",
-    "episode.turn_tokens=12", "episode.episode_tokens=400",
-    "judging.reward=offline", "judging.questions=2", "judging.test_questions=2",
-    "grpo.steps=2", "grpo.minibatches=1", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
-    "grpo.micro_batch=1", "grpo.validate_every=1",
-)  # fmt: skip
+CHANGES = tiny.SETS["full"]
 
 
 def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:

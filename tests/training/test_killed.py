@@ -19,15 +19,7 @@ from tests.training import tiny
 from tests.training.launched import art_e, preloaded
 from training.run import newest_checkpoint
 
-# As `--set` takes them. The default reward and short turns: most groups of rollouts have spread.
-CHANGES = (
-    *tiny.CHANGES,
-    "data.kinds=['lookup', 'latest-update', 'unanswerable']",
-    "episode.hits=2", "episode.snippet_chars=20", "episode.turn_tokens=16",
-    "reward={}", "sft.noise={}", "sft.validate_every=2",
-    "sft.stages=[{part='first', steps=3, batch=4}, {steps=3, batch=4}]",
-    "grpo.steps=5", "grpo.questions=3", "grpo.micro_batch=6", "grpo.rate=1e-3",
-)  # fmt: skip
+CHANGES = (*tiny.CHANGES, *tiny.SETS["killed"])
 # A start that writes calls, so that the rollouts of a question don't all earn the same.
 START = ("sft.stages=[{steps=40, batch=8, rate=1e-2}]", "sft.validate_every=40")
 
@@ -50,8 +42,7 @@ class Trainings:
         arguments = ["train", kind, "--recipe", "nano", "--seed", "3", "--out", str(out), *options]
         if kind == "grpo":
             arguments += ["--init", str(self.start)]
-        for change in (*CHANGES, *(START if out == self.start else ())):
-            arguments += ["--set", change]
+        arguments += tiny.flags(*CHANGES, *(START if out == self.start else ()))
         process = preloaded().Process(target=art_e, args=(arguments, self._environment, moment))
         process.start()
         process.join()

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,42 +50,7 @@ def test_sky_holds_no_secret() -> None:
 # ---- The scripts, run among stand-ins. A stand-in notes how it was called, and does no more than
 # its body says.
 
-STAND_IN = """#!{python}
-import json, os, sys, time
-with open(os.environ["CALLS"], "a") as file:
-    file.write(json.dumps([{name!r}, sys.argv[1:], dict(os.environ)]) + "\\n")
-{body}
-"""
-# A step of training, and another checkpoint that is not whole yet.
-TRAINS = """
-from pathlib import Path
-out = Path(sys.argv[sys.argv.index("--out") + 1])
-(out / "config.json").write_text("{}")
-number = len(list(out.glob("checkpoints/*")))
-whole, begun = (out / "checkpoints" / f"checkpoint-{n}" for n in (number, number + 1))
-whole.mkdir(parents=True)
-(whole / "weights").write_text("w" * 1000)
-begun.mkdir()
-(begun / "weights").write_text("w")
-(whole / "run.json").write_text("{}")
-if os.environ.get("FINISHES"):
-    (out / "COMPLETE").touch()
-time.sleep(float(os.environ.get("TAKES", "0")))
-sys.exit(int(os.environ.get("ENDS", "0")))
-"""
-# Trains until the server has been started.
-WAITS = """
-while '"vllm"' not in open(os.environ["CALLS"]).read():
-    time.sleep(0.05)
-sys.exit(3)
-"""
-# Like srun: the command behind its own options.
-RUNS = """
-given = sys.argv[1:]
-while given[0].startswith("--"):
-    given = given[1:]
-os.execvp(given[0], given)
-"""
+STAND_INS = tomllib.loads(Path(__file__).with_name("stand_ins.toml").read_text("utf-8"))
 
 
 class Machine:
@@ -98,7 +64,7 @@ class Machine:
         self._env["CALLS"] = str(self._calls)
 
     def stand_in(self, name: str, body: str = "") -> None:
-        text = STAND_IN.format(python=sys.executable, name=name, body=body)
+        text = STAND_INS["head"].format(python=sys.executable, name=name, body=body)
         (self._bin / name).write_text(text, encoding="utf-8")
         (self._bin / name).chmod(0o755)
 
@@ -160,7 +126,7 @@ FIRST = {"config.json", *(f"checkpoints/checkpoint-{each}"
 def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path: Path) -> None:
     """Killed in the second step; a fresh machine has what was kept, goes on, and ends."""
     kept = tmp_path / "bucket" / "talk"
-    machine.stand_in("python", TRAINS)
+    machine.stand_in("python", STAND_INS["trains"])
     mark = kept / "checkpoints" / "checkpoint-0" / "run.json"
     soon = {"KEPT": str(kept), "TAKES": "600", "EVERY": "0.2"}
     running = machine.start("ephemeral.sh", "--max-cost", "40", **soon)
@@ -173,7 +139,7 @@ def test_a_machine_taken_away_leaves_a_run_to_resume(machine: Machine, tmp_path:
     assert parse_art_e(line[2:])["resume"] is False and parse_art_e(line[2:])["max_cost"] == 40
 
     fresh = Machine(tmp_path / "fresh")
-    fresh.stand_in("python", TRAINS)
+    fresh.stand_in("python", STAND_INS["trains"])
     # What makes a checkpoint count is copied last.
     fresh.stand_in("cp", 'os.execv("/bin/cp", ["cp", *sys.argv[1:]])')
     fresh.run("ephemeral.sh", KEPT=str(kept), FINISHES="1")
@@ -195,9 +161,9 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     (machine.folder / "training").mkdir()
     (machine.folder / "training" / "launch").symlink_to(LAUNCH)
     machine.stand_in("scontrol", 'print("gpu1\\ngpu2\\ngpu3")')
-    machine.stand_in("srun", RUNS)
+    machine.stand_in("srun", STAND_INS["runs"])
     machine.stand_in("vllm", "time.sleep(600)")
-    machine.stand_in("torchrun", WAITS)
+    machine.stand_in("torchrun", STAND_INS["waits"])
     slurm = {"SLURM_JOB_NODELIST": "gpu[1-3]", "SLURM_JOB_ID": "17"}
     machine.run("slurm.sbatch", code=3, **slurm, SLURM_GPUS_PER_NODE="h100:8")
     steps = [set(line) for line, _ in machine.calls("srun")]

@@ -25,7 +25,7 @@ from tests import fake_vllm
 from tests.builders import answer, message, search
 from tests.processes import free_port
 from tests.tiny_qwen import END, START
-from tests.training import full
+from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.launched import art_e_with_vllm, preloaded
 from training.processes import Processes
@@ -83,8 +83,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
         "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
         "grpo.validate_every=2",
     )  # fmt: skip
-    arguments = [*TRAIN, "--out", str(out)]
-    arguments += [word for each in changes for word in ("--set", each)]
+    arguments = [*TRAIN, "--out", str(out), *tiny.flags(*changes)]
     first, second = start(arguments, home, log)
     try:
         until = time.monotonic() + SECONDS
@@ -136,8 +135,8 @@ def test_accelerate_starts_them(
     # Port 0 is one that is free.
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
                "training/launch/cpu.yaml", "--main_process_port", "0", "-m",
-               "tests.training.launched", *TRAIN, "--out", str(out)]  # fmt: skip
-    command += [word for each in changes for word in ("--set", each)]
+               "tests.training.launched", *TRAIN, "--out", str(out),
+               *tiny.flags(*changes)]  # fmt: skip
     environment = {**os.environ, "ART_E_HOME": str(home), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True

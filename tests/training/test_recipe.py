@@ -56,23 +56,8 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
 
 # ---- `--recipe`: questions are asked in the form of episodes that a recipe says.
 
-FORM = """
-[episode]
-max_turns = 4
-prompt = "You have $max_turns turns."
-hits = 2
-snippet_chars = 12
-addresses = false
-spaced = true
-"""
+FORM = Path(__file__).with_name("form.toml")
 QUESTION = questions(WorldConfig(size=1000))[0]
-
-
-@pytest.fixture
-def form(tmp_path: Path) -> Path:
-    path = tmp_path / "form.toml"
-    path.write_text(FORM, encoding="utf-8")
-    return path
 
 
 def assert_in_the_form(path: Path) -> None:
@@ -90,23 +75,23 @@ def assert_in_the_form(path: Path) -> None:
         assert not any("<" in each["from"] for each in hits)
 
 
-def test_eval_run_takes_a_form(art_e: Run, world_db: Path, form: Path, tmp_path: Path) -> None:
+def test_eval_run_takes_a_form(art_e: Run, world_db: Path, tmp_path: Path) -> None:
     golden = write_lines(tmp_path / "questions.jsonl", QUESTION.to_row())
     words = ("eval", "run", "-m", "offline", "--questions", golden, "--db", world_db)
-    shown = json_of(art_e(*words, "--recipe", form, "--json"))
+    shown = json_of(art_e(*words, "--recipe", FORM, "--json"))
     assert_in_the_form(Path(shown["run"]) / "trajectories.jsonl")
     assert shown["prompt"]["name"] == "recipe"
     # It excludes the options that it decides.
-    error = the_error(art_e(*words, "--recipe", form, "--max-turns", "4", "--prompt", "mine.txt"))
+    error = the_error(art_e(*words, "--recipe", FORM, "--max-turns", "4", "--prompt", "mine.txt"))
     assert "--recipe decides --max-turns and --prompt" in error
 
 
-def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, form: Path, tmp_path: Path) -> None:
+def test_ask_takes_the_form_of_a_run(art_e: Run, db: Path, tmp_path: Path) -> None:
     run = tmp_path / "trained"
     best = run / "checkpoints" / "checkpoint-1"
     best.mkdir(parents=True)
     (run / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-1"}')
-    (best / "episode.json").write_text(json.dumps(tomllib.loads(FORM)["episode"]))
+    (best / "episode.json").write_text(json.dumps(tomllib.loads(FORM.read_text())["episode"]))
     words = ("ask", "When does the warehouse lease end?", "--inbox", ANN, "--db", db)
     assert_in_the_form(Path(json_of(art_e(*words, "--recipe", run, "--json"))["trajectory"]))
 

@@ -130,8 +130,7 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("ART_E_HOME", str(home))
     out = tmp_path / "out"
-    changes = (word for each in TINY for word in ("--set", each))
-    words = ("reproduce", "--profile", "nano", "--out", out, *changes)
+    words = ("reproduce", "--profile", "nano", "--out", out, *tiny.flags(*TINY))
     with monkeypatch.context() as patch:
         patch.setattr(reproduction, "run_art_e", in_process)
         made = art_e(*words)
@@ -208,12 +207,6 @@ def answers(request: Request) -> Reply:
     return says(None, ToolCall("call", "return_final_answer", json.dumps(final)))
 
 
-RECIPE = (
-    "episode.turn_tokens=12", "episode.episode_tokens=4_000", "judging.reward=offline",
-    "judging.questions=2", "judging.test_questions=4", "grpo.steps=2", "grpo.minibatches=1",
-    "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2", "grpo.validate_every=1",
-    "grpo.vllm.mode=off",
-)  # fmt: skip
 GOLDEN = (
     "generate --model openai/gpt-4.1-mini --batches 2 --train 1 --validation 1 --test 1"
     " --min-mails 20",
@@ -227,10 +220,10 @@ GOLDEN = (
 def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
     out, tables = tmp_path / "out", {
         "sources": ["synthetic:1000,seed=3"], "baselines": ["o3"], "judges": ["f1", "offline"],
-        "preset": "", "golden": GOLDEN, "changes": [f"model.base={base}", *RECIPE],
+        "preset": "", "golden": GOLDEN, "changes": [f"model.base={base}", *tiny.SETS["talk"]],
     }  # fmt: skip
-    changes = [("--set", f"{name}={json.dumps(value)}") for name, value in tables.items()]
-    words = ["reproduce", "--profile", "talk", "--out", out, *(w for each in changes for w in each)]
+    changes = tiny.flags(*(f"{name}={json.dumps(value)}" for name, value in tables.items()))
+    words = ["reproduce", "--profile", "talk", "--out", out, *changes]
     stamps = ("golden-generate", "golden-verify", "baseline-o3", "grpo-0", "trained-0")
     with Provider(answers, key=KEY) as provider:
         keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.base_url}

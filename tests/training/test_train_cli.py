@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -35,9 +37,7 @@ from training.cli import merge_adapter as merge
 from training.recipe import Data, Recipe, Setting
 from training.rollout import Material
 
-
-def changes(*more: str) -> list[str]:
-    return [part for each in (*tiny.FEW, *more) for part in ("--set", each)]
+changes = partial(tiny.flags, *tiny.FEW)
 
 
 def test_a_start_then_grpo_with_a_pause(art_e: Run, tmp_path: Path) -> None:
@@ -271,14 +271,7 @@ def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Pa
 
 # ---- The model card: no more than the metrics say, and no text becomes markup.
 
-SMALL: dict[str, Any] = {
-    "name": "small",
-    "model": {"scratch": {"layers": 3, "hidden": 96}},
-    "data": {"worlds": {"size": 2_000, "train": [0, 30], "validation": [30, 31], "test": [31, 32]}},
-    "episode": {"max_turns": 5, "hits": 3},
-    "sft": {"stages": [{"steps": 200}, {"steps": 100}]},
-    "grpo": {"steps": 60},
-}
+SMALL = tomllib.loads(Path(__file__).with_name("small.toml").read_text("utf-8"))
 
 
 def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:

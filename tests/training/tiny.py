@@ -5,6 +5,7 @@ What it learns is next to nothing. What it writes, counts and keeps is what any 
 
 import dataclasses
 import os
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,26 +16,12 @@ import pytest
 from training.recipe import Recipe, Setting, load_recipe
 from training.run import TrainingRun, Validation, opened
 
-# As `--set` takes them.
-CHANGES = (
-    "model.scratch.layers=1", "model.scratch.hidden=32", "model.scratch.vocabulary=1_000",
-    "data.worlds.train=[1_000, 1_001]", "data.worlds.validation=[200, 201]",
-    "data.worlds.test=[900, 901]",
-    "episode.max_turns=4", "episode.turn_tokens=32", "episode.episode_tokens=400",
-    "judging.questions=3", "judging.test_questions=3",
-    "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
-    "sft.validate_every=15",
-    "grpo.steps=3", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=4", "grpo.micro_batch=4",
-    "grpo.validate_every=2",
-)  # fmt: skip
+SETS = tomllib.loads(Path(__file__).with_name("changes.toml").read_text("utf-8"))
+CHANGES, FEW = SETS["tiny"], [*SETS["tiny"], *SETS["few"]]
 
-# Even shorter, for what needs no more than a run's files.
-FEW = (
-    *CHANGES,
-    "sft.stages=[{part='first', steps=2, batch=4}, {steps=2, batch=4}]",
-    "sft.validate_every=4",
-    "grpo.steps=2",
-)
+
+def flags(*changes: str) -> list[str]:
+    return [word for each in changes for word in ("--set", each)]
 
 
 def recipe(*changes: str) -> Recipe:
