@@ -22,18 +22,7 @@ from evals.benchmark import drawn, published_100
 from tests.builders import answer, message, search, tries
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
-from tests.provider import (
-    Reply,
-    Request,
-    Rule,
-    broken,
-    cut,
-    no_json,
-    openai,
-    rate_limited,
-    refuses,
-    says,
-)
+from tests.provider import Reply, Request, broken, cut, no_json, openai, rate_limited, refuses, says
 
 ALL = questions(WorldConfig(size=1000))
 ASKED = ALL[:6]
@@ -84,7 +73,9 @@ def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
     the result's `requests` are those that the provider was sent."""
     golden = write_questions(tmp_path / "questions.jsonl", ASKED)
 
-    def run(*more: object, rule: Rule = mostly_right, model: str = O3) -> Result:
+    def run(
+        *more: object, rule: Callable[[Request], Reply] = mostly_right, model: str = O3
+    ) -> Result:
         options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
         with openai(rule) as provider:
             judge = () if "--judge" in more or "--preset" in more else ("--judge", "offline")
@@ -95,8 +86,8 @@ def run(art_e: Run, world_db: Path, tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-def figures_of(result: Result, model: str = O3) -> dict[str, Any]:
-    return dict(json_of(result)["models"][model])
+def figures_of(result: Result) -> dict[str, Any]:
+    return dict(json_of(result)["models"][O3])
 
 
 def episodes_of(folder: Path) -> list[Trajectory]:

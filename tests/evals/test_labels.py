@@ -247,11 +247,6 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
 def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
     write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
     assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
-    for args, fix in (
-        (("--run", "x", "--pairs", "y"), "leave out"),
-        (("--run", "nothing"), "art-e runs list"),
-        (("--pairs", "missing.jsonl"), "missing.jsonl"),
-        (("--judge", "nobody/nothing"), "unknown model"),
-        (("--judge", "local:./out"), "art-e serve"),
-    ):
-        assert fix in the_error(art_e("eval", "judge", *args))
+    for row in Path(__file__).with_name("judge_errors.tsv").read_text("utf-8").splitlines()[1:]:
+        args, fix = row.split("\t")
+        assert fix in the_error(art_e("eval", "judge", *args.split()))

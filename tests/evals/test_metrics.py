@@ -25,7 +25,6 @@ from evals.metrics import (
     load_costed,
     model_metrics,
     run_metrics,
-    same_model,
 )
 from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
@@ -211,32 +210,21 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     assert json.loads(json.dumps(metrics)) == metrics
 
 
-NOT_SEEN = {"found_gold": False, "read_gold": False}
-ENDED: list[tuple[str, Scored]] = [
-    ("right", scored("right")), ("right", unanswerable("right")),
-    ("read_but_wrong", scored("wrong")), ("found_not_read", scored("not read")),
-    ("not_found", scored("not found")), ("abstained_though_read", scored("abstained")),
-    ("out_of_turns", scored("out of turns")), ("out_of_turns", unanswerable("out of turns")),
-    ("lost_to_format", scored("lost")), ("unjudged", scored("unjudged")),
-    ("made_up", unanswerable("wrong")),
-    # A second judge decides nothing.
-    ("read_but_wrong", scored("wrong", second=True)), ("right", scored("right", second=False)),
-    # It abstained because it did not get that far.
-    ("not_found", scored("abstained", facts=NOT_SEEN)),
-    ("found_not_read", scored("abstained", facts={"read_gold": False})),
-    # Read without a search, by an id that another mail named.
-    ("read_but_wrong", scored("wrong", facts={"found_gold": False})),
-    ("gold_unknown", scored("wrong", facts={"found_gold": None, "read_gold": None})),
-    # Right without the gold mail, perhaps from a quote of it.
-    ("right", scored("right", facts=NOT_SEEN)),
-]  # fmt: skip
+ENDED_ROWS = Path(__file__).with_name("ended_at.tsv").read_text("utf-8").splitlines()[1:]
+
+
+def ended(row: str) -> tuple[str, Scored]:
+    step, kind, outcome, options, _ = row.split("\t")
+    made: Any = scored if kind == "lookup" else unanswerable
+    return step, made(outcome, **json.loads(options))
 
 
 def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
-    assert [ended_at(ended) for _, ended in ENDED] == [step for step, _ in ENDED]
-    funnel = figures_of([each for _, each in ENDED])["funnel"]
+    steps, episodes = zip(*map(ended, ENDED_ROWS), strict=True)
+    assert tuple(map(ended_at, episodes)) == steps
+    funnel = figures_of(episodes)["funnel"]
     assert list(funnel) == list(STEPS)
-    assert funnel == {step: sum(step == one for one, _ in ENDED) for step in STEPS}
+    assert funnel == {step: steps.count(step) for step in STEPS}
     assert all(n for step, n in funnel.items() if step != "failed")
     assert ended_at(scored("failed")) == "failed"
     alone = figures_of([scored("right")])["funnel"]
@@ -355,9 +343,8 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
 def test_another_model_that_answers_is_named() -> None:
     rows = Path(__file__).with_name("served.tsv").read_text("utf-8").splitlines()[1:]
     for asked, one, other in map(str.split, rows):
-        assert (same_model(asked, one), same_model(asked, other)) == (True, False), asked
         figures = figures_of([scored("right", model=asked, served=[one, other])])
-        assert figures["reservations"] == [f"answered by {other}"]
+        assert figures["reservations"] == [f"answered by {other}"], asked
 
 
 # ---- Pairs of models: statistics against truth counted out.

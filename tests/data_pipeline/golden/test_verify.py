@@ -12,7 +12,7 @@ from typer.testing import Result
 from art_e.inbox.file import InboxFile
 from art_e.inbox.threads import LEFT_OUT
 from art_e.models.base import Usage
-from art_e.question import Kind, Question
+from art_e.question import Question
 from data_pipeline.golden.asking import Asker, responses_folder, spent_on
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.verify import ModelChecks, verify
@@ -31,7 +31,7 @@ MAILS = [each.replace("\\n", "\n").format(hostile=HOSTILE).split("\t") for each 
 RELATIONS = {"crane": "gold_replaced", "boiler": "rival_replaced", "vault": "gold_replaced"}
 
 
-def row(name: str, question: str, answer: str, mails: str, kind: Kind = "lookup") -> Question:
+def row(name: str, question: str, answer: str, mails: str, kind: Any) -> Question:
     ids = tuple(f"<{each}@t>" for each in mails.split())
     return Question(
         name, question, BOB, answer=answer, message_ids=ids, kind=kind, difficulty="easy",
@@ -39,17 +39,9 @@ def row(name: str, question: str, answer: str, mails: str, kind: Kind = "lookup"
     )  # fmt: skip
 
 
-RIGHT = row("right", "When does the lease of the harbor office end?", "May 3", "lease")
-YES = row("yes", "Was the permit granted?", "Yes", "permit")
-NOTHING = row("nothing", "What is the phone number of Zebulon?", "", "", "unanswerable")
-ROWS = (
-    *(RIGHT, YES, NOTHING),
-    row("superseded", "What does the crane cost?", "4,000 dollars", "crane"),
-    row("hostile", "What is the gate code?", "4711", "gate"),
-    row("supersedes", "When is the boiler check?", "Thursday", "boiler-new"),
-    row("miscounted", "How many times was there a depot alarm?", "2", "alarm-1 alarm-2", "count"),
-    row("undated", "Which colour is the vault door?", "green", "vault"),
-)
+QUESTION_ROWS = Path(__file__).with_name("verify_rows.tsv").read_text("utf-8").splitlines()[1:]
+ROWS = [row(*each.split("\t")) for each in QUESTION_ROWS]
+RIGHT, YES, NOTHING = ROWS[:3]
 
 
 class CarefulReader:
