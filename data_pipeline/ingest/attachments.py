@@ -31,7 +31,7 @@ from art_e.children import start_reader
 from art_e.inbox.mail import AttachedFile
 from data_pipeline.ingest import outlook
 from data_pipeline.ingest.charsets import decode_bytes, scrub
-from data_pipeline.ingest.headers import PartType, one_line
+from data_pipeline.ingest.headers import BINARY, PartType, one_line
 from data_pipeline.ingest.records import LARGEST_FILE
 
 MAX_CHARS = 50_000  # of the text of one attachment
@@ -48,11 +48,10 @@ HEAVY = "too slow or too large to read"
 # one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
 _MAIL, _PARTS = "message/rfc822", "multipart/mixed"
 PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
-_READ = (*PACKED, "pdf", "rtf", "ole", "zip")
+READ = (*PACKED, "pdf", "rtf", "ole", "zip")
 _SEEN_OR_HEARD = (
     "image audio video heic heif webp tif tiff bmp ico psd mp3 mp4 m4a mov avi wav ogg emz"
 )
-_BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _STARTS = {
     b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
     b'x\x9f>"': "winmail", b"begin:vcalendar": "text/calendar", b"<!doctype html": "text/html",
@@ -83,7 +82,7 @@ def form_of(file: AttachedFile) -> str:
     forms += [_NAMES[name] for name in names if name in _NAMES]
     forms += [file.kind] if file.kind.startswith("text/") else []
     binary = "pdf" if b"%pdf-" in lower else UNKNOWN
-    form = (*forms, binary if _BINARY.search(start) else "text/plain")[0]
+    form = (*forms, binary if BINARY.search(start) else "text/plain")[0]
     inside = (_STREAMS[name] for name in _STREAMS if name.encode("utf-16-le") in (file.data or b""))
     return next(inside, form) if form == "ole" else form
 
@@ -96,7 +95,7 @@ def read(file: AttachedFile, ask: _Ask, decode: Callable[[bytes, PartType], str]
     if form.startswith("text/"):
         text = decode(data, PartType(form, file.charset))
         return text[:MAX_CHARS], CUT if len(text) > MAX_CHARS else ""
-    if form not in _READ or not data:
+    if form not in READ or not data:
         return "", form if data else ""
     return ask(form, data)
 

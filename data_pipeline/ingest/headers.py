@@ -4,6 +4,7 @@ Mail is hostile: charsets lie, headers are broken, and some would keep `email` b
 """
 
 import binascii
+import codecs
 import contextlib
 import datetime as dt
 import email.utils
@@ -33,6 +34,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 # A soft break at the usual width of quoted-printable, not a rule of "=====".
 _SOFT_BREAK = re.compile(r"^(?=.{40,77}$).*(?:[^=\n]|=[0-9A-F]{2})=$", re.MULTILINE)
 _SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
+_UTF8_ESCAPE = re.compile(r"=(?:[CD][0-9A-F]|E[0-9A-F]=[89AB][0-9A-F])=[89AB][0-9A-F]")
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
 # hexadecimal digits after "=" are taken for what they mostly are, parts of URLs.
 _ESCAPES = re.compile(r"=\n|(?:=(?:3D|20|09|[89A-F][0-9A-F]))+")
@@ -66,11 +68,13 @@ def tidy(text: str) -> str:
 
 
 def without_stray_quoted_printable(text: str) -> str:
-    """Decode quoted-printable that a mailer left in a body it declared plain. It needs two soft
-    line breaks and two escapes that nothing else writes ("=3D", or "=20" at a line's end). A body
-    is often only partly quoted-printable, and `?id=27946744` must survive."""
-    checks = (_SURE_ESCAPE, _SOFT_BREAK)
-    if text.count("=\n") < 2 or any(len(each.split(text, 2)) < 3 for each in checks):
+    """Decode quoted-printable that a mailer left in a body it declared plain. It needs two letters
+    of UTF-8, or two soft line breaks and two escapes that nothing else writes ("=3D", or "=20" at a
+    line's end). A body is often only partly quoted-printable, and `?id=27946744` must survive."""
+    if "=" not in text:
+        return text
+    checks = [(_UTF8_ESCAPE,), (_SURE_ESCAPE, _SOFT_BREAK)][: 2 if text.count("=\n") > 1 else 1]
+    if not any(all(len(form.split(text, 2)) == 3 for form in check) for check in checks):
         return text
     return _ESCAPES.sub(lambda match: _unescaped(match[0]), text)
 
@@ -244,8 +248,8 @@ def parse_date(text: str) -> dt.datetime | None:
     text = text.strip()[:200]
     if not text:
         return None
-    with contextlib.suppress(ValueError):
-        if _ISO.match(text):
+    if _ISO.match(text):
+        with contextlib.suppress(ValueError):
             return zoned(dt.datetime.fromisoformat(text))
     try:
         while _COMMENT.search(text):  # comments nest
@@ -253,7 +257,7 @@ def parse_date(text: str) -> dt.datetime | None:
         parsed: tuple[Any, ...] | None = parsedate_tz(text)
         # `email` takes a zone that it does not know for UTC, and "+1" for a minute.
         if parsed is None or not (parsed[9] or _USUAL.match(text)) or parsed[9] % 900:
-            parsed = _by_parts(unicodedata.normalize("NFKC", text[:_LONGEST_DATE]).lower())
+            parsed = _by_parts(decode_words(text[:_LONGEST_DATE]))
         year, month, day, hour, minute, second, *_, distance = parsed
         year += 1900 if 100 <= year < 200 else 0  # as C counts them
         # A leap second has no place in datetime, and 25:00 is an hour of the next day.
@@ -269,6 +273,8 @@ def parse_date(text: str) -> dt.datetime | None:
 def _by_parts(text: str) -> tuple[int, ...]:
     """Return a date in any order and language: year, month, day, hour, minute, second, and how many
     seconds its zone is from UTC. Raises ValueError if it has no month, day or year."""
+
+    text = unicodedata.normalize("NFKC", text).lower()
 
     def cut_out(part: re.Pattern[str]) -> list[str]:
         nonlocal text
@@ -319,7 +325,7 @@ def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
 def sent_date(headers: "Headers", envelope_date: dt.datetime | None) -> dt.datetime | None:
     """The date of a mail: its Date, unless that is missing, absurd, or later than its newest
     Received or today; then when it arrived."""
-    date = next(filter(None, map(parse_date, map(decode_words, headers.every("date")))), None)
+    date = next(filter(None, map(parse_date, headers.every("date"))), None)
     today = dt.datetime.now(dt.UTC) + _CLOCKS_DIFFER
     received = map(parse_date, (value.rpartition(";")[2] for value in headers.every("received")))
     known = [each for each in received if each and each.year in _PLAUSIBLE_YEARS and each < today]
@@ -350,6 +356,7 @@ _ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
 _FIRST_HEADER = re.compile(_NAME)
 # The line of an mbox, and those of mboxes that it was in before, quoted.
 _FROM_LINES = re.compile(rb"(?:>?From [^\n]*\n)+")
+_BLANK_OF_NAME = re.compile(rb"^([A-Za-z][!-9;-~]*)[ \t]+:", re.MULTILINE)
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
 # Headers that no paragraph of text looks like; one of them, not seen before, after
 # a stray line proves that the header block goes on.
@@ -370,15 +377,28 @@ _FOLD = re.compile(r"\r?\n[ \t]*|\r")
 # One encoded word; its text may hold blanks, and "?" if it is short, as broken mailers write them.
 # The last one may lack its end.
 _WORD = re.compile(
-    r"=\?([^?\s]{1,60})\?([bBqQ])\?"
+    r"=\?([^?\s]{0,60})\?([bBqQ])\?"
     r"(?:([^?\r\n]*+)(?:\?=|\??\Z)|((?:[^?\r\n]|\?(?!=)){0,600})\?=)"
 )
-_BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
+_BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{0,60}\?[bBqQ]\?)")
+
+# The first part of a container whose header doesn't name what divides it.
+_BOUNDARY = re.compile(
+    rb'^--([^\r\n"\\]{1,70}?)[ \t]*\r?\n(?=content-)', re.IGNORECASE | re.MULTILINE
+)
 
 _ENCODING = "content-transfer-encoding"
-_TRANSFER_ENCODING = re.compile(r"base64|quoted-printable|uuencode")
+# How they are spelled, by the name that `email` has for them.
+_ENCODINGS = {
+    "base64": re.compile(r"base.?64"),
+    "quoted-printable": re.compile(r"quoted?.?print|^qp?$"),
+    "x-uuencode": re.compile(r"\buu|x-uu"),
+}
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
+_LEAST_READABLE = 16  # bytes that are no text by chance
+_BLANKS_OF_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
+BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
 _PARSER = BytesParser(policy=compat32)
 
@@ -432,8 +452,9 @@ class Headers:
         return _readable(self.raw(name), self.charset)
 
     def raw(self, name: str) -> str:
-        """The first value of `name` (lower case) as the message has it, else ""."""
-        return self._values.get(name, [""])[0]
+        """The first value of `name` (lower case) that says anything, as it was sent, else ""."""
+        values = self._values.get(name, [""])
+        return values[0] or next(filter(None, values), "")
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
@@ -453,6 +474,7 @@ def cut(data: bytes) -> SplitMessage:
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
     block, body = cut(data)
+    block = _BLANK_OF_NAME.sub(rb"\1:", block)
     block = _FROM_LINES.sub(b"", block, 1) if _FROM_LINES.match(block) else block
     if len(block) > _LARGEST_BLOCK:
         end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
@@ -472,7 +494,9 @@ def split_message(data: bytes) -> SplitMessage:
 
 def _trimmed(data: bytes) -> bytes:
     """`data` without byte order mark and blank lines before, with line ends that have LF."""
-    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = decode_bytes(data).encode()
+    data = data.lstrip(codecs.BOM_UTF8 + b"\r\n")
     if b"\n" not in data and b"\r" in data:
         data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
     return data
@@ -510,22 +534,47 @@ def declared_type(value: str) -> PartType:
     return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset), flowed)
 
 
+def encoding_of(label: str) -> str:
+    """Return the transfer encoding that a label means; "" if the bytes stand for themselves."""
+    label = label.lower()
+    return next((name for name, form in _ENCODINGS.items() if form.search(label)), "")
+
+
 def part_bytes(part: "Message[str, str]", *, is_text: bool = False) -> bytes:
-    """Return the content of a part, its transfer encoding undone however that is spelled. A list's
-    footer behind the base64 of a text stays in the clear."""
+    """Return the content of a part, its transfer encoding undone however that is spelled."""
     declared = str(part.get(_ENCODING, ""))
-    label = _TRANSFER_ENCODING.search(declared.lower())
-    is_base64 = label is not None and label[0] == "base64"
-    if label and (is_base64 or label[0] != declared.lower()):
-        part.replace_header(_ENCODING, "binary" if is_base64 else label[0])
+    encoding = encoding_of(declared)
+    if encoding:
+        part.replace_header(_ENCODING, encoding if encoding == "x-uuencode" else "binary")
     content = part.get_payload(decode=True)
-    data = content if isinstance(content, bytes) else b""
-    if not is_base64:
+    if encoding:
+        part.replace_header(_ENCODING, declared)
+    return decoded(content if isinstance(content, bytes) else b"", encoding, is_text=is_text)
+
+
+def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
+    """Return `data` decoded; a text of nothing but base64 is base64 whatever its label says. A
+    list's footer behind the base64 of a text stays in the clear."""
+    if encoding == "quoted-printable":
+        data = binascii.a2b_qp(_BLANKS_OF_BREAK.sub(b"=", data))
+    if encoding == "base64" and not is_text:
+        return unbase64(data)
+    if encoding != "base64" and not (is_text and _BASE64_LINE.match(data)):
         return data
-    part.replace_header(_ENCODING, declared)
-    lines = _BASE64_LINES.match(data) if is_text else None
-    end = lines.end() if lines and not _BASE64_LINE.search(data, lines.end()) else len(data)
-    return unbase64(data[:end]) + (b"\n" + data[end:] if data[end:] else b"")
+    lines = _BASE64_LINES.match(data)
+    end = lines.end() if lines else 0
+    if _BASE64_LINE.search(data, end) or _is_readable(unbase64(data[end:])):
+        end = len(data)
+    content = unbase64(data[:end])
+    if encoding != "base64" and (end < len(data) or BINARY.search(content)):
+        return data
+    return content + (b"\n" + data[end:] if data[end:] else b"")
+
+
+def _is_readable(data: bytes) -> bool:
+    with contextlib.suppress(ValueError):
+        return len(data) >= _LEAST_READABLE and not BINARY.search(data) and bool(data.decode())
+    return False
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
@@ -540,7 +589,13 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
         del tree["content-type"], tree["content-disposition"]
     elif is_container:
         try:
-            return _PARSER.parsebytes(data)
+            tree = _PARSER.parsebytes(data)
+            if not tree.is_multipart() and (line := _BOUNDARY.search(data)):
+                kind = part_type(tree).kind.encode()
+                tree = _PARSER.parsebytes(
+                    b'Content-Type: %b; boundary="%b"\n%b' % (kind, line[1], data)
+                )
+            return tree
         except RecursionError:
             del tree["content-type"]
     del data  # as large as the message

@@ -7,7 +7,6 @@ of CPU time), "too-much-memory" (over 370 MB), "parse-error" (unforeseen; the de
 exception). The limits hold for what is indexed of a mail as well.
 """
 
-import binascii
 import datetime as dt
 import hashlib
 import html
@@ -17,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -31,7 +31,7 @@ from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest import outlook
-from data_pipeline.ingest.attachments import PACKED, PICTURE, Extractor, form_of, read
+from data_pipeline.ingest.attachments import PACKED, PICTURE, READ, Extractor, form_of, read
 from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
@@ -75,7 +75,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 # The address of a link as it is shown, and without its scheme.
-_HREF = re.compile(r"\s*(?:mailto:|(?=https?://))((?:https?://)?(\S{1,2000}?)/?)\s*\Z", re.I)
+_HREF = re.compile(r"(?:mailto:|(?=(?:https?:)?//))((?:(?:https?:)?//)?(\S{1,2000}?)/?)\Z", re.I)
 _LINK = re.compile(r"</?a\b", re.IGNORECASE)
 _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
@@ -151,7 +151,7 @@ def _show_links(tree: HtmlElement) -> None:
     """Write the address of each link behind its text, once, unless the text says it."""
     shown = set[str]()
     for link in tree.iter("a"):
-        address = _HREF.match(link.get("href") or "")
+        address = _HREF.match((link.get("href") or "").strip().replace(" ", "%20"))
         if address and address[1] not in shown:
             text = "".join(link.itertext()).strip()
             picture = "" if text else " ".join(each.get("alt") or "" for each in link.iter("img"))
@@ -221,7 +221,7 @@ _FIELD = re.compile(r"^([!-9;-~]++):[ \t]*+(.*+(?:\n[ \t].*+)*+)", re.MULTILINE)
 # Larger blocks may have parameters that are too long to parse.
 _LARGEST_BLOCK = 20_000
 _LONGEST_TYPE = 200
-_UNENCODED = frozenset({"", "7bit", "8bit", "binary"})
+_SIMPLE_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
 
 
 class PlainMessage(NamedTuple):
@@ -243,11 +243,10 @@ def plain_message(data: bytes) -> PlainMessage | None:
     if len(content_type) > _LONGEST_TYPE or not content_type.isascii():
         return None
     kind = head.declared_type(content_type)
-    if not kind.is_text or kind.is_container:
+    if not kind.is_text or kind.is_container or encoding not in _SIMPLE_ENCODINGS:
         return None
-    if encoding == "quoted-printable":
-        body = binascii.a2b_qp(body)
-    elif encoding not in _UNENCODED:
+    body = head.decoded(body, encoding)
+    if b"begin " in body and _UUENCODED.search(body):
         return None
     if not block.isascii():
         headers.charset = charset_of(body, kind)
@@ -256,60 +255,74 @@ def plain_message(data: bytes) -> PlainMessage | None:
 
 # ---- Invitations (text/calendar, RFC 5545) as lines of text: what, when, where, and who invites.
 
-_FOLD = re.compile(r"\r?\n[ \t]")
+_CALENDAR, _FOLD = re.compile(rb"\s*BEGIN:VCALENDAR", re.IGNORECASE), re.compile(rb"\r?\n[ \t]")
 # Name, parameters and value of a property.
 _PROPERTY = re.compile(r'([\w-]+)((?:;(?:"[^"\n]*+"|[^":\n])*+)?):(.*)')
-_PARAMETER = re.compile(r';(?:CN|TZID)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
+_PARAMETER = re.compile(r';(CN|TZID|PARTSTAT)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
-_LABELS = {"SUMMARY": "What", "DTSTART": "When", "RRULE": "Repeats", "LOCATION": "Where"}
-_NONE = ("", "")
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
+_LABELS = {"SUMMARY": "What", "DTSTART": "When", "DUE": "Due", "RRULE": "Repeats",
+           "LOCATION": "Where", "URL": "Link", "COMMENT": "Comment"}  # fmt: skip
+_NOTES = {"METHOD:CANCEL": "Cancelled:", "STATUS:CANCELLED": "Cancelled:",
+          "METHOD:COUNTER": "Other time proposed:"}  # fmt: skip
 
 
 def invitation_text(calendar: str) -> str:
     """Return lines such as `When: Monday 17 April 2023, 14:30 to 15:30 (Europe/Berlin)` for each
-    event of a calendar; one without events stays as it is."""
+    entry of a calendar without folds; one without entries stays as it is."""
     lines: list[str] = []
-    inside, event = list[str](), dict[str, tuple[str, str]]()
-    for match in filter(None, map(_PROPERTY.match, _FOLD.sub("", calendar).splitlines())):
+    inside, entry, people = list[str](), dict[str, str](), list[str]()
+    for match in filter(None, map(_PROPERTY.match, calendar.splitlines())):
         name, value = match[1].upper(), match[3].strip()
+        options = {key.upper(): one or two for key, one, two in _PARAMETER.findall(match[2])}
         if name == "BEGIN":
             inside.append(value.upper())
-        elif name == "END" and (inside or [""]).pop() == "VEVENT":
-            lines += _event_lines(event)
-            event = {}
-        elif (name, value.upper()) in (("METHOD", "CANCEL"), ("STATUS", "CANCELLED")):
-            lines.append("Cancelled:")
-        elif inside[-1:] == ["VEVENT"]:
-            named = _PARAMETER.search(match[2])
-            value = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
-            event[name] = (value, (named[1] or named[2]) if named else "")
+        elif name == "END" and (inside or [""]).pop() in _ENTRIES:
+            lines += [*_entry_lines(entry), *people, *entry.get("DESCRIPTION", "").splitlines()]
+            entry, people = {}, []
+        elif note := _NOTES.get(f"{name}:{value.upper()}"):
+            lines += [note] if note not in lines else []
+        elif inside and inside[-1] in _ENTRIES:
+            if name in ("ORGANIZER", "ATTENDEE"):
+                address, person = _MAILTO.sub("", value), options.get("CN", "")
+                answer = options.get("PARTSTAT", "NEEDS-ACTION").lower()
+                people.append(
+                    f"{name.title()}: " + (f"{person} <{address}>" if person else address)
+                )
+                people[-1] += f" ({answer})" * (answer != "needs-action")
+            entry[name] = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
+            entry[f"{name} zone"] = options.get("TZID", "")
     return "\n".join(lines) or calendar
 
 
-def _event_lines(event: dict[str, tuple[str, str]]) -> Iterator[str]:
-    if "DTSTART" in event:
-        event["DTSTART"] = (_span(*event["DTSTART"], event.get("DTEND", _NONE)[0]), "")
+def _entry_lines(entry: dict[str, str]) -> Iterator[str]:
     for name, label in _LABELS.items():
-        if value := " ".join(event.get(name, _NONE)[0].split()):
+        value = " ".join(entry.get(name, "").split())
+        if name in ("DTSTART", "DUE") and value:
+            end = entry.get("DTEND", "") if name == "DTSTART" else ""
+            value = _span(value, entry[f"{name} zone"], end, entry.get("DURATION", ""))
+        if value:
             yield f"{label}: {value}"
-    address, person = event.get("ORGANIZER", _NONE)
-    if address := _MAILTO.sub("", address):
-        yield f"Organizer: {person} <{address}>" if person else f"Organizer: {address}"
-    yield from event.get("DESCRIPTION", _NONE)[0].splitlines()
 
 
-def _span(start: str, zone: str, end: str) -> str:
+def _span(start: str, zone: str, end: str, duration: str) -> str:
     try:
         first, last = (dt.datetime.fromisoformat(each[:15]) for each in (start, end or start))
-    except ValueError:
+        if not end and (length := _DURATION.fullmatch(duration)):
+            amounts = zip(_UNITS, length.groups("0"), strict=True)
+            last += dt.timedelta(**{unit: int(amount) for unit, amount in amounts})
+    except (ValueError, OverflowError):
         return f"{start} to {end}" if end else start
+    is_whole = "T" not in start  # days; the end is the day behind
+    last -= dt.timedelta(days=is_whole and last > first)
     day, last_day = (f"{each:%A} {each.day} {each:%B %Y}" for each in (first, last))
-    if "T" not in start:  # whole days; the end is the day behind
-        last -= dt.timedelta(days=last > first)
-        return day + (f" to {last:%A} {last.day} {last:%B %Y}" if last > first else "")
+    if is_whole:
+        return f"{day} to {last_day}" if last > first else day
     zone = "UTC" if start.endswith("Z") else zone
     until = f" to {last:%H:%M}" if last_day == day else f" to {last_day}, {last:%H:%M}"
-    return f"{day}, {first:%H:%M}" + (until if end else "") + (f" ({zone})" if zone else "")
+    return f"{day}, {first:%H:%M}" + until * (last != first) + f" ({zone})" * bool(zone)
 
 
 # ---- The body of a message: one text out of whatever tree of MIME parts it is.
@@ -317,8 +330,12 @@ def _span(start: str, zone: str, end: str) -> str:
 _DEEPEST_PART = 20
 _LONGEST_NAME, _LONGEST_FIELD = 200, 20_000
 _META = re.compile(
-    rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?([\w.:-]{2,40})", re.IGNORECASE
+    rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?(?!utf-?16)([\w.:-]{2,40})",
+    re.IGNORECASE,
 )
+_MESSAGES = frozenset(f"message/{kind}" for kind in ("rfc822", "global", "news", "partial"))
+_UUENCODED = re.compile(rb"(?<![^\n])begin [0-7]{3,4} ([^\r\n]+)\r?\n(?:[ -`]*+\r?\n)*+end\b[^\n]*")
+_QUOTED = re.compile(r"(?:> ?)*+ ?")
 _WORD, _URL = re.compile(r"[^\W_]+"), re.compile(r"https?://\S+")
 
 Part: TypeAlias = "Message[str, str]"
@@ -334,9 +351,11 @@ class _Attachment(NamedTuple):
 
 def leaf_text(data: bytes, kind: PartType) -> str:
     """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
+    is_calendar = kind.kind == "text/calendar" or bool(_CALENDAR.match(data))
+    data = _FOLD.sub(b"", data) if is_calendar else data
     end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
     text = decode_bytes(data[:end], charset_of(data, kind))
-    if kind.kind == "text/calendar":
+    if is_calendar:
         text = invitation_text(text)
     if kind.flowed:
         text = _unflowed(text, kind.flowed == "delsp")
@@ -357,8 +376,8 @@ def _unflowed(text: str, is_delsp: bool) -> str:
     paragraphs: list[list[str]] = []
     depth_of_open = -1
     for line in text.replace("\r\n", "\n").split("\n"):
-        stuffed = line.lstrip(">")
-        depth, content = len(line) - len(stuffed), stuffed.removeprefix(" ")
+        content = _QUOTED.sub("", line, count=1)
+        depth = line[: len(line) - len(content)].count(">")
         if depth != depth_of_open or content == "-- ":
             paragraphs.append([">" * depth + " " * (depth > 0)])
         is_open = content.endswith(" ") and content != "-- "
@@ -384,8 +403,11 @@ def _texts(
     """Return the texts of a message or part in reading order, and add each attachment in it. A text
     that is a whole message may call itself an attachment."""
     kind = head.part_type(part)
+    if kind.kind.startswith("multipart/") and not part.is_multipart():
+        header = f"Content-Type: {kind.kind}\n".encode()
+        part = head.parse_message_tree(head.SplitMessage(header, head.part_bytes(part)))
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
-        if kind.kind == "message/rfc822":
+        if kind.kind in _MESSAGES:
             texts = []
             for inner in map(partial(_decoded, part), _children(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
@@ -400,13 +422,29 @@ def _texts(
             if kind.kind == "multipart/alternative":
                 return _telling([each for each in parts if each[1]])
             return [text for _, texts in parts for text in texts]
+        if kind.kind.endswith(("status", "notification", "report")):
+            fields = (field for child in _children(part) for field in child.items())
+            return ["\n".join(f"{name}: {decode_words(str(value))}" for name, value in fields)]
     elif kind.is_text and not part.is_multipart():
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
-        if is_message or not (disposition.startswith("attachment") or _file_name(part)):
-            text = leaf_text(head.part_bytes(part, is_text=True), kind)
+        data = head.part_bytes(part, is_text=True)
+        is_file = form_of(AttachedFile("", kind.kind, data)) in (*READ, PICTURE)
+        is_named = disposition.startswith("attachment") or _file_name(part)
+        if not is_file and (is_message or not is_named):
+            attachments += map(_uuencoded, _UUENCODED.finditer(data))
+            text = leaf_text(_UUENCODED.sub(b"", data), kind)
             return [text] if text else []
     attachments.append(_attachment(part, kind))
     return []
+
+
+def _uuencoded(match: re.Match[bytes]) -> _Attachment:
+    """Return a file as mail had it before MIME: encoded, in the middle of the text."""
+    part: Part = Message()
+    part["Content-Transfer-Encoding"] = "x-uuencode"
+    part.add_header("Content-Disposition", "attachment", filename=match[1].decode("latin-1"))
+    part.set_payload(match[0].decode("latin-1"))
+    return _attachment(part, PartType("application/octet-stream", ""))
 
 
 def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
@@ -426,10 +464,16 @@ def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
 
 def _decoded(part: Part, message: Part) -> Part:
     """Return the message in a part; `email` takes no account of the part's transfer encoding."""
-    if "content-transfer-encoding" not in part or message.keys():
+    encoding = head.encoding_of(str(part.get("content-transfer-encoding", "")))
+    if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
         return message
-    message["content-transfer-encoding"] = part["content-transfer-encoding"]
-    return head.parse_message_tree(head.split_message(head.part_bytes(message)))
+    # A soft break in a header looks to `email` like the end of the headers.
+    is_torn = any(isinstance(each, MissingHeaderBodySeparatorDefect) for each in message.defects)
+    lines = "".join(f"{name}: {value}\n" for name, value in message.raw_items())
+    del message["content-transfer-encoding"]
+    data = (lines + "\n" * (not is_torn)).encode("ascii", "surrogateescape")
+    data = head.decoded(data + head.part_bytes(message), encoding, is_text=False)
+    return head.parse_message_tree(head.split_message(data))
 
 
 def _children(part: Part) -> list[Part]:
@@ -625,6 +669,7 @@ def compose(
     date = head.sent_date(headers, envelope_date)
     texts = map(headers.first, ("message-id", "subject", "from", "x-from"))
     message_id, subject, sender, directory_name = texts
+    sender = sender or headers.first("sender") or headers.first("return-path")
     to, cc, bcc = map(headers.every, ("to", "cc", "bcc"))
     fields = MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]

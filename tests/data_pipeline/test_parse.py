@@ -1,9 +1,11 @@
 """What the parser makes of whole messages: headers, bodies, rejections."""
 
+import codecs
 import datetime as dt
 import re
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from email.message import EmailMessage
@@ -74,6 +76,7 @@ def test_a_plain_message() -> None:
          "FW: plan", "See below.\nFrom: carol@x.com\nSubject: plan\n\nHello."),
         (b"Subject: call me\n\n", "call me", ""),
         (b"Subject: call me", "call me", ""),
+        (b"Subject:\nDate : 1\nSubject : call me\n\nHi.", "call me", "Hi."),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -96,6 +99,7 @@ SUBJECTS = {
     b"\xbfm \xb2\xa1": "¿m ²¡",
     b"=?utf-8?b?" + b"YWFh" * 300 + b"?=": "aaa" * 300,
     b"=?utf-8?b?w5xiZXI": "Über",  # without its end
+    b"=??q?=C3=9C?= =??b?YmVy?=": "Über",
     "Договор".encode("koi8-r") + b"\nContent-Type: text/plain; charset=koi8-r": "Договор",
     "Договор".encode("cp1251") + b"\nContent-Type: text/html\n\n<meta charset=cp1251>": "Договор",
     b"nul\x00l and \x1b[31mred": "null and [31mred",
@@ -131,6 +135,7 @@ SENDERS = {
     "'' <ann@x.com>": ("ann@x.com", ""),
     "'A' <ann@x.com>": ("ann@x.com", "A"),
     "": ("", ""),
+    "\nReturn-Path: <ann@x.com>": ("ann@x.com", ""),
 }
 DATES = {
     "12 Jan 01 09:30 EST": dt.datetime(2001, 1, 12, 14, 30),
@@ -177,6 +182,12 @@ MESSAGE_IDS = {
 )
 def test_headers_of_any_form(read: Callable[[Any], object], table: dict[Any, object]) -> None:
     assert {value: read(value) for value in table} == table
+
+
+def test_a_message_in_utf_16_is_read() -> None:
+    whole = "\n\ufeffFrom: ann@x.com\nSubject: s\n\nÜber"
+    for charset, start in (("utf-8", b""), ("utf-16-le", codecs.BOM_UTF16_LE)):
+        assert body_of(start + whole.encode(charset)) == "Über"
 
 
 def test_a_derived_id_is_of_the_mail_and_gmails_thread_of_an_mbox_alone() -> None:
@@ -311,13 +322,27 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
         (b"Content-Transfer-Encoding: base64", b"SGVsbG8s\nIHdvcmxk", "Hello, world"),
         (b"Content-Type: text/html; charset=utf-8", b"<b>\xc3\xa9</b>&nbsp;&amp; so", "é & so"),
         *((b"Content-Transfer-Encoding: " + label, b"w7xiZXI=", "über")
-          for label in (b'"base64"', b"base64;", b"BASE64 (text)", b"base64\t")),
-        (b"Content-Transfer-Encoding: quoted-printable;", b"=C3=BCber", "über"),
+          for label in (b'"base64"', b"base64;", b"BASE64 (text)", b"base64\t", b"base-64")),
+        *((b"Content-Transfer-Encoding: " + label, b"=C3=BCber= \n all", "über all")
+          for label in (b"quoted-printable;", b"quoted_printable", b"Quoted Printable", b"Q")),
+        # What a text is by its content, if its label lies.
+        *((b"Content-Transfer-Encoding: " + label, b64encode("Grüße, ".encode() * 12),
+           "Grüße, " * 11 + "Grüße,")
+          for label in (b"7bit", b"quoted-printable", b"8bit\nContent-Transfer-Encoding: base64")),
+        (b"X-Note: x", b"=C3=BCber =C3=9Cbel=20\n", "über Übel"),
+        (b"Content-Transfer-Encoding: base64", b"w7xi ZXIg!!\nw7xi ZXIg\nw7xi ZXIg\n",
+         "über über über"),
+        (b"X-Note: x", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Call\nEND:VEVENT", "What: Call"),
+        (b"Content-Transfer-Encoding: base64", b64encode(b"%PDF-1.4"),
+         "[Attachment: unnamed (text/plain, 1 KB)]"),
+        (b"X-Note: x", b"See\nbegin 644 a.txt\n%:&5L;&\\\n`\nend\nbegin 1 more\nend",
+         "See\n\nbegin 1 more\nend\n\n[Attachment: a.txt (application/octet-stream, 1 KB)]"),
         (b"Content-Transfer-Encoding: base64", b"w7xiZ\nQ==YWJj\n-- \nLeave\n",
          "übeabc\n--\nLeave"),
         (b"Content-Type: text/plain; format=flowed; delsp=yes",
          b"Linden \nallee\n>> a \n>> b\n-- \nx", "Lindenallee\n>> ab\n--\nx"),
-        (b"Content-Type: text/plain; format=flowed", b"A \nb\n From \n>3", "A b\nFrom\n> 3"),
+        (b"Content-Type: text/plain; format=flowed", b"A \nb\n From \n>3 \n> 4\n> > 5",
+         "A b\nFrom\n> 3 4\n>> 5"),
         (b"Content-Type: text/html", b"<a href='https://x.com/1'>a</a> <a href='https://x.com/1'>b</a>"
          b" <a href='http://y.com/'>y.com</a> <a href='mailto:a@x.com'>me</a><a href='ftp://b'>!</a>"
          b"<a href='https://x.com/2'><img alt=go></a>",
@@ -332,6 +357,20 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
          b"Content-Type: application/zip; name=old.zip\n\nzip\n--c--\n--b--",
          "See attached.\n\n[Attached message: Old news]\nIt was so.\n\n"
          "[Attachment: old.zip (application/zip, 1 KB)]"),
+        *((b"Content-Type: multipart/mixed; boundary=b", b"--b\nContent-Type: message/" + kind
+           + b"\nContent-Transfer-Encoding: " + encoding + b"\n\n" + text + b"\n--b--", body)
+          for kind, encoding, text, body in (
+              (b"rfc822", b"quoted-printable",
+               b"From: a@x.com\nSubject: =3D?utf-8?q?\xc3=\n=A9?=3D\n\na=3D3Db",
+               "[Attached message: é]\na=3Db"),
+              (b"rfc822", b"7bit", b"\nSubject: i\n\n\xfcber", "[Attached message: i]\nüber"),
+              (b"global", b"8bit", b"Subject: i\n\nold", "[Attached message: i]\nold"),
+              (b"delivery-status", b"7bit", b"MTA: x\n\nStatus: 5.1.1", "MTA: x\nStatus: 5.1.1"))),
+        *((b"Content-Type: multipart/mixed" + boundary,
+           b"\n--b'c\nContent-Type: text/html\n\n<p>Hi"
+           b"\n--b'c\nContent-Type: multipart/mixed\n\n--d\ncontent-type: text/plain\n\nyou",
+           "Hi\n\nyou")
+          for boundary in (b"", b"; boundary=wrong", b"; boundary='b'c'", b';\nboundary="b\'c"')),
         # A multipart without parts is text.
         (b"Content-Type: multipart/mixed", b"words", "words"),
         (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
@@ -407,6 +446,19 @@ def test_what_holds_the_content_of_a_message_is_its_body() -> None:
     days = b"METHOD:CANCEL\nBEGIN:VEVENT\nDTSTART:20230417\nDTEND:20230419\nEND:VEVENT"
     span = "Monday 17 April 2023 to Tuesday 18 April 2023"
     assert body_of(head + days) == f"Cancelled:\nWhen: {span}"
+    for length, until in {"PT1H30M": "", "P1DT30M": "Tuesday 18 April 2023, "}.items():
+        meeting = f"BEGIN:VEVENT\nDTSTART:20230417T143000Z\nDURATION:{length}\nEND:VEVENT".encode()
+        end = f"{until}16:00" if not until else f"{until}15:00"
+        assert body_of(head + meeting) == f"When: Monday 17 April 2023, 14:30 to {end} (UTC)"
+    assert body_of(head + days.replace(b"DTEND:20230419", b"DURATION:P2D")).endswith(span)
+    reply = (
+        "METHOD:COUNTER\nBEGIN:VTODO\nSUMMARY:Gr\xc3\n \xbc\xc3\n\t\x9fe\nDUE:20230417T143000\n"
+        "ATTENDEE;CN=Kim;PARTSTAT=DECLINED:mailto:k@x.com\nCOMMENT:Away\nEND:VTODO"
+    )
+    assert body_of(head + reply.encode("latin-1")) == (
+        "Other time proposed:\nWhat: Grüße\nDue: Monday 17 April 2023, 14:30\nComment: Away\n"
+        "Attendee: Kim <k@x.com> (declined)"
+    )
     for plain, page, body in (
         ("View as HTML", "Bill 4711, due 3 May", "View as HTML\n\nBill 4711, due 3 May"),
         ("Yes.", "Yes. Ann wrote: when?", "Yes. Ann wrote: when?"),
