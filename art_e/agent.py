@@ -4,7 +4,7 @@ import dataclasses
 import datetime as dt
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from art_e.episode import Episode
@@ -61,15 +61,8 @@ async def run_episode(
     )
 
 
-def run_alone(
-    episode: Episode,
-    policy: Policy,
-    run_id: str,
-    on_turn: Callable[[Exchange], None] = lambda _: None,
-) -> Trajectory:
-    """`run_episode` outside an event loop. The offline policy waits for nothing and gets none, for
-    asyncio takes as long to import as a search."""
-    running = run_episode(episode, policy, run_id, on_turn)
+def run_now(running: Coroutine[Any, None, Trajectory], policy: Policy) -> Trajectory:
+    """Run an episode to its end. The offline policy never waits, and is spared asyncio's import."""
     if not isinstance(policy, OfflinePolicy):
         import asyncio
 

@@ -12,16 +12,11 @@ from subprocess import DEVNULL, PIPE, Popen, run
 
 # What a child that reads mail gets of the environment: where programs, libraries and temporary
 # files are, and the language. No key, no address, no proxy.
-_PLAIN = frozenset({
-    "PATH", "HOME", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV",
-    "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", "PYTHONUTF8", "LD_LIBRARY_PATH",
-    "OMP_NUM_THREADS",
-})  # fmt: skip
+_PLAIN = frozenset(Path(__file__).with_name("plain_names.txt").read_text("utf-8").split())
 
 
 def import_nothing_here() -> None:
-    """Keep the working directory off the import path of this process and of its children, unless
-    ART-E itself lies there."""
+    """Keep the working directory, unless ART-E lies there, off the import path, children's too."""
     os.environ["PYTHONSAFEPATH"] = "1"
     here = Path.cwd()
     if here != Path(__file__).parent.parent:

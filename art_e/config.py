@@ -1,7 +1,6 @@
 """What a user has chosen once for all: `config.toml` in `ART_E_HOME`, which `art-e config` writes.
 
-An option of a command comes before it. `inbox` goes with the file of `db`, so it counts only where
-no other file is named.
+A command's option comes before it. `inbox` counts only if no other file than that of `db` is named.
 """
 
 import json

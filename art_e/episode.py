@@ -201,8 +201,7 @@ class Episode:
         return observations
 
     def cut_off(self) -> None:
-        """End an episode that has no room for another turn: it is out of turns. Raises
-        `RuntimeError` if the episode is done."""
+        """End an episode that has no room for another turn. Raises `RuntimeError` if it is done."""
         if self.done:
             raise RuntimeError("the episode is done")
         self.rubric.ran_out_of_turns = True

@@ -1,7 +1,6 @@
 """The one error class that users see.
 
-The command line prints a `UserError` as one line and exits with code 2; every other exception is
-our fault and exits with 1.
+The command line prints one line and exits with 2; any other exception is ours and exits with 1.
 """
 
 from typing import TYPE_CHECKING

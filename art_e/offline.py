@@ -1,9 +1,8 @@
 """The offline policy: no model, the baseline that every model must beat.
 
 It searches with the question's informative words, reads the best hits, and answers with the
-sentence that fits the question best (`fit.py`), or abstains. It answers "how many" by counting
-the hits that fit. Like a model it sees messages and tool schemas only; the same messages give
-the same answer.
+sentence that fits the question best, or abstains. It answers "how many" by counting the hits that
+fit. Like a model it sees messages alone; the same messages give the same answer.
 """
 
 import re
@@ -114,7 +113,6 @@ def _counted(seen: _Seen) -> list[str]:
 def _step(
     turn: int, tool: str, *arguments: dict[str, Any], score: float | None = None
 ) -> PolicyStep:
-    """A message that calls one tool, once for each set of arguments."""
     calls = (
         ToolCall(f"call_{turn}_{number}", tool, compact_json(each))
         for number, each in enumerate(arguments)

@@ -71,7 +71,6 @@ class Question:
     equivalent_ids: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
-        """The question as a JSON object (dates as YYYY-MM-DD)."""
         row = dataclasses.asdict(self)
         for name in ("message_ids", "equivalent_ids"):
             row[name] = list(row[name])
@@ -81,8 +80,7 @@ class Question:
     @staticmethod
     def from_row(row: Any) -> "Question":
         """The inverse of `to_row`, also for rows of other sources. A missing `answerable` follows
-        from the answer. Raises `ValueError`, in one line that begins with the field, if the row is
-        no question."""
+        from the answer. Raises `ValueError`, in one line that begins with the field at fault."""
         from pydantic import ValidationError
 
         try:

@@ -40,8 +40,7 @@ def rate(
     answer: str | None,
     sources: list[str],
 ) -> AnswerRating:
-    """Keep a rating of a run's answer, with the right answer and its sources if they are known. It
-    is safe on disk when this returns."""
+    """Keep a rating of an answer, with the right one and its sources if known, safe on the disk."""
     made = AnswerRating(
         episode_id=trajectory.episode_id,
         question=run.config["question"],

@@ -31,7 +31,6 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The run's name, which its trajectories carry."""
         return self.folder.name
 
     @property
@@ -45,12 +44,10 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has ended by itself."""
         return (self.folder / _COMPLETE).exists()
 
     @property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration, with versions and commit."""
         config: dict[str, Any] = json.loads((self.folder / _CONFIG).read_text("utf-8"))
         return config
 
@@ -63,7 +60,6 @@ class Run:
         return AppendLog(self.trajectories)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write `value` to the file `name` of the folder, whole or not at all."""
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / name, text)
 

@@ -1,7 +1,6 @@
 """How files are written, logged to and locked, and where they are kept by default.
 
-Three ways to write serve the whole project: `write_whole` replaces a file, `AppendLog` adds lines,
-and `locked` keeps other processes out.
+`write_whole` replaces a file, `AppendLog` adds lines, and `locked` keeps other processes out.
 """
 
 import contextlib
@@ -70,8 +69,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a log without their ends; a torn last one is left out. A missing file has no
-    lines."""
+    """The lines of a log, without ends and without a torn last one. A missing file has none."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
             if line.endswith(b"\n"):

@@ -1,7 +1,6 @@
 """The three tools as a model sees them: schemas, argument checks, observations.
 
-`Tools` runs calls over one opened inbox. An observation is one compact JSON object: quoting keeps
-a mail's text apart from the frame around it.
+An observation is one compact JSON object: quoting keeps a mail's text apart from its frame.
 """
 
 import datetime as dt
@@ -100,7 +99,6 @@ class Observation(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The answer as a model reads it."""
         return observation_json(self.content)
 
 
@@ -212,7 +210,6 @@ class Tools:
         return Observation(observation, tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        """Read one mail; None if this inbox does not hold it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
         return None if email is None else self.shown(email)
 

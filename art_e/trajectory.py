@@ -118,11 +118,9 @@ class Trajectory:
 
     @property
     def mails_read(self) -> list[str]:
-        """The stored ids of the mails that were read, each once, in order."""
         return list(dict.fromkeys(each["read"] for each in self.events if "read" in each))
 
     def to_line(self) -> str:
-        """The trajectory as one line of JSON, without the line end."""
         return compact_json(dataclasses.asdict(self))
 
     @classmethod

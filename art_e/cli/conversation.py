@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from art_e.agent import run_alone
+from art_e.agent import run_episode, run_now
 from art_e.cli.model_options import DEFAULT_FORM, Options, Say
 from art_e.cli.output import STARTED, clean, one_line, plural, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
@@ -89,7 +89,6 @@ class Answered(NamedTuple):
 
     @property
     def took(self) -> str:
-        """Turns, seconds, tokens and cost in one line."""
         trajectory = self.trajectory
         usage, seconds = trajectory.usage, trajectory.seconds
         parts = [plural(trajectory.rubric["turns"], "turn")]
@@ -145,9 +144,8 @@ def _cited(email: Email) -> dict[str, Any]:
 
 @dataclass
 class Conversation:
-    """An opened inbox of the file `db`, the model that answers, and what was said. `history` has
-    the last questions and answers, which go along with the next question. `options` are kept in
-    each run for `art-e ask -c`."""
+    """An opened inbox of the file `db`, the model that answers, and in `history` the last questions
+    and answers, which go along with the next. Each run keeps `options` for `art-e ask -c`."""
 
     inbox: Inbox
     db: Path
@@ -182,8 +180,7 @@ class Conversation:
         self._run = start_run(name, config, runs_folder(), out)
 
     def answer(self, say: Say = lambda _: None, screen: "Console | None" = None) -> Answered:
-        """Run the episode of the question, print its turns on `screen`, and complete the run. `say`
-        gets what happens at the moment."""
+        """Run the question's episode and end its run. `screen` gets turns, `say` gets steps."""
         line, model = self._question.question, self.policy.model
         said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
         whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
@@ -198,7 +195,8 @@ class Conversation:
                 say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
 
         say(f"waiting for {model}")
-        trajectory = run_alone(episode, self.policy, self._run.id, show)
+        running = run_episode(episode, self.policy, self._run.id, show)
+        trajectory = run_now(running, self.policy)
         with self._run.log() as log:
             log.append(trajectory.to_line())
         self._run.finish()
@@ -268,8 +266,8 @@ def _in_words(call: AnsweredCall) -> str:
 
 def best_passages(inbox: Inbox, question: Question) -> list[Passage]:
     """The passages that the offline policy finds, without a call to a model."""
-    episode = Episode(inbox, question)
-    run_alone(episode, OfflinePolicy(), "passages")
+    episode, policy = Episode(inbox, question), OfflinePolicy()
+    run_now(run_episode(episode, policy, "passages"), policy)
     return passages_of(episode)
 
 

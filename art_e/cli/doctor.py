@@ -101,7 +101,6 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
 
 
 def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
-    """Return whether packages are installed, without importing them."""
     absent = [each for each in packages if importlib.util.find_spec(each) is None]
     if absent:
         return Finding(name, "missing", f"without {', '.join(absent)}", fix)
@@ -109,7 +108,6 @@ def _installed(name: str, packages: Sequence[str], fix: str) -> Finding:
 
 
 def _places(db: Path | None) -> Iterator[Finding]:
-    """Check the home folder, its disk and the inbox file."""
     folder = home()
     place = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
     try:
@@ -168,8 +166,7 @@ def gpu_check() -> Finding:
 
 
 def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Finding]:
-    """Check which models can be called from here; `near` are those of servers on this machine. A
-    missing key is not an error."""
+    """Check which models can be called; `near` are those at hand. A missing key is not an error."""
 
     async def call_all() -> list[Finding]:
         return await asyncio.gather(*map(_called, found))

@@ -55,8 +55,7 @@ COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
 
 
 class _PlainValue(RuntimeParam):
-    """Converts what needs no check. typer has pydantic convert all values, and importing it takes
-    as long as a search."""
+    """Converts what needs no check, without pydantic, whose import takes as long as a search."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
         kind, info = self.annotation, self.parameter_info

@@ -65,8 +65,7 @@ def parse_day(day: str | None, option: str) -> dt.date | None:
 
 
 def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
-    """The address of `--inbox`, or of `art-e config` for its file, or the file's only owner. Raises
-    `UserError` without any."""
+    """The address of `--inbox`, of `art-e config` for its file, or else the file's only owner."""
     if inbox is not None:
         return inbox
     if db is None and (configured := setting("inbox")) is not None:

@@ -95,8 +95,7 @@ STARTED = time.monotonic()  # about when the process began
 
 @contextmanager
 def status() -> "Iterator[Callable[[str], None]]":
-    """A line on stderr that says what happens now, if that is a terminal; call the function with
-    untrusted text to change it."""
+    """Show a line on stderr, if that is a terminal; the function changes it to untrusted text."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,7 +1,6 @@
 """`art-e runs`: lists runs, and shows what happened in one.
 
-A run may have been killed at any moment: the commands show what is left of it, and say what can't
-be read.
+A run may have been killed at any moment: what is left is shown, and what can't be read is named.
 """
 
 import contextlib
@@ -150,8 +149,7 @@ def read_run(run: Run) -> Record:
 
 
 def _accuracy(run: Run, model: str) -> dict[str, float | list[float]]:
-    """Return the accuracy of each model that was measured, of a training at its last validation; if
-    answers are unjudged, [least, most]."""
+    """Return each model's accuracy (a training's last); if answers are unjudged, [least, most]."""
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         metrics: dict[str, Any] = run.metrics
         if "models" not in metrics:

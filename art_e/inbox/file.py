@@ -39,8 +39,7 @@ class InboxSummary(NamedTuple):
 
 
 class InboxFile:
-    """An opened inbox file. Raises `UserError` if `path` is not a complete one. Its inboxes hold
-    spam and trash only with `junk`."""
+    """An inbox file; `junk`: with spam and trash. Raises `UserError` if `path` is not complete."""
 
     def __init__(self, path: Path, *, junk: bool = False) -> None:
         self.path = path
@@ -86,8 +85,7 @@ class InboxFile:
         self._connection.close()
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        """Run one statement on this thread's own cursor. Lone surrogates in string parameters
-        become "?"."""
+        """Run a statement on this thread's cursor. Lone surrogates in parameters become "?"."""
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._local, "cursor", None)
         if cursor is None:
             with self._lock:
@@ -122,7 +120,6 @@ class InboxFile:
         return Inbox(self.execute, mail, self._vocabulary, wanted, as_of)
 
     def inbox_of(self, question: "Question") -> Inbox:
-        """The question's inbox as of its date. Raises `UserError` like `open_inbox`."""
         return self.open_inbox(question.inbox_address, question.query_date)
 
     def _slice(self, address_ids: tuple[int, ...]) -> Slice:
@@ -147,11 +144,9 @@ class InboxFile:
         return [address for (address,) in self.execute(sql).fetchall()]
 
     def people(self) -> dict[str, list[str]]:
-        """Of each person with several addresses: the one that stands for all, and all of them."""
         return dict(self.execute(statement("people")).fetchall())
 
     def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
-        """Every inbox of the file (or the first `limit`): owners, then those with most mail."""
         most = limit if limit is not None else 2**31
         rows = self.execute(statement("inboxes"), [most]).fetchall()
         return [InboxSummary(*row) for row in rows]

@@ -139,7 +139,6 @@ class Inbox:
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
-        """`read` of each id, in their order; one statement reads all the mails."""
         return self._read_at(self._positions(message_ids))
 
     def _read_at(self, positions: Sequence[int | None]) -> list[Email | None]:
@@ -182,7 +181,6 @@ class Inbox:
         return [each for each in self._read_at(places) if each is not None]
 
     def thread_sizes(self, message_ids: Sequence[str]) -> list[int]:
-        """How many mails of this inbox are in the thread of each of these mails of it."""
         positions = self._positions(message_ids)
         threads = self._threads_of([each for each in positions if each is not None])
         return [0 if each is None else len(threads[each]) for each in positions]
@@ -300,7 +298,6 @@ def _union(postings: list[Postings]) -> Postings:
 
 
 def _among(positions: Numbers, ascending: Numbers) -> Mask:
-    """Which of `positions` are in `ascending`."""
     if not len(ascending):
         return np.zeros(len(positions), dtype=np.bool_)
     held: Mask = ascending.take(ascending.searchsorted(positions), mode="clip") == positions

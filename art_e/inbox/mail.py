@@ -69,7 +69,6 @@ class Hit(NamedTuple):
     missing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The hit as `art-e search --json` prints it."""
         return {
             "message_id": self.message_id,
             "date": format_date(self.date, self.message_id),
@@ -108,7 +107,6 @@ class Email:
     labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The mail as `art-e read --json` prints it; labels only where there are any."""
         labels = {"labels": list(self.labels)} if self.labels else {}
         return {
             "message_id": self.message_id,

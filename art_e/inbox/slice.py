@@ -82,8 +82,7 @@ class _Parties(NamedTuple):
 
 
 class Slice:
-    """The mail that the addresses of one person sent or received; `nbytes` is about its size in
-    memory."""
+    """The mail that one person's addresses sent or received; `nbytes` is about its memory."""
 
     def __init__(self, execute: Execute, address_ids: Sequence[int], parties: str) -> None:
         self._execute = execute
@@ -130,7 +129,6 @@ class Slice:
         return [found.get(each, ()) for each in message_ids]
 
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
-        """The mails of the message ids that a condition holds for."""
         found = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
         among = statement("every_id_and_copy" if self._copies else "every_id", several=self._copies)
         scope = {"among": among, "condition": condition, "mine": self._mine}
@@ -140,8 +138,7 @@ class Slice:
         return found
 
     def threads(self, size: int, positions: list[int]) -> dict[int, list[int]]:
-        """For these positions, those of all mails of the thread among the first `size` mails; for
-        all positions where that is as quick."""
+        """The thread of each position, among the first `size` mails; of all if that is as quick."""
         ids, mine = self.ids[:size].tolist(), self._mine
         if self._rows is None:
             some = near(self._execute, self.ids[positions].tolist(), ids[-1], mine)
@@ -169,7 +166,6 @@ class Slice:
         return [(positions[each], frequency[each]) for each in slices]
 
     def rows(self, positions: list[int]) -> list[Row]:
-        """The mails at these positions, in their order."""
         if self._rows is not None:
             return [self._rows[position] for position in positions]
         in_order = sorted(set(positions))
@@ -187,7 +183,6 @@ class Slice:
         ]
 
     def _read_index(self, condition: str) -> _Index:
-        """The postings in this slice that the condition holds for."""
         read = self._execute(statement("postings", condition=condition)).fetchnumpy()
         emails = np.asarray(read["email_id"])
         positions = self.ids.searchsorted(emails)

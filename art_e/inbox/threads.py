@@ -36,9 +36,8 @@ def bare_subject(subject: str) -> str:
 def threads_of(
     execute: Execute, ids: list[int], mine: str, parties: str, own: str
 ) -> list[list[int]]:
-    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread. `mine` is
-    the condition of these mails in SQL, `parties` their parties, `own` the ids of the inbox's own
-    addresses."""
+    """The places in `ids`, the inbox's mails in order, of all mails of each one's thread. In SQL,
+    `mine` is the condition of these mails, `parties` their parties, `own` the inbox's addresses."""
     if not ids:
         return []
     sql = statement("links", mine=mine, last=ids[-1], parties=parties, own=own, days=DAYS)

@@ -72,9 +72,7 @@ class Policy(Protocol):
         ...
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """Sampling settings, as trajectories record them."""
-        ...
+    def settings(self) -> dict[str, Any]: ...
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Return the next message. Raises `PolicyError` if an outside failure prevents it."""

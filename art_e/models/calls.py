@@ -143,8 +143,7 @@ _LEAST_ROOM = 256
 
 
 def room_left(refusal: str) -> int | None:
-    """Return the tokens that a prompt leaves for the output, if a refusal says that they are at
-    least `_LEAST_ROOM`."""
+    """Return the tokens left for the output, if a refusal says `_LEAST_ROOM` or more."""
     sizes = _ROOM.search(refusal)
     room = 0 if sizes is None else int(sizes[1]) - int(sizes[2])
     return room if room >= _LEAST_ROOM else None

@@ -105,8 +105,7 @@ async def complete(
 
 
 def follows(model: str, takes: Accepts) -> bool:
-    """Return whether an answer can be read while it is written. OpenAI streams models that reason
-    to verified organisations alone."""
+    """Return whether an answer can be followed. OpenAI streams models that reason to few users."""
     door = door_of(model)
     return door == "ollama" or (door == "openai" and not takes.reasons)
 
@@ -154,8 +153,7 @@ def _client(provider: str) -> "AsyncOpenAI":
 
 @cache
 def warm_up(model: str) -> None:
-    """Load what a first call of `model` loads, so that this does not count as latency. litellm's
-    answer is a mock: no request is sent."""
+    """Load what a first call of `model` loads, or it would count as latency. Sends nothing."""
     door = door_of(model)
     if door != "ollama":
         import openai.resources.chat  # noqa: F401 - its import takes half a second

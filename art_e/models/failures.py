@@ -86,20 +86,18 @@ def failure_of(error: Exception, model: str) -> ProviderError:
 
 
 def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderError | None:
-    """The failure that the `finish_reason` of a message stands for; None if it can be used.
-    `empty`: it has neither text nor calls."""
+    """The failure that a `finish_reason` stands for, if any. `empty`: neither text nor calls."""
     if reason in ("content_filter", "refusal"):
-        message = f"{model}: the provider withheld the answer ({reason})"
-        return ProviderError("content", message, again=False, may_be_billed=True)
-    if reason == "length" and empty:
-        message = f"{model}: the whole output went into thinking; ask for less effort"
-        return ProviderError("length", message, again=False, may_be_billed=True)
+        kind, what = "content", f"the provider withheld the answer ({reason})"
+    elif reason == "length" and empty:
+        kind, what = "length", "the whole output went into thinking; ask for less effort"
     # litellm says "stop" where Gemini says that a call was malformed. A model on one's own hardware
     # may be too weak for more.
-    if reason == "error" or (empty and model.partition("/")[0] not in SELF_HOSTED):
-        message = f"{model}: an answer without text or call ({reason})"
-        return ProviderError("provider", message, again=True, may_be_billed=True)
-    return None
+    elif reason == "error" or (empty and model.partition("/")[0] not in SELF_HOSTED):
+        kind, what = "provider", f"an answer without text or call ({reason})"
+    else:
+        return None
+    return ProviderError(kind, f"{model}: {what}", again=kind == "provider", may_be_billed=True)
 
 
 _DELAY = re.compile(r'"?retryDelay"?:\s*"([\d.]+)s"|retry in ([\d.]+)s\b', re.IGNORECASE)
@@ -139,7 +137,6 @@ def _broken(chain: list[BaseException]) -> tuple[str, str] | None:
 
 
 def _headers(error: Exception) -> dict[str, str] | None:
-    """The headers of the provider's answer; None without an answer."""
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None)
     return {str(name).lower(): str(value) for name, value in headers.items()} if headers else None

@@ -14,7 +14,8 @@ from art_e.models.base import ModelOptions, PolicyStep, Usage
 from art_e.models.calls import THOUGHTS, Calls, Retries
 from art_e.models.clients import follows, warm_up
 from art_e.models.providers import Accepts
-from art_e.models.tool_formats import as_text, parse_reply, parse_text, prompt_hash
+from art_e.models.tool_formats import as_text, parse_reply, parse_text
+from art_e.text import digest, prompt_text
 
 # Names that every provider accepts.
 _MAX_NAME_CHARS = 64
@@ -103,7 +104,7 @@ class LitellmPolicy:
             "host": self._calls.host,
         }
         if settings["tool_calls"] == "text":
-            settings["text_calls_hash"] = prompt_hash()
+            settings["text_calls_hash"] = digest(prompt_text("art_e", "text_calls"))
         return settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
@@ -131,7 +132,6 @@ class LitellmPolicy:
         return self._options.tool_calls == "text" or not takes.tools
 
     def _fixed_parameters(self, takes: Accepts) -> dict[str, Any]:
-        """What every request holds besides messages and tools."""
         effort, by_text = self._options.reasoning_effort, self._as_text(takes)
         by_responses = takes.responses and not by_text and effort != "none"
         model = self.model.replace("/", "/responses/", 1) if by_responses else self.model
@@ -157,8 +157,7 @@ class LitellmPolicy:
 
 
 def written_calls(message: AssistantMessage, turn: int, names: set[str]) -> AssistantMessage:
-    """Return the message with the calls in its text of tools of those names: a server without a
-    parser for calls leaves them there."""
+    """Return the message with calls from its text, where a server without a parser leaves them."""
     for read in (parse_reply, parse_text):
         parsed = read(message.content or "", turn)
         if parsed.tool_calls and all(call.name in names for call in parsed.tool_calls):

@@ -37,8 +37,7 @@ from art_e.text import digest
 
 
 class Generated(NamedTuple):
-    """New tokens without the one that ended the turn, which `tokens` counts, and their batch's
-    seconds."""
+    """New tokens without the turn's end, which `tokens` counts, and their batch's seconds."""
 
     ids: list[int]
     tokens: int

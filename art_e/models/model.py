@@ -57,12 +57,10 @@ class Model:
 
     @property
     def kind(self) -> Literal["offline", "local", "hosted"]:
-        """No model, one in this process, or one behind an API."""
         return kind_of(self.name)
 
     @property
     def path(self) -> str:
-        """PATH-or-hub-id[+ADAPTER] of a local model."""
         return self.name.removeprefix(LOCAL_PREFIX)
 
     @property
@@ -76,7 +74,6 @@ class Model:
 
     @property
     def leaves_machine(self) -> bool:
-        """Whether mail text goes to another machine."""
         host = self.host
         return host is not None and not on_this_machine(host)
 

@@ -63,8 +63,7 @@ async def complete(
 
 
 def fitting(tokens: int, limit: int) -> int:
-    """Return the context for prompt and answer: 16,384 doubled as often as `tokens` need, and at
-    most the model's limit."""
+    """Return the context to load: 16,384 doubled as often as `tokens` need, at most `limit`."""
     context = _CONTEXT
     while context < tokens:
         context *= 2
@@ -121,7 +120,6 @@ def _message(message: ChatMessage) -> ChatMessage:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of Ollama's in OpenAI's form."""
     function = call["function"]
     arguments = compact_json(function.get("arguments") or {})
     named = {"name": function["name"], "arguments": arguments}

@@ -37,7 +37,6 @@ class Price:
     cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float:
-        """Return what a call with that usage costs, in USD."""
         reasoning = self.completion if self.reasoning is None else self.reasoning
         write = self.prompt if self.cache_write is None else self.cache_write
         return (
@@ -60,8 +59,7 @@ def prices_file() -> Path:
 
 
 def price_of(model: str) -> Price | None:
-    """The price of a model by its name; None if it is unknown. Raises `UserError` if `prices.toml`
-    is malformed."""
+    """The price of a model; None: unknown. Raises `UserError` if `prices.toml` is malformed."""
     own = _own_entries(prices_file())
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
@@ -184,7 +182,6 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """USD settled so far."""
         return float(self._spent)
 
     def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:

@@ -1,7 +1,6 @@
 """Models by their names: where each is, which client calls it, what it accepts, when it ends.
 
-litellm's list holds thousands of models with prices, capabilities and most dates. `providers.toml`
-adds what it lacks, with its sources.
+litellm's list has thousands of models, prices and most dates; `providers.toml` adds what it lacks.
 """
 
 import datetime as dt
@@ -24,14 +23,7 @@ from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.privacy import loopback_directly
 
-# litellm reads these at import: prices and headers come from the installed package, and it leaves
-# `.env` to us.
-_ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
-    "LITELLM_LOCAL_BLOG_POSTS": "True",
-    "LITELLM_MODE": "PRODUCTION",
-}
+TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
 
 
 @cache
@@ -41,7 +33,7 @@ def load_litellm() -> Any:
     No other code imports it: it takes three seconds of CPU time. By default it fetches its price
     list over HTTP, reads `.env`, prints hints and logs requests.
     """
-    os.environ.update(_ENVIRONMENT)
+    os.environ.update(TABLES["litellm_environment"])
     loopback_directly()
     import litellm
 
@@ -88,7 +80,6 @@ class Provider(NamedTuple):
     door: Door = "litellm"
 
 
-TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
 PROVIDERS = {name: Provider(**row) for name, row in TABLES["providers"].items()}
 # Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
@@ -158,7 +149,6 @@ def on_this_machine(host: str) -> bool:
 
 
 def _host_of(address: str, model: str) -> str:
-    """Host and port of a URL, without credentials and path."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         name, port = parts.hostname, parts.port
@@ -202,13 +192,11 @@ class Accepts:
 
     @property
     def most_tokens(self) -> int:
-        """The default limit of its output."""
         return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
 
 
 def accepts(model: str) -> Accepts:
-    """Return what `model` accepts, as far as that is known before a call. Raises `UserError` for
-    an unknown name or a missing key."""
+    """Return what `model` is known to accept. Raises `UserError` for an unknown or keyless one."""
     provider, name = provider_of(model), model.partition("/")[2]
     keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
     if keys and not any(map(os.environ.get, keys)):

@@ -10,13 +10,11 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from string import Template
 from typing import Any, Literal
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.text import digest
+from art_e.text import prompt_text
 
 # Qwen's forms.
 
@@ -94,7 +92,6 @@ def _arguments(written: str) -> str:
 
 
 def _as_json(text: str) -> Any:
-    """Return the JSON value that is written, or the text if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -166,22 +163,11 @@ _FENCE = re.compile(r"^\s{0,99}```\w*\s*$", re.MULTILINE)
 _decoder = json.JSONDecoder()
 
 
-@cache
-def text_calls_prompt() -> str:
-    """The template of the text after the system prompt; `$tools` stands for the schemas."""
-    return resources.files("art_e").joinpath("prompts/text_calls.txt").read_text(encoding="utf-8")
-
-
-def prompt_hash() -> str:
-    """The name of the prompt in trajectories that used it."""
-    return digest(text_calls_prompt())
-
-
 def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
     """Return the conversation for a model without tool calls, with the tools described and their
     answers as user messages, which become one if they follow each other."""
     schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
-    description = Template(text_calls_prompt()).substitute(tools=schemas).strip()
+    description = Template(prompt_text("art_e", "text_calls")).substitute(tools=schemas).strip()
     sent: list[ChatMessage] = []
     called: dict[str, str] = {}
     for message in messages:
@@ -231,7 +217,6 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
 
 
 def _calls_of(value: Any) -> list[ToolCall]:
-    """The calls in a JSON value: an object or a list of objects."""
     if isinstance(value, list):
         found = [_calls_of(each) for each in value if isinstance(each, dict)]
         return [each for calls in found for each in calls] if all(found) else []

@@ -13,6 +13,7 @@ import secrets
 import socket
 import sys
 import threading
+import tomllib
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -171,8 +172,7 @@ class Desk:
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
-        """The answer to a question that follows a `talk`; `tell` gets the steps, and the answer as
-        it arrives."""
+        """Answer a question that follows a `talk`; `tell` gets the steps and what arrives."""
         if not re.search(r"\w", question):
             raise UserError("the question is empty; type one")
         if self._turn.locked():
@@ -228,7 +228,6 @@ def _shown_mail(email: Email, sentence: str, words: list[str]) -> dict[str, Any]
 
 
 def _plain(error: Exception) -> dict[str, Any]:
-    """An error as one line for the page."""
     if isinstance(error, UserError):
         return {"error": one_line(str(error))}
     if isinstance(error, ValidationError | json.JSONDecodeError):
@@ -305,17 +304,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 # ---- Who may use the page: the one browser that came with the printed address.
 
 LOOPBACK = "127.0.0.1"
-HEADERS = {
-    # No mail can load, run or send anything, even if it got into the page as markup.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
-    " connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self';"
-    " frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+HEADERS = tomllib.loads(Path(__file__).with_name("headers.toml").read_text("utf-8"))
 _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run prints another.\n"
 
 

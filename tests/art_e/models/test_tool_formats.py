@@ -18,9 +18,9 @@ from art_e.models.tool_formats import (
     call_form,
     parse_reply,
     parse_text,
-    prompt_hash,
     written_call,
 )
+from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from evals.structured import unwrapped
 from tests.builders import LEASE, Make, Start, tries
@@ -96,7 +96,7 @@ def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
     assert (trajectory.final_answer, trajectory.sources) == ("On May 3.", [LEASE])
     assert trajectory.rubric["unparseable_calls"] == 1
     assert trajectory.messages[2]["tool_calls"][0]["function"]["name"] == "search_emails"
-    assert trajectory.policy["text_calls_hash"] == prompt_hash()
+    assert trajectory.policy["text_calls_hash"] == digest(prompt_text("art_e", "text_calls"))
 
 
 # Qwen's form
