@@ -101,9 +101,7 @@ def command_lines(script: str) -> Iterator[list[str]]:
 
 def parse_art_e(arguments: Sequence[str]) -> dict[str, Any]:
     """The parameters that the real command line parses from arguments of `art-e`; runs nothing.
-
-    Raises typer's exceptions for an unknown command or option and for an invalid value.
-    """
+    Raises typer's exceptions for an unknown command or option and for an invalid value."""
     command: Any = typer.main.get_command(app)
     context: Any = None
     name: str | None = "art-e"

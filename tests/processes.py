@@ -43,11 +43,8 @@ def wait_until(condition: Callable[[], object], process: "subprocess.Popen[str]"
 
 
 class Killing:
-    """A provider's rule that kills `art-e` when request number `kill_at` comes, from 0.
-
-    Other requests get what `rule` replies. `run` starts the process that is killed, or with
-    `interrupts` gets what Ctrl-C sends.
-    """
+    """A provider's rule that kills `art-e` when request number `kill_at` comes, from 0. Others get
+    what `rule` replies. `run` starts what is killed, or with `interrupts` gets a Ctrl-C."""
 
     def __init__(
         self, rule: Callable[[Request], Reply], kill_at: int, *, interrupts: bool = False

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from unittest import mock
 
 import pytest
 
@@ -159,12 +160,9 @@ def no_json() -> Reply:
 
 
 class Provider:
-    """The server, from `with` to its end.
-
-    With `key`, requests with another key get 401. What a rule raises is raised again when the
-    provider ends, so that no assertion is lost. `requests` are in order of arrival;
-    `replies` may be replaced.
-    """
+    """The server, from `with` to its end. With `key`, requests with another key get 401. What a
+    rule raises is raised again when the provider ends, so that no assertion is lost. `requests` are
+    in order of arrival; `replies` may be replaced."""
 
     def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
         self.replies: list[Reply] | Rule = replies if callable(replies) else list(replies)
@@ -313,19 +311,11 @@ class _Handler(BaseHTTPRequestHandler):
 Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any] | Reply]
 
 
-class _JsonServer(Provider):
-    def __init__(self, answer: Answer) -> None:
-        super().__init__([])
-        self._answer = answer
-
-    def reply_to(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        answer = self._answer(method, path, headers, body)
-        if isinstance(answer, Reply):
-            return answer
-        return Reply(json.dumps(answer[1]).encode(), answer[0])
-
-
 @contextmanager
 def json_server(answer: Answer) -> Iterator[str]:
-    with _JsonServer(answer) as server:
+    def reply_to(*request: Any) -> Reply:
+        reply = answer(*request)
+        return reply if isinstance(reply, Reply) else Reply(json.dumps(reply[1]).encode(), reply[0])
+
+    with Provider([]) as server, mock.patch.object(server, "reply_to", reply_to):
         yield server.base_url.removesuffix("/v1")

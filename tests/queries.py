@@ -25,11 +25,8 @@ class Query(NamedTuple):
 
 
 class Material(NamedTuple):
-    """What queries to a file can be made of.
-
-    `words` are common and rare ones, forms of the same stem, stop words and unknown words;
-    `people` are filters; `days` cover the file's mail and some days around it.
-    """
+    """What queries to a file can be made of: `words` are common and rare ones, forms of the same
+    stem, stop words and unknown words; `people` are filters; `days` cover more than the mail."""
 
     addresses: list[str]
     words: list[str]

@@ -37,10 +37,8 @@ def stock_template() -> str:
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int = 1_200
 ) -> Qwen2Tokenizer:
-    """A `Qwen2Tokenizer` of at most `vocabulary` tokens learnt from `texts`.
-
-    Each of `phrases` becomes one more token: the fixed parts of prompts then cost no time.
-    """
+    """A `Qwen2Tokenizer` of at most `vocabulary` tokens learnt from `texts`. Each of `phrases`
+    becomes one more token: the fixed parts of prompts then cost no time."""
     return scratch.make_tokenizer(
         texts, phrases=phrases, vocabulary=vocabulary, template=stock_template()
     )

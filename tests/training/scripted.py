@@ -31,10 +31,8 @@ LOST = [AssistantMessage("no call")] * MAX_PROSE
 
 class Script:
     """An engine: for each time it is asked, what it says behind each prompt, as a message or as
-    text without an end mark. An endless iterator says as much as it is asked for.
-
-    Each token has the same log-probability.
-    """
+    text without an end mark. An endless iterator says as much as it is asked for. Each token has
+    the same log-probability."""
 
     awake = staticmethod(nullcontext)
 

@@ -207,20 +207,12 @@ def answers(request: Request) -> Reply:
     return says(None, ToolCall("call", "return_final_answer", json.dumps(final)))
 
 
-GOLDEN = (
-    "generate --model openai/gpt-4.1-mini --batches 2 --train 1 --validation 1 --test 1"
-    " --min-mails 20",
-    "filter",
-    "verify --model openai/gpt-4o --judge openai/gpt-4o-mini",
-    "split",
-)
-
-
 @pytest.mark.long
 def test_talk_killed_again_and_again_pays_nothing_twice(tmp_path: Path, base: Path) -> None:
     out, tables = tmp_path / "out", {
         "sources": ["synthetic:1000,seed=3"], "baselines": ["o3"], "judges": ["f1", "offline"],
-        "preset": "", "golden": GOLDEN, "changes": [f"model.base={base}", *tiny.SETS["talk"]],
+        "preset": "", "golden": tiny.SETS["golden"],
+        "changes": [f"model.base={base}", *tiny.SETS["talk"]],
     }  # fmt: skip
     changes = tiny.flags(*(f"{name}={json.dumps(value)}" for name, value in tables.items()))
     words = ["reproduce", "--profile", "talk", "--out", out, *changes]
