@@ -47,9 +47,10 @@ class _Item:
 
     def text(self, *tags: int) -> str:
         """Return the first of these properties that has text."""
-        page = f"cp{self.number(0x3FFD) or self.number(0x3FDE) or 1252}"
+        number = self.number(0x3FFD) or self.number(0x3FDE)
+        page = f"cp{number}" if number else ""
         wide = (self.data(tag, "001F").decode("utf-16-le", "replace") for tag in tags)
-        narrow = (decode_bytes(self.data(tag, "001E"), page) for tag in tags)
+        narrow = (decode_bytes(self.data(tag, "001E").rstrip(b"\0"), page) for tag in tags)
         return next(filter(None, (*wide, *narrow)), "").strip("\0")
 
     def party(self, name: int, *addresses: int) -> str:
@@ -66,7 +67,8 @@ class _Item:
 
 
 def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
-    lines = [line for line in item.text(0x007D).splitlines() if line.strip()]
+    # Exchange puts a line of its own above the headers.
+    lines = filter(re.compile(r"[!-9;-~]+:|[ \t]+\S").match, item.text(0x007D).splitlines())
     head = _MIME_FIELD.sub("", "".join(f"{line}\n" for line in lines))
     fields = {"From": item.party(0x0C1A, 0x5D01, 0x5D02, 0x0C1F, 0x0065)}
     for person in item.below("recip"):

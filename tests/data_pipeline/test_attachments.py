@@ -39,6 +39,10 @@ def locked(data: bytes) -> bytes:
 ME = "me@home.example"
 SLIDE = b"<s xmlns:a='a'><a:p><a:r><a:t>A quagga</a:t></a:r><a:br/><a:t>talk</a:t></a:p></s>"
 LETTER = b"<d xmlns:t='t'><t:h>Letter</t:h><t:p>A<t:s/>quagga <t:span>letter</t:span></t:p></d>"
+BOX = b"<d xmlns:w='w'><w:p><w:t>A quagga</w:t><w:posOffset/><w:positionH>9</w:positionH><w:box>"
+BOX += b"<w:p><w:t>box</w:t></w:p></w:box></w:p></d>"
+NOTE = b"<d xmlns:w='w'><w:p><w:t>and note</w:t></w:p></d>"
+BOOK = {"word/footnotes.xml": NOTE, "word/header1.xml": NOTE, "word/document.xml": BOX}
 FILES: dict[str, tuple[bytes, str]] = {
     "lease.pdf": (pdf("The quagga lease ends"), "The quagga lease ends"),
     "plan.docx": (word("A quagga plan"), "A quagga plan\n\t\tcell zebra"),
@@ -50,14 +54,18 @@ FILES: dict[str, tuple[bytes, str]] = {
     "memo.rtf": (rb"{\rtf1\ansi The quagga memo\par}", "The quagga memo"),
     "talk.pptx": (zipped({"ppt/slides/slide1.xml": SLIDE}), "A quagga talk"),
     "letter.odt": (zipped({"content.xml": LETTER}), "Letter\nA quagga letter"),
+    "box.docx": (zipped(BOOK), "A quagga box\nand note\nand note"),
     "all.zip": (zipped({"b.txt": b"A key", "c.pdf": pdf("Z")}), "[b.txt]\nA key\n[c.pdf]\nZ"),
 }  # fmt: skip
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
 UNREAD = [
     ("photo.jpg", b"\xff\xd8\xff", attachments.PICTURE),
     ("a.pdf", b"%PDF-1.4 cut off", attachments.DAMAGED),
     ("scan.pdf", pdf(""), attachments.NO_TEXT),
     ("secret.pdf", locked(pdf("quagga")), attachments.LOCKED),
-    ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), attachments.OLD),
+    ("old.doc", OLE, attachments.OLD),
+    ("new.docx", OLE + "EncryptedPackage".encode("utf-16-le"), attachments.LOCKED),
+    ("song.mp3", b"ID3\3\0", attachments.PICTURE),
     ("a.bin", b"\0\1", attachments.UNKNOWN),
     ("encrypted.asc", b"-----BEGIN PGP MESSAGE-----", attachments.LOCKED),
     ("smime.p7m", bytes.fromhex("300b06092a864886f70d010703"), attachments.LOCKED),
@@ -86,8 +94,15 @@ def test_each_form_is_read_whatever_its_label_or_has_its_reason(extractor: Extra
         for label, kind in ((name, ""), ("data", "text/plain"), ("x.xls", "application/zip")):
             reading = read(extractor, AttachedFile(label, kind, data))
             assert (reading[0].lstrip("\ufeff").startswith(text), reading[1]) == (True, ""), name
-    russian = AttachedFile("a.html", "text/html", b"<p>\xcd\xc1\xca", "koi8-r")
-    assert read(extractor, russian) == ("\u043c\u0430\u0439", "")
+    files = zipped({f"{number}.txt": b"x" for number in range(23)})
+    for labelled, end in (
+        (AttachedFile("a.html", "text/html", b"<p>\xcd\xc1\xca", "koi8-r"), "\u043c\u0430\u0439"),
+        (AttachedFile("a.xhtml", "", b"<?xml version='1.0'?><html><p>An okapi"), "An okapi"),
+        (AttachedFile("a.pdf", "", b"\r\n\0" + pdf("An okapi")), "An okapi"),
+        (AttachedFile("many.zip", "", files), "[3 more files, which are not read]"),
+    ):
+        reading = read(extractor, labelled)
+        assert (reading[0].endswith(end), reading[1]) == (True, "")
     cut = read(extractor, AttachedFile("a.txt", "text/plain", b"x " * MAX_CHARS))
     assert cut == ("x " * (MAX_CHARS // 2), attachments.CUT)
     for name, data, reason in UNREAD:
@@ -216,6 +231,7 @@ def test_mail_in_a_container_is_read_as_the_mails_own(extractor: Extractor) -> N
         ("smime.p7m", signed(parts), "An okapi page, [Text of n.txt]\nAn okapi note"),
         ("smime.p7m", signed(b"Content-Type: text/plain\n\nAn okapi page"), "An okapi page"),
         ("old.eml", inner, "[Attached message: Water]\nAn okapi page"),
+        ("page.mht", b"From: <Saved>\n" + inner, "[Attached message: Water]\nAn okapi page"),
         ("a.msg", outlook.data, "[Attached message: "),
     ):  # fmt: skip
         email = parse.parse_message(mail({name: data}), extractor)

@@ -204,10 +204,13 @@ def test_readpst_takes_outlooks_data_files_apart(
 
 
 def test_msg_files_are_read_with_their_people_and_files() -> None:
-    """Files written after MS-OXMSG: received with its headers, sent without them, cut."""
+    """Files written after MS-OXMSG: received with its headers, sent without them, cut;
+    and without its code page, below a line of Exchange's."""
     items = open_source(str(Path(__file__).parents[1] / "data/outlook.tar.xz"), "mail")
-    one, two, three = map(parse_message, items)
+    one, two, three, four = map(parse_message, items)
     assert isinstance(one, ParsedEmail) and isinstance(two, ParsedEmail)
+    assert isinstance(four, ParsedEmail) and four.message_id == "<4@x.example>"
+    assert (four.subject, four.body) == ("Договор аренды", "Аренда квартиры до мая")
     assert (one.message_id, one.subject, one.utc_offset) == ("<1@x.example>", "Schlüssel", 60)
     assert "Unter der Matte." in one.body and "The gate is blue." in one.body
     assert ("Plan ä.txt", b"the plan") in [(each.name, each.data) for each in one.files]
