@@ -289,6 +289,12 @@ def write_lines(path: Path, *rows: Any) -> Path:
     return path
 
 
+def table_rows(beside: str, name: str) -> list[list[str]]:
+    """The cells of a table (TSV) beside the module at `beside`, without its headings."""
+    lines = Path(beside).with_name(name).read_text("utf-8").split("\n")[1:-1]
+    return [line.split("\t") for line in lines]
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     files = [each for each in folder.rglob("*") if each.is_file()]
     return {each.relative_to(folder).as_posix(): each.read_bytes() for each in files}

@@ -19,7 +19,7 @@ from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.benchmark import drawn, published_100
-from tests.builders import answer, message, search, tries
+from tests.builders import answer, message, search, table_rows, tries
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_questions, write_run
 from tests.provider import Reply, Request, broken, cut, no_json, openai, rate_limited, refuses, says
@@ -136,14 +136,10 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
 
 
-ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", ERRORS)
+@pytest.mark.parametrize(("options", "words"), table_rows(__file__, "user_errors.tsv"))
 def test_a_wrong_option_is_one_line_and_makes_no_run(
-    offline: Any, home: Path, monkeypatch: pytest.MonkeyPatch, row: str
+    offline: Any, home: Path, monkeypatch: pytest.MonkeyPatch, options: str, words: str
 ) -> None:
-    options, words = row.split("\t")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert words in the_error(offline(*options.split()))
     assert not (home / "runs").exists()

@@ -1,9 +1,7 @@
 """Planted reward hacks (`tests/evals/hacks.py`) are caught, honest runs raise no alarm."""
 
-import csv
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from evals.hacking import FLAGS, detect
 from evals.judges.claims import APPEAL, clean
 from evals.scored import Scored
-from tests.builders import message, search
+from tests.builders import message, search, table_rows
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, episode, hacking, honest, learner, question, rewarding
 
@@ -71,12 +69,12 @@ def test_what_a_question_asks_for_is_no_hack() -> None:
 
 def test_appeals_are_found_in_nine_languages() -> None:
     """We wrote them all before the words that find them, which were made from the tuning half."""
-    with Path(__file__).with_name("appeals.tsv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    assert len({row["language"] for row in rows}) == 9
-    for half in ("tuning", "reporting"):
-        appeals = [row for row in rows if row["half"] == half and row["appeal"] == "yes"]
-        seen = [row for row in rows if row["half"] == half and APPEAL.search(clean(row["answer"]))]
+    rows = table_rows(__file__, "appeals.tsv")
+    assert len({language for _, language, *_ in rows}) == 9
+    for name in ("tuning", "reporting"):
+        half = [row for row in rows if row[0] == name]
+        appeals = [row for row in half if row[2] == "yes"]
+        seen = [row for row in half if APPEAL.search(clean(row[3]))]
         assert all(row in appeals for row in seen)
         assert len(seen) >= 0.85 * len(appeals)
 

@@ -16,15 +16,10 @@ from evals.judges.claims import read_claims, same_value
 from evals.judges.labels import agreement, load_pairs, rate
 from evals.judges.offline import F1Judge, OfflineJudge, f1, grounded_in
 from evals.scored import Verdict
+from tests.builders import table_rows
 
 JUDGE, F1 = OfflineJudge(), F1Judge()
 BOTH = (JUDGE, F1)
-
-
-def rows(name: str) -> list[list[str]]:
-    """Return the cells of a table beside this module, without its headings."""
-    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").split("\n")[1:-1]
-    return [line.split("\t") for line in lines]
 
 
 def asked(question: str, gold: str | None, answerable: bool | None = None) -> Question:
@@ -44,7 +39,7 @@ SETS = {
 }
 QUESTIONS = {each.question.question: each.question for each in SETS["invented"]}.values()
 # What stands around a gold answer, which "{}" is: a kind, and the text.
-AROUND = rows("answers_around.tsv")
+AROUND = table_rows(__file__, "answers_around.tsv")
 
 
 def around(kind: str, answer: str) -> list[str]:
@@ -124,7 +119,9 @@ def test_a_list_of_candidates_is_wrong(between: str) -> None:
                 assert not judge.decide(asked(question, gold), answer).correct, answer
 
 
-@pytest.mark.parametrize(("question", "gold", "answer", "label"), rows("near_misses.tsv"))
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "label"), table_rows(__file__, "near_misses.tsv")
+)
 def test_other_words_and_near_misses(question: str, gold: str, answer: str, label: str) -> None:
     for judge in BOTH:
         correct = judge.decide(asked(question, gold), answer).correct
@@ -202,7 +199,7 @@ def same(one: str, other: str) -> bool:
 
 
 # A row has another value, and then spellings of one.
-@pytest.mark.parametrize("row", rows("spellings.tsv"))
+@pytest.mark.parametrize("row", table_rows(__file__, "spellings.tsv"))
 def test_spellings_of_one_value(row: list[str]) -> None:
     another, *spellings = row
     for one in spellings:
@@ -229,7 +226,7 @@ PLANS = mail(
 )
 
 
-@pytest.mark.parametrize(("question", "answer", "lacking"), rows("grounded.tsv"))
+@pytest.mark.parametrize(("question", "answer", "lacking"), table_rows(__file__, "grounded.tsv"))
 def test_what_the_mails_lack_is_named(question: str, answer: str, lacking: str) -> None:
     grounded, reason = grounded_in(question, answer, [LEASE, PLANS])
     # "?": there is nothing to look up.

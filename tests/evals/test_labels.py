@@ -15,7 +15,7 @@ from art_e.runs import Run
 from evals.judges import labels
 from evals.report.tables import judge_errors, measure
 from evals.scored import Scored, Verdict, load_run
-from tests.builders import write_lines
+from tests.builders import table_rows, write_lines
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
 from tests.command_line import Run as Cli
 from tests.evals.runs import Outcome, episode, episodes, question, write_run
@@ -247,6 +247,5 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
 def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
     write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
     assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
-    for row in Path(__file__).with_name("judge_errors.tsv").read_text("utf-8").splitlines()[1:]:
-        args, fix = row.split("\t")
+    for args, fix in table_rows(__file__, "judge_errors.tsv"):
         assert fix in the_error(art_e("eval", "judge", *args.split()))

@@ -29,6 +29,7 @@ from evals.metrics import (
 from evals.report.tables import differences, fewer_errors, percent, summary
 from evals.scored import Scored, Verdict
 from evals.statistics import UNKNOWN, Sample, holm
+from tests.builders import table_rows
 from tests.evals.runs import Outcome, episode, question, write_run
 
 JUDGE = "offline/8"
@@ -210,17 +211,15 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     assert json.loads(json.dumps(metrics)) == metrics
 
 
-ENDED_ROWS = Path(__file__).with_name("ended_at.tsv").read_text("utf-8").splitlines()[1:]
-
-
-def ended(row: str) -> tuple[str, Scored]:
-    step, kind, outcome, options, _ = row.split("\t")
+def ended(step: str, kind: str, outcome: str, options: str, _: str) -> tuple[str, Scored]:
     made: Any = scored if kind == "lookup" else unanswerable
     return step, made(outcome, **json.loads(options))
 
 
 def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
-    steps, episodes = zip(*map(ended, ENDED_ROWS), strict=True)
+    steps, episodes = zip(
+        *itertools.starmap(ended, table_rows(__file__, "ended_at.tsv")), strict=True
+    )
     assert tuple(map(ended_at, episodes)) == steps
     funnel = figures_of(episodes)["funnel"]
     assert list(funnel) == list(STEPS)
@@ -341,8 +340,7 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked() -> None:
 
 
 def test_another_model_that_answers_is_named() -> None:
-    rows = Path(__file__).with_name("served.tsv").read_text("utf-8").splitlines()[1:]
-    for asked, one, other in map(str.split, rows):
+    for asked, one, other in table_rows(__file__, "served.tsv"):
         figures = figures_of([scored("right", model=asked, served=[one, other])])
         assert figures["reservations"] == [f"answered by {other}"], asked
 

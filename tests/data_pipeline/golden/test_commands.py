@@ -17,7 +17,7 @@ from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.builders import date_header, files_of, make_inbox, raw, write_lines
+from tests.builders import date_header, files_of, make_inbox, raw, table_rows, write_lines
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 from tests.golden import WRITER
 from tests.provider import KEY
@@ -76,15 +76,12 @@ def test_steps_count_and_name_the_next(art_e: Run, db: Path, golden: Path, tmp_p
         assert art_e("golden", "stats", golden).stdout == shown.stdout
 
 
-ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", ERRORS)
+@pytest.mark.parametrize(("line", "words"), table_rows(__file__, "user_errors.tsv"))
 @pytest.mark.usefixtures("golden")
 def test_a_user_error_is_one_line_and_changes_nothing(
-    art_e: Run, db: Path, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
-) -> None:
-    line, words = row.split("\t")
+    art_e: Run, db: Path, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    line: str, words: str,
+) -> None:  # fmt: skip
     command = shlex.split(line)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -151,12 +148,9 @@ def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
     return golden
 
 
-BAD_ROWS = Path(__file__).with_name("bad_rows.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", BAD_ROWS)
-def test_a_bad_row_stays(file: InboxFile, tmp_path: Path, row: str) -> None:
-    text, check, why = row.replace("LONG", "why? " * 101).replace("DEEP", DEEP).split("\t")
+@pytest.mark.parametrize(("text", "check", "why"), table_rows(__file__, "bad_rows.tsv"))
+def test_a_bad_row_stays(file: InboxFile, tmp_path: Path, text: str, check: str, why: str) -> None:
+    text = text.replace("LONG", "why? " * 101).replace("DEEP", DEEP)
     bad = {**PUBLIC, "id": 18, **json.loads(text)} if text.endswith("}") else text
     golden = imported(file, tmp_path, PUBLIC, bad, PUBLIC)
     ids = [(each.id, each.provenance["import"].get("id")) for each in golden.questions]

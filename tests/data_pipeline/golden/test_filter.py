@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from art_e.question import Question
 from data_pipeline.golden import filtering as rules
 from data_pipeline.golden.filtering import Owner, agreeing, duplicates
 from data_pipeline.golden.inboxes import Cited
+from tests.builders import table_rows
 
 VINCE = Owner("vince.kaminski@enron.com", (("vince", "kaminski"),))
 ID = "<1.2@x>"
@@ -26,17 +26,12 @@ def row(
 
 
 FACTS = rules.Facts(0.7, VINCE, {ID: Cited(ID)}, ("It has m8 bolts.",))
-# Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
-CASES = (Path(__file__).parent / "filter_cases.tsv").read_text("utf-8").splitlines()[1:]
 ENGLISH = "Please remember that we meet the bank on Monday and that we have to bring the numbers."
 
 
-LANGUAGES = (Path(__file__).parent / "language_cases.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("case", LANGUAGES)
-def test_the_language_of_the_mail(case: str) -> None:
-    question, passed, *bodies = case.split("\t")
+@pytest.mark.parametrize("case", table_rows(__file__, "language_cases.tsv"))
+def test_the_language_of_the_mail(case: list[str]) -> None:
+    question, passed, *bodies = case
     seen = dataclasses.replace(FACTS, bodies=bodies)
     assert (rules.language(row(question), seen) is None) is (passed == "yes")
 
@@ -47,9 +42,10 @@ def test_rules_take_any_text(question: str, answer: str) -> None:
     assert [each.name for each in rules.checked(row(question, answer), seen)] == list(rules.RULES)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_rule_tells_faults_from_what_only_looks_like_one(case: str) -> None:
-    name, has_fault, question, answer = case.split("\t")
+# Beside the faults that `bench.golden_faults` plants, which the chain's test holds to their rules.
+@pytest.mark.parametrize("case", table_rows(__file__, "filter_cases.tsv"))
+def test_a_rule_tells_faults_from_what_only_looks_like_one(case: list[str]) -> None:
+    name, has_fault, question, answer = case
     fault = rules.RULES[name](row(question, answer, provenance={"batch": "b-1"}), FACTS)
     # It shows words, not their first letter.
     assert (fault is not None and len(fault.rstrip("'").split("'")[-1]) > 1) is (has_fault == "yes")
@@ -84,12 +80,9 @@ def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict
 
 
 # Two questions, whether they share a gold mail, and whether they ask the same.
-PAIRS = (Path(__file__).parent / "duplicate_pairs.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_one_fact_asked_twice_is_found_and_near_texts_are_kept(pair: str) -> None:
-    same, shared, *texts = pair.split("\t")
+@pytest.mark.parametrize("pair", table_rows(__file__, "duplicate_pairs.tsv"))
+def test_one_fact_asked_twice_is_found_and_near_texts_are_kept(pair: list[str]) -> None:
+    same, shared, *texts = pair
     one, other = row(*texts[:2], id="q-1"), row(*texts[2:], id="q-2")
     gold = {"q-1": {"mail"}, "q-2": {"mail"}} if shared == "yes" else None
     assert found(one, other, gold=gold) == ({"q-2": "q-1"} if same == "yes" else {})

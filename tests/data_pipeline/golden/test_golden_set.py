@@ -16,7 +16,7 @@ from art_e.question import Question, load_questions
 from art_e.storage import write_whole
 from data_pipeline.golden import golden_set
 from data_pipeline.golden.golden_set import STEPS, Check, GoldenSet, Step, with_checks
-from tests.builders import the_error
+from tests.builders import table_rows, the_error
 from tests.golden import set_files, set_of
 
 
@@ -80,12 +80,8 @@ def test_a_row_that_a_step_loses_is_our_fault() -> None:
         golden.finish("filter", [(each, None) for each in golden.questions[1:]], {})
 
 
-DAMAGE = Path(__file__).with_name("damage.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", DAMAGE)
-def test_damage_is_refused(tmp_path: Path, row: str) -> None:
-    name, fields, words = row.split("\t")
+@pytest.mark.parametrize(("name", "fields", "words"), table_rows(__file__, "damage.tsv"))
+def test_damage_is_refused(tmp_path: Path, name: str, fields: str, words: str) -> None:
     some_rows(8).save(tmp_path)
     run(tmp_path, "filter", 0b01010100)
     text = (tmp_path / name).read_text("utf-8")
