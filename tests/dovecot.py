@@ -111,25 +111,20 @@ class Wire:
             while True:
                 near, _ = self._listening.accept()
                 far = socket.create_connection(("127.0.0.1", self._server_port))
-                left = self.cuts.pop(0) if self.cuts else None
-                for ends in ((near, far, None), (far, near, left)):
+                cut = self.cuts.pop(0) if self.cuts else None
+                for ends in ((near, far, None), (far, near, cut)):
                     threading.Thread(target=self._pass, args=ends, daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, left: int | None) -> None:
-        with contextlib.suppress(OSError):
-            damages = left is not None and left < 0
-            left = None if left is None else abs(left)
-            while data := source.recv(65_536 if left is None else min(left, 65_536)):
-                left = None if left is None else left - len(data)
-                if left == 0 and damages:
-                    data, left = data[:-1] + bytes([data[-1] ^ 1]), None
+    def _pass(self, source: socket.socket, target: socket.socket, cut: int | None) -> None:
+        with source, target, contextlib.suppress(OSError):
+            left = 65_536 if cut is None else abs(cut)
+            while data := source.recv(min(left, 65_536)):
+                left -= 0 if cut is None else len(data)
+                if not left and cut is not None and cut < 0:
+                    data, left, cut = data[:-1] + bytes([data[-1] ^ 1]), 65_536, None
                 target.sendall(data)
-                if left == 0:
-                    break
-        for each in (source, target):
-            with contextlib.suppress(OSError):
+            for each in (source, target):
                 each.shutdown(socket.SHUT_RDWR)
-            each.close()
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)

@@ -76,7 +76,8 @@ def mail(number: int, fields: dict[str, Any]) -> EmailMessage:
         mail["In-Reply-To"] = f"<{follows}@home.example>"
     mail.set_content(html or fields["body"], subtype="html" if html else "plain")
     for name, text in fields.get("files", {}).items():
-        data = MAKERS.get(name.partition(".")[2], lambda plain: plain.encode("latin-1"))(text)
+        maker = MAKERS.get(name.partition(".")[2])
+        data = maker(text) if maker else text.encode("latin-1")
         mail.add_attachment(data, "application", "octet-stream", filename=name)
     return mail
 
