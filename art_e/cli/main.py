@@ -7,6 +7,7 @@ went away. An error is one line on stderr. A command's module is imported when i
 `art-e --help` is as fast as typer itself.
 """
 
+import atexit
 import errno
 import gc
 import importlib
@@ -81,7 +82,8 @@ class Commands(TyperGroup):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             gc.disable()  # what is imported stays
             module = importlib.import_module(COMMANDS[cmd_name][0])
-            gc.freeze()  # until the command ends
+            gc.freeze()
+            atexit.register(gc.unfreeze)  # DuckDB complains of what is left at the end
             gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
@@ -130,7 +132,6 @@ class Commands(TyperGroup):
             stop = "" if message.endswith((".", "?", ")")) else "."
             named = "".join(f"{arg} " for arg in given[:1] if arg in self.commands)
             note(f"Error: {message}{stop} See: art-e {named}--help")
-        gc.unfreeze()  # DuckDB complains of what is left at the process's end
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:

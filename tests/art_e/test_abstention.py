@@ -1,6 +1,7 @@
 """What counts as declining to answer, and what only looks like it."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -15,25 +16,12 @@ from art_e.abstention import is_abstention
 from art_e.question import load_questions
 from evals.judges.labels import load_pairs
 
-ABSTENTIONS = [
-    "", "   \n", "...", "I dont know", "i DON`T know", "idk", "Unknown.", "no answer found", "N/A",
-    "I apologize, but I could not find the answer in your emails.", "null", '"I don\'t know"',
-    "The date of the meeting is not mentioned in the emails.", "I cannot tell from the emails.",
-    "I don't know. The emails I read do not mention it.", "*I don't know*",
-]  # fmt: skip
-
-ANSWERS = [
-    "I don't know John's flight, but the meeting is on May 3.", "None", "0", "No.", "EES Houston",
-    "Kim said she does not know when the move is.", "Unknown Pleasures LLC", "Not before May 4.",
-    "I don't know. It might be May 3.", "I could not find a hotel in Houston.", "Nasdaq: NA",
-    "Send it to unknown@example.com", "Not available until June", "To be determined.",
-    "The answer is 42, I don't know why.", "日本語の答え",
-]  # fmt: skip
+KNOWN = tomllib.loads(Path(__file__).with_name("declines.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("answer", [None, *ABSTENTIONS, *ANSWERS])
+@pytest.mark.parametrize("answer", [None, *KNOWN["abstentions"], *KNOWN["answers"]])
 def test_declines(answer: str | None) -> None:
-    assert is_abstention(answer) is (answer not in ANSWERS)
+    assert is_abstention(answer) is (answer not in KNOWN["answers"])
 
 
 class Text(NamedTuple):

@@ -17,7 +17,6 @@ from art_e.cli.mail import places_of
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import parse_query
-from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, search_words, stems, tokens, words
 from art_e.tools import Tools, View
@@ -293,20 +292,3 @@ def test_a_common_word_finds_a_long_mail(tmp_path: Path, monkeypatch: pytest.Mon
         assert message_ids(hits) == ["<long@t>"]
         with plain_connection(file.path) as connection:
             assert [as_row(hit) for hit in hits] == run_sql(connection, BOB, None, query)
-
-
-FORMS = {
-    "cost": "the costs", "relocating": "we relocate", "companies": "one company",
-    "planning": "plan ahead", "moves": "we moved",
-}  # fmt: skip
-
-
-def test_a_form_that_no_mail_has_finds_the_others(tmp_path: Path) -> None:
-    mails = [raw(f"<{form}@t>", body=f"It says {text} here.") for form, text in FORMS.items()]
-    with new_file(tmp_path / "inbox.duckdb", mails) as file:
-        inbox = file.open_inbox(BOB)
-        for form in [*FORMS] * (LOOK_UPS_IN_SQL + 1):
-            assert message_ids(inbox.search([form])) == [f"<{form}@t>"]
-            # SQL knows the stems of the words that the file's mail has.
-            rows = file.execute("FROM search_inbox('bob@test.example', ?)", [[form]]).fetchall()
-            assert rows == []

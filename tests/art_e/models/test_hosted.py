@@ -42,28 +42,18 @@ from tests.provider import (
 # What a model can do, known without asking it.
 
 
-@pytest.mark.parametrize(
-    ("model", "native_tools", "tool_choice"),
-    [
-        ("gemini/gemini-2.5-pro", True, "required"),
-        ("anthropic/claude-sonnet-4-5", True, "required"),
-        # Servers of the user: calls in the form that the model was taught.
-        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", True, "auto"),
-        # A request with a choice of tools hangs.
-        ("ollama_chat/qwen2.5:14b", True, None),
-        ("ollama/qwen2.5:14b", True, None),
-        # Refuses a forced call, because it always thinks.
-        ("anthropic/claude-sonnet-5-5", True, "auto"),
-        ("deepseek/deepseek-reasoner", False, None),
-    ],
-)
-def test_capabilities(
-    model: str, native_tools: bool, tool_choice: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# The model, whether it takes tools natively, and the strongest choice of them ("-": none).
+_LINES = Path(__file__).with_name("capabilities.txt").read_text("utf-8").splitlines()
+CAPABILITIES = [line for line in _LINES if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("row", CAPABILITIES)
+def test_capabilities(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, native, choice = row.split()
     for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
         monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
     takes = accepts(model)
-    assert (takes.tools, takes.tool_choice) == (native_tools, tool_choice)
+    assert (takes.tools, takes.tool_choice or "-") == (native == "native", choice)
 
 
 @pytest.mark.parametrize(
@@ -403,21 +393,7 @@ def test_a_stored_response_is_found_again_unless_its_file_was_cut(tmp_path: Path
 
 # ---- Reasoning, which goes back to the provider that produced it.
 
-GEMINI = {
-    "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{
-        "functionCall": {"name": "search_emails", "args": {"keywords": ["x"]}},
-        "thoughtSignature": "c2lnbmVk",
-    }]}}],
-    "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14},
-}  # fmt: skip
-CLAUDE = {
-    "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "tool_use",
-    "content": [
-        {"type": "thinking", "thinking": "Search first.", "signature": "c2lnbmVk"},
-        {"type": "tool_use", "id": "t1", "name": "search_emails", "input": {"keywords": ["x"]}},
-    ],
-    "usage": {"input_tokens": 9, "output_tokens": 5},
-}  # fmt: skip
+GEMINI, CLAUDE = json.loads(Path(__file__).with_name("reasoning.json").read_text("utf-8")).values()
 DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmVk").body)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+from pathlib import Path
 
 import httpx
 import openai
@@ -22,20 +23,15 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "host", "self_hosted"),
-    [
-        ("offline", "offline", None, False),
-        ("local:Qwen/Qwen2.5-14B-Instruct", "local", None, True),
-        ("openai/o3", "hosted", "api.openai.com", False),
-        ("gemini/gemini-2.5-pro", "hosted", "generativelanguage.googleapis.com", False),
-        ("anthropic/claude-sonnet-5-5", "hosted", "api.anthropic.com", False),
-        ("groq/llama-3.3-70b-versatile", "hosted", "api.groq.com", False),
-        ("ollama_chat/qwen2.5:14b", "hosted", "localhost:11434", True),
-        ("ollama_chat/gpt-oss:120b-cloud", "hosted", "ollama.com", False),
-    ],
-)
-def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hosted: bool) -> None:
+def rows(name: str) -> list[str]:
+    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("row", rows("hosts.txt"))
+def test_what_a_name_stands_for(row: str) -> None:
+    name, kind, named, own = row.split()
+    host, self_hosted = None if named == "-" else named, own == "own"
     model = Model(name)
     assert (model.kind, model.host, model.self_hosted) == (kind, host, self_hosted)
     assert model.leaves_machine is (host not in (None, "localhost:11434"))
@@ -45,21 +41,9 @@ def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hos
     assert said == (None if notice is None else f"{notice}{name})")
 
 
-@pytest.mark.parametrize(
-    ("name", "variable", "address", "host"),
-    [
-        ("openai/o3", "OPENAI_BASE_URL", "http://127.0.0.1:4000/v1", "127.0.0.1:4000"),
-        ("ollama_chat/qwen2.5:14b", "OLLAMA_API_BASE", "http://gpu.lan:114", "gpu.lan:114"),
-        ("ollama_chat/x-cloud", "OLLAMA_API_BASE", "https://ollama.com", "ollama.com"),
-        ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "http://[::1]:8000/v1", "[::1]:8000"),
-        ("openai/o3", "OPENAI_BASE_URL", "http://127.0.0.1.h.example", "127.0.0.1.h.example"),
-        # No credentials, no path, no query.
-        ("openai/o3", "OPENAI_BASE_URL", "https://me:pw@h.example:9/v1?key=k", "h.example:9"),
-    ],
-)
-def test_the_environment_sets_addresses(
-    monkeypatch: pytest.MonkeyPatch, name: str, variable: str, address: str, host: str
-) -> None:
+@pytest.mark.parametrize("row", rows("addresses.txt"))
+def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    name, variable, address, host = row.split()
     monkeypatch.setenv(variable, address)
     assert Model(name).host == host
     assert Model(name).self_hosted is not (host == "ollama.com" or "h.example" in host)

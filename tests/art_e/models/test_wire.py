@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,57 +86,7 @@ MODELS = (
     "openrouter/qwen/qwen3-14b", "ollama_chat/qwen3:8b", "hosted_vllm/qwen",
 )  # fmt: skip
 # What providers say, by the kind of failure: family, status, words (and a code, where it matters).
-FAILURES = """
-auth        openai 401 Incorrect API key provided
-auth        gemini 400 API key not valid. Please pass a valid API key.
-auth        anthropic 401 invalid x-api-key
-auth        openrouter 401 No auth credentials found
-auth        azure 401 Access denied due to invalid subscription key or wrong API endpoint.
-auth        ollama 401 unauthorized
-auth        hosted_vllm 401 Unauthorized
-no-model    openai 404 The model `gpt-4.1` does not exist or you do not have access to it.
-no-model    openai 404 The model `o4-mini` has been deprecated
-no-model    gemini 404 models/x is not found for API version v1beta
-no-model    anthropic 404 model: claude-x
-no-model    openrouter 400 qwen/x is not a valid model ID
-no-model    azure 404 The API deployment for this resource does not exist.
-no-model    ollama 404 model 'qwen3:8b' not found
-no-model    hosted_vllm 404 The model `qwen` does not exist.
-quota       openai 429 You exceeded your current quota, code insufficient_quota
-quota       gemini 429 Quota exceeded: GenerateRequestsPerDayPerProjectPerModel-FreeTier
-quota       gemini 429 Slow down. Please retry in 33791s
-quota       anthropic 400 You have reached your specified API usage limits.
-quota       openrouter 429 Rate limit exceeded: free-models-per-day
-quota       azure 429 Please retry in 86400s
-rate-limit  openai 429 Rate limit reached for gpt-4.1. Please try again in 0s
-rate-limit  gemini 429 Slow down. Please retry in 0s
-rate-limit  anthropic 429 This request would exceed your organization's rate limit
-rate-limit  openrouter 429 qwen3-14b is temporarily rate-limited upstream
-rate-limit  azure 429 Requests have exceeded the call rate limit
-rate-limit  hosted_vllm 429 Too many requests
-no-credit   openai 400 Billing hard limit has been reached
-no-credit   gemini 429 Your prepayment credits are depleted.
-no-credit   anthropic 400 Your credit balance is too low to access the Anthropic API.
-no-credit   openrouter 402 Insufficient credits. Add more
-region      openai 403 Country not supported: unsupported_country_region_territory
-region      gemini 400 User location is not supported for the API use.
-content     openai 400 Your request was flagged as potentially violating our usage policy.
-content     azure 400 The prompt triggers Azure OpenAI's content management policy
-content     openrouter 403 Your chosen model requires moderation and your input was flagged
-context     openai 400 This model's maximum context length is 9 tokens.
-context     gemini 400 The input token count (2000000) exceeds the maximum number of tokens
-context     anthropic 400 prompt is too long: 210000 tokens > 200000 maximum
-context     openrouter 400 This endpoint's maximum context length is 9 tokens.
-context     azure 400 This model's maximum context length is 9 tokens.
-context     hosted_vllm 400 This model's maximum context length is 9 tokens.
-overload    openai 503 The server is overloaded or not ready yet.
-overload    gemini 503 The model is overloaded. Please try again later.
-overload    anthropic 529 Overloaded
-overload    openrouter 503 No instances available
-overload    azure 503 The service is temporarily unable to process your request.
-overload    ollama 503 server busy, please try again. maximum pending requests exceeded
-overload    hosted_vllm 503 Service Unavailable
-""".strip().splitlines()
+FAILURES = Path(__file__).with_name("failures.txt").read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("line", FAILURES)
