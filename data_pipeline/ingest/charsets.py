@@ -87,7 +87,7 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
         is_wide = declared.startswith(("utf-16", "utf-32")) and b"\0" in data
         if not is_wide and not _ESCAPED.match(declared):
             return data.decode("ascii").replace("\0", "")
-    utf8 = _strict(data, "utf-8")
+    utf8 = strict(data, "utf-8")
     # Chance makes valid UTF-8 of a few characters of several bytes.
     is_chance = bool(utf8) and len(data) < len(utf8) + 4 and _SEVERAL_BYTES.match(declared)
     if not utf8 or "\0" in utf8 or data.isascii() or is_chance:
@@ -105,7 +105,8 @@ def scrub(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def _strict(data: bytes, codec: str) -> str:
+def strict(data: bytes, codec: str) -> str:
+    """Return the text of `data`; "" if a byte of it is bad or the codec unknown."""
     with suppress(LookupError, ValueError):
         return data.decode(codec)
     return ""
@@ -117,7 +118,7 @@ def _as_labelled(data: bytes, codec: str) -> str:
         return ""
     if _CONTROLS.search(data):
         codec = SPELLINGS["windows"].get(codec, codec)
-    text = _strict(data, codec) or _strict(data, SPELLINGS["beside"].get(codec, ""))
+    text = strict(data, codec) or strict(data, SPELLINGS["beside"].get(codec, ""))
     if not text or "\x0e" in text:
         if codec == "iso2022-jp":
             data, codec = _JIS_RUN.sub(_shift_jis, data), "cp932"

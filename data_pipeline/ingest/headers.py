@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
 from art_e.text import visible
-from data_pipeline.ingest.charsets import SPELLINGS, decode_bytes, scrub
+from data_pipeline.ingest.charsets import SPELLINGS, codec_of, decode_bytes, scrub, strict
 
 # ---- Bytes and strings as clean text.
 
@@ -273,8 +273,8 @@ def parse_date(text: str) -> dt.datetime | None:
 def _by_parts(text: str) -> tuple[int, ...]:
     """Return a date in any order and language: year, month, day, hour, minute, second, and how many
     seconds its zone is from UTC. Raises ValueError if it has no month, day or year."""
-
     text = unicodedata.normalize("NFKC", text).lower()
+    text = re.sub("[a-z]+", lambda word: SPELLINGS["zones"].get(word[0], word[0]), text)
 
     def cut_out(part: re.Pattern[str]) -> list[str]:
         nonlocal text
@@ -283,8 +283,8 @@ def _by_parts(text: str) -> tuple[int, ...]:
         return [group or "" for group in match.groups()] if match else []
 
     year_first, year_last = cut_out(_YEAR_FIRST), cut_out(_YEAR_LAST)
-    clock, offset = cut_out(_CLOCK), cut_out(_OFFSET)
-    words = re.findall(r"[^\W\d_]+", text)
+    before, *time, half = cut_out(_CLOCK) or [""] * 5
+    sign, hours, minutes = cut_out(_OFFSET) or ("+", "0", "0")
     if year_first:
         year, month, day = map(int, year_first)
     elif year_last:
@@ -292,15 +292,13 @@ def _by_parts(text: str) -> tuple[int, ...]:
         if month > 12 or (year_last[1] == "/" and day <= 12):  # as Americans write it
             day, month = month, day
     else:
+        words = re.findall(r"[^\W\d_]+", text)
         starts = (_MONTH.get(word[:4]) or _MONTH.get(word[:3]) for word in words)
         month, (day, year) = next(filter(None, starts), 0), map(int, re.findall(r"\d+", text)[:2])
         year += (2000 if year < 69 else 1900) if year < 100 else 0
-    before, *time, half = clock or [""] * 5
     hour, minute, second = (int(number or 0) for number in time)
     if before or half:
         hour = hour % 12 + (12 if before or half == "p" else 0)
-    zones = (SPELLINGS["zones"][word] for word in words if word in SPELLINGS["zones"])
-    sign, hours, minutes = offset or re.findall(r"([+-])(..)(..)", next(zones, "+0000"))[0]
     seconds = int(hours) * 3600 + int(minutes or 0) * 60
     return year, month, day, hour, minute, second, -seconds if sign == "-" else seconds
 
@@ -355,17 +353,12 @@ _STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
 _ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
 _FIRST_HEADER = re.compile(_NAME)
 # The line of an mbox, and those of mboxes that it was in before, quoted.
-_FROM_LINES = re.compile(rb"(?:>?From [^\n]*\n)+")
-_BLANK_OF_NAME = re.compile(rb"^([A-Za-z][!-9;-~]*)[ \t]+:", re.MULTILINE)
+_FROM_LINES = re.compile(rb"\A(?:>?From (?!:)[^\n]*\n)+")
+_BLANK_OF_NAME = re.compile(rb"^([!-9;-~]++)[ \t]++:", re.MULTILINE)
 _NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
 # Headers that no paragraph of text looks like; one of them, not seen before, after
 # a stray line proves that the header block goes on.
-_WELL_KNOWN = frozenset(
-    b"""from to cc bcc subject date message-id mime-version content-type
-    content-transfer-encoding content-disposition received return-path reply-to sender
-    in-reply-to references delivered-to x-from x-to x-cc x-bcc x-folder x-origin x-filename
-    x-mailer x-priority x-gmail-labels""".split()
-)
+_WELL_KNOWN = frozenset(SPELLINGS["headers"]["known"].encode().split())
 # `email` takes quadratic time for the parameters of these headers.
 _ENDLESS_PARAMETERS = re.compile(
     rb"^content-(?:type|disposition)[ \t]*:(?:[^\n]|\n[ \t]){20000}", re.IGNORECASE | re.MULTILINE
@@ -383,17 +376,10 @@ _WORD = re.compile(
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{0,60}\?[bBqQ]\?)")
 
 # The first part of a container whose header doesn't name what divides it.
-_BOUNDARY = re.compile(
-    rb'^--([^\r\n"\\]{1,70}?)[ \t]*\r?\n(?=content-)', re.IGNORECASE | re.MULTILINE
-)
+_BOUNDARY = re.compile(rb'^--([^\r\n"\\]{0,69}[!-~])[ \t]*+\r?\n(?=content-)', re.I | re.MULTILINE)
 
 _ENCODING = "content-transfer-encoding"
-# How they are spelled, by the name that `email` has for them.
-_ENCODINGS = {
-    "base64": re.compile(r"base.?64"),
-    "quoted-printable": re.compile(r"quoted?.?print|^qp?$"),
-    "x-uuencode": re.compile(r"\buu|x-uu"),
-}
+_ENCODINGS = {name: re.compile(form) for name, form in SPELLINGS["encodings"].items()}
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
 _LEAST_READABLE = 16  # bytes that are no text by chance
@@ -474,22 +460,18 @@ def cut(data: bytes) -> SplitMessage:
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
     block, body = cut(data)
-    block = _BLANK_OF_NAME.sub(rb"\1:", block)
-    block = _FROM_LINES.sub(b"", block, 1) if _FROM_LINES.match(block) else block
+    block = _FROM_LINES.sub(b"", block)
     if len(block) > _LARGEST_BLOCK:
         end = block.rfind(b"\n", 0, _LARGEST_BLOCK) + 1 or _LARGEST_BLOCK
         block, body = block[:end], block[end:] + b"\n" + body
-    stray = _STRAY_LINE.search(block)
-    if stray is None:
-        return SplitMessage(block, body)
-    if not _FIRST_HEADER.match(block):
-        return SplitMessage(b"", _trimmed(data))
-    mended = _fold_stray_lines(block, stray.start())
-    ending = _ENDING_LINE.search(mended)
-    if ending is None:
-        return SplitMessage(mended, body)
-    cut_at = ending.start() + 1
-    return SplitMessage(mended[:cut_at], mended[cut_at:] + b"\n" + body)
+    if stray := _STRAY_LINE.search(block):
+        if not _FIRST_HEADER.match(block):
+            return SplitMessage(b"", _trimmed(data))
+        block = _fold_stray_lines(block, stray.start())
+        if ending := _ENDING_LINE.search(block):
+            end = ending.start() + 1
+            block, body = block[:end], block[end:] + b"\n" + body
+    return SplitMessage(_BLANK_OF_NAME.sub(rb"\1:", block), body)
 
 
 def _trimmed(data: bytes) -> bytes:
@@ -557,24 +539,18 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     list's footer behind the base64 of a text stays in the clear."""
     if encoding == "quoted-printable":
         data = binascii.a2b_qp(_BLANKS_OF_BREAK.sub(b"=", data))
-    if encoding == "base64" and not is_text:
-        return unbase64(data)
-    if encoding != "base64" and not (is_text and _BASE64_LINE.match(data)):
-        return data
+    is_base64 = encoding == "base64"
+    if not (is_text and (is_base64 or _BASE64_LINE.match(data))):
+        return unbase64(data) if is_base64 else data
     lines = _BASE64_LINES.match(data)
     end = lines.end() if lines else 0
-    if _BASE64_LINE.search(data, end) or _is_readable(unbase64(data[end:])):
-        end = len(data)
+    rest = unbase64(data[end:])
+    is_readable = len(rest) >= _LEAST_READABLE and not BINARY.search(rest) and strict(rest, "utf-8")
+    end = len(data) if is_readable or _BASE64_LINE.search(data, end) else end
     content = unbase64(data[:end])
-    if encoding != "base64" and (end < len(data) or BINARY.search(content)):
+    if not is_base64 and (end < len(data) or BINARY.search(content)):
         return data
     return content + (b"\n" + data[end:] if data[end:] else b"")
-
-
-def _is_readable(data: bytes) -> bool:
-    with contextlib.suppress(ValueError):
-        return len(data) >= _LEAST_READABLE and not BINARY.search(data) and bool(data.decode())
-    return False
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
@@ -592,9 +568,8 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
             tree = _PARSER.parsebytes(data)
             if not tree.is_multipart() and (line := _BOUNDARY.search(data)):
                 kind = part_type(tree).kind.encode()
-                tree = _PARSER.parsebytes(
-                    b'Content-Type: %b; boundary="%b"\n%b' % (kind, line[1], data)
-                )
+                head = b'Content-Type: %b; boundary="%b"\n' % (kind, line[1])
+                tree = _PARSER.parsebytes(head + data)
             return tree
         except RecursionError:
             del tree["content-type"]
@@ -630,8 +605,8 @@ def decode_words(value: str) -> str:
         data = binascii.a2b_qp(raw, header=True) if match[2] in "qQ" else unbase64(raw)
         if raw and not data:
             continue
-        word_charset = match[1].partition("*")[0]  # RFC 2231 allows "charset*language"
-        if match.start() != end or word_charset.lower() != charset.lower():
+        word_charset = codec_of(match[1].partition("*")[0])  # RFC 2231 allows "charset*language"
+        if match.start() != end or word_charset != charset:
             pieces += [decode_bytes(pending, charset), value[end : match.start()]]
             pending = b""
         pending, charset, end = pending + data, word_charset, match.end()

@@ -32,7 +32,7 @@ from art_e.text import visible
 from data_pipeline.ingest import headers as head
 from data_pipeline.ingest import outlook
 from data_pipeline.ingest.attachments import PACKED, PICTURE, READ, Extractor, form_of, read
-from data_pipeline.ingest.charsets import codec_of, decode_bytes, scrub
+from data_pipeline.ingest.charsets import SPELLINGS, codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
@@ -263,10 +263,6 @@ _ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 _ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
-_LABELS = {"SUMMARY": "What", "DTSTART": "When", "DUE": "Due", "RRULE": "Repeats",
-           "LOCATION": "Where", "URL": "Link", "COMMENT": "Comment"}  # fmt: skip
-_NOTES = {"METHOD:CANCEL": "Cancelled:", "STATUS:CANCELLED": "Cancelled:",
-          "METHOD:COUNTER": "Other time proposed:"}  # fmt: skip
 
 
 def invitation_text(calendar: str) -> str:
@@ -282,23 +278,21 @@ def invitation_text(calendar: str) -> str:
         elif name == "END" and (inside or [""]).pop() in _ENTRIES:
             lines += [*_entry_lines(entry), *people, *entry.get("DESCRIPTION", "").splitlines()]
             entry, people = {}, []
-        elif note := _NOTES.get(f"{name}:{value.upper()}"):
+        elif note := SPELLINGS["notes"].get(f"{name}:{value.upper()}"):
             lines += [note] if note not in lines else []
         elif inside and inside[-1] in _ENTRIES:
             if name in ("ORGANIZER", "ATTENDEE"):
-                address, person = _MAILTO.sub("", value), options.get("CN", "")
-                answer = options.get("PARTSTAT", "NEEDS-ACTION").lower()
-                people.append(
-                    f"{name.title()}: " + (f"{person} <{address}>" if person else address)
-                )
-                people[-1] += f" ({answer})" * (answer != "needs-action")
+                address = _MAILTO.sub("", value)
+                person = f"{options['CN']} <{address}>" if options.get("CN") else address
+                answer = options.get("PARTSTAT", "").lower().replace("needs-action", "")
+                people.append(f"{name.title()}: {person}" + (f" ({answer})" if answer else ""))
             entry[name] = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
             entry[f"{name} zone"] = options.get("TZID", "")
     return "\n".join(lines) or calendar
 
 
 def _entry_lines(entry: dict[str, str]) -> Iterator[str]:
-    for name, label in _LABELS.items():
+    for name, label in SPELLINGS["invitation"].items():
         value = " ".join(entry.get(name, "").split())
         if name in ("DTSTART", "DUE") and value:
             end = entry.get("DTEND", "") if name == "DTSTART" else ""
@@ -365,10 +359,9 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 
 def charset_of(data: bytes, kind: PartType) -> str:
     """Return the charset that a part declares, or its HTML for it."""
-    if kind.is_html and codec_of(kind.charset) in ("", "ascii"):
-        meta = _META.search(data, 0, 4_000)
-        return meta[1].decode() if meta else kind.charset
-    return kind.charset
+    is_open = kind.is_html and codec_of(kind.charset) in ("", "ascii")
+    meta = _META.search(data, 0, 4_000) if is_open else None
+    return meta[1].decode() if meta else kind.charset
 
 
 def _unflowed(text: str, is_delsp: bool) -> str:
@@ -518,9 +511,12 @@ def _file_name(part: Part) -> str:
         field: Part = Message()
         field[header] = headers.first(header)[:_LONGEST_FIELD]
         try:
-            name = field.get_param(parameter, "", header)
+            options = field.get_params([], header)
         except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
             return "unnamed"
+        names = [value for key, value in options if key.lower() == parameter]
+        # RFC 6266: the plain name is for programs that can't read the other one.
+        name = max(names, key=lambda value: isinstance(value, tuple), default="")
         if isinstance(name, tuple):
             name = decode_bytes(name[2].encode("latin-1", "replace"), name[0] or "")
         if name:

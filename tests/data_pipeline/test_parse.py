@@ -91,7 +91,7 @@ SUBJECTS = {
     b"=?utf-8?b?Q2Fmw6k=?= at =?iso-8859-1?Q?=E9t=E9?=": "Café at été",
     b"=?utf-8?b?Q2Fmw6k?=": "Café",  # no padding
     b"=?utf-8?b?w?= =?utf-8?q?x?=": "=?utf-8?b?w?=x",  # beyond repair: kept
-    b"=?utf-8?q?a=C3?= =?utf-8?q?=A9b?=": "aéb",  # a character cut in two
+    b"=?utf-8?q?a=C3?= =?UTF8*en?q?=A9b?=": "aéb",  # a character cut in two
     b"=?nonsense-8?q?Caf=C3=A9?=": "Café",
     b"=?us-ascii?Q?what??=": "what?",
     b"Caf\xc3\xa9": "Café",
@@ -376,7 +376,7 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
         (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
         # A text that calls itself an attachment is the body if it is all there is.
         (b"Content-Disposition: attachment; filename=a.txt", b"words", "words"),
-        (b"Content-Type: application/pdf; name*0*=utf-8''a%20; name*1=b.pdf", b"words",
+        (b"Content-Type: application/pdf; name=a_.pdf; name*0*=utf-8''a%20; name*1=b.pdf", b"words",
          "[Attachment: a b.pdf (application/pdf, 1 KB)]"),
         # Nothing is left where hidden characters stood.
         (b"X-Note: x", "Due\u200b \nnow \u200b\n\n\u2060\n".encode(), "Due\nnow"),
