@@ -36,12 +36,11 @@ def teach(start: Start, folder: Path) -> Path:
         for calls in turns:
             episode.step(message(*calls))
         conversations.append(episode.messages)
-    tools = schemas()
     texts = [str(each["content"]) for messages in conversations for each in messages]
     texts.append(tiny_qwen.stock_template())
     fixed = [line for line in default_prompt().splitlines() if "$" not in line]
-    fixed += [json.dumps(each, ensure_ascii=False) for each in tools]
+    fixed += [json.dumps(each, ensure_ascii=False) for each in schemas()]
     tokenizer = tiny_qwen.make_tokenizer(texts, phrases=fixed)
     model = tiny_qwen.make_model(tokenizer)
-    tiny_qwen.overfit(model, [tiny_qwen.example(tokenizer, each, tools) for each in conversations])
+    tiny_qwen.overfit(model, [tiny_qwen.example(tokenizer, each) for each in conversations])
     return tiny_qwen.save(model, tokenizer, folder)

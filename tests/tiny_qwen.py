@@ -85,10 +85,8 @@ def rendered(
     return text
 
 
-def example(
-    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
-) -> MarkedTokens:
-    return marked_tokens(messages, ChatTokens(tokenizer, tools, tokenizer.get_vocab()[END]))
+def example(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -> MarkedTokens:
+    return marked_tokens(messages, ChatTokens(tokenizer, tokenizer.get_vocab()[END]))
 
 
 def overfit(

@@ -121,7 +121,7 @@ def questions(
     material = load_material(chosen.data, split)
     limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
     kept = material.held_out(limits[split]) if split in limits else material.questions
-    [db] = {material.file_of[each.id].path for each in kept}
+    db = material.file.path
     out.mkdir(parents=True, exist_ok=True)
     if chosen.data.has_worlds(split):
         db = shutil.copyfile(db, out / "inbox.duckdb")
@@ -156,7 +156,6 @@ def load_material(data: Data, split: Split) -> Material:
             raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    file_of = dict.fromkeys((each.id for each in questions), file)
     chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
@@ -167,7 +166,7 @@ def load_material(data: Data, split: Split) -> Material:
         Random("some").shuffle(ids)
         kept = set(ids[: data.train_questions])
         chosen = [each for each in chosen if each.id in kept]
-    return Material(file_of, [dataclasses.replace(each, split=split) for each in chosen])
+    return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
 
 
 def planted_in(data: Data) -> dict[str, Planted]:

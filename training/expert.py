@@ -97,9 +97,9 @@ def conversations_of(
     for noise in dict.fromkeys(table.noises):
         stages = zip(table.stages, table.noises, strict=True)
         limit = max(stage.steps * stage.batch for stage, its in stages if its == noise)
-        chosen = [each.id for each in questions[:limit] if each.id in planted]
-        files = [(material.file_of[each].path, planted[each]) for each in chosen]
-        played[noise] = expert_conversations(files, recipe.episode, noise, seed)
+        chosen = [planted[each.id] for each in questions[:limit] if each.id in planted]
+        path = material.file.path
+        played[noise] = expert_conversations(path, chosen, recipe.episode, noise, seed)
     return [played[noise] for noise in table.noises]
 
 
@@ -140,35 +140,31 @@ def worth_of(scored: Scored) -> float:
 
 
 def expert_conversations(
-    planted: Sequence[tuple[Path, Planted]], form: EpisodeForm, noise: Noise, seed: int
+    path: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
-    """Return the expert's conversation about each question, in order; `seed` decides its mistakes.
-    `planted` has each question with its inbox file. Questions whose mails the expert's searches do
-    not find are left out. Raises `UserError` without questions."""
+    """Return the expert's conversation about each question on the inbox file, in order; `seed`
+    decides its mistakes. Questions whose mails the expert's searches do not find are left out.
+    Raises `UserError` without questions."""
     if not planted:
-        raise UserError(
-            "the expert knows synthetic questions alone: give the recipe a table [data.worlds],"
-            " or begin with art-e train grpo"
-        )
+        remedy = "give the recipe a table [data.worlds], or begin with art-e train grpo"
+        raise UserError(f"the expert knows synthetic questions alone: {remedy}")
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
-    by_inbox = sorted(planted, key=lambda each: (each[0], each[1].question.inbox_address))
-    play = partial(_play, form, noise, seed)
+    by_inbox = sorted(planted, key=lambda each: each.question.inbox_address)
+    play = partial(_play, path, form, noise, seed)
     if len(planted) > _AT_ONCE:
         parts = spread(play, iter(in_groups(by_inbox, _AT_ONCE)))
         played = dict(itertools.chain.from_iterable(part for _, part in parts))
     else:
         played = dict(play(by_inbox))
-    return [played[each.question.id] for _, each in planted if each.question.id in played]
+    return [played[each.question.id] for each in planted if each.question.id in played]
 
 
 def _play(
-    form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[tuple[Path, Planted]]
+    path: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
 ) -> list[tuple[str, list[ChatMessage]]]:
     """Return the conversations in which the gold mails showed the answer, by questions' ids."""
-    files = {path: InboxFile(path) for path in {path for path, _ in planted}}
-    material = Material({each.question.id: files[path] for path, each in planted}, [])
-    conversations = []
-    for _, each in planted:
+    material, conversations = Material(InboxFile(path), []), []
+    for each in planted:
         episode = material.episode(each.question, form)
         expert = Expert(episode, each, Random(f"{seed}/{each.question.id}"), noise, form.spaced)
         expert.play()
@@ -211,7 +207,12 @@ class Expert:
             yield self._search([self.rng.choice(telling)])
         yield self._search(telling)
         if not self.planted.question.answerable:
-            yield from self._find_nothing()
+            if (hits := self._hits()) and self._errs("guesses"):
+                handle = self.rng.choice(hits)
+                yield self._read(handle)
+                yield self._final(self._some_words(), [handle])
+            else:
+                yield self._final(NOTHING, [])
             return
         count = len(self.planted.question.message_ids)
         if len(self._gold()) < count and names and names != telling:
@@ -234,14 +235,6 @@ class Expert:
         evidence = self.planted.evidence
         answer = evidence[0][1] if len(evidence) == 1 else str(self.planted.question.answer)
         yield self._final(answer, gold)
-
-    def _find_nothing(self) -> Iterator[AssistantMessage]:
-        if not ((hits := self._hits()) and self._errs("guesses")):
-            yield self._final(NOTHING, [])
-            return
-        handle = self.rng.choice(hits)
-        yield self._read(handle)
-        yield self._final(self._some_words(), [handle])
 
     def _gold(self) -> list[str]:
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}

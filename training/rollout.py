@@ -20,6 +20,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, call_form, parse_reply
 from art_e.question import Question
+from art_e.tools import schemas
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -44,9 +45,9 @@ def in_groups(values: Sequence[T], size: int) -> list[list[T]]:
 
 
 class Material(NamedTuple):
-    """The questions of a split, and for each, by its id, the inbox file that it is about."""
+    """The questions of a split, and the inbox file that they are about."""
 
-    file_of: dict[str, InboxFile]
+    file: InboxFile
     questions: list[Question]
 
     def held_out(self, number: int) -> list[Question]:
@@ -56,7 +57,7 @@ class Material(NamedTuple):
         return shuffled[:number]
 
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
-        return form.begin(self.file_of[question.id].inbox_of(question), question)
+        return form.begin(self.file.inbox_of(question), question)
 
 
 @dataclass(slots=True)
@@ -89,11 +90,9 @@ class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn. Raises
     `UserError` if it rewrites earlier messages, and `ValueError` if it is in no form of Qwen's."""
 
-    def __init__(
-        self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
-    ) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast", end_id: int) -> None:
         self._tokenizer = tokenizer
-        self._tools: list[Any] = tools
+        self._tools: list[Any] = schemas()
         self._form: CallForm = "json"  # until the template is checked
         self.end_id = end_id
         self._end = str(tokenizer.decode([end_id]))

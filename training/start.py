@@ -19,7 +19,7 @@ from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import best_device, of_training
 from art_e.models.loading import end_of_turn, load_checkpoint
-from art_e.tools import ARGUMENTS, schemas
+from art_e.tools import ARGUMENTS
 from training.processes import sharded
 from training.recipe import ModelTable, Recipe, Scratch, Setting
 from training.rollout import ChatTokens
@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
     @property
     def tokens(self) -> ChatTokens:
-        return ChatTokens(self.tokenizer, schemas(), self.end_id)
+        return ChatTokens(self.tokenizer, self.end_id)
 
 
 def load_start(name: str, table: ModelTable | None = None) -> Start:

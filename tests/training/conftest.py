@@ -39,7 +39,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Qwen2Tokenizer:
 
 @pytest.fixture(scope="session")
 def tokens(tokenizer: Qwen2Tokenizer) -> ChatTokens:
-    return ChatTokens(tokenizer, schemas(), tokenizer.get_vocab()[END])
+    return ChatTokens(tokenizer, tokenizer.get_vocab()[END])
 
 
 def written(message: AssistantMessage) -> str:

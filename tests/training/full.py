@@ -39,10 +39,7 @@ def make_base(folder: Path, hidden: int = 64) -> Path:
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
     model = make_model(tokenizer, hidden=hidden, layers=2)
-    learnt = [
-        example(tokenizer, [*one, replies[place % 2]], schemas())
-        for place, one in enumerate(messages)
-    ]
+    learnt = [example(tokenizer, [*one, replies[place % 2]]) for place, one in enumerate(messages)]
     # Neither by heart nor not at all: it is as likely to say the one as the other.
     overfit(model, learnt, steps=40, enough=0.4)
     return save(model, tokenizer, folder)

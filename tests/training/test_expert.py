@@ -133,10 +133,10 @@ def test_expert_plays_in_order(material: Material, monkeypatch: pytest.MonkeyPat
     of_id = planted_in(recipe.data)
     chosen = [of_id[each.id] for each in material.questions[:12]]
     Random(1).shuffle(chosen)
-    files = [(material.file_of[each.question.id].path, each) for each in chosen]
+    path = material.file.path
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert.expert_conversations(files, recipe.episode, Noise(), seed)
+        return expert.expert_conversations(path, chosen, recipe.episode, Noise(), seed)
 
     alone = plays(0)
     for each, messages in zip(chosen, alone, strict=True):

@@ -19,7 +19,6 @@ from transformers import GenerationConfig, Qwen2Tokenizer
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
-from art_e.tools import schemas
 from tests.builders import LEASE, WAIT_S, answer, message, read, search
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from tests.training.conftest import Begin, whole, written
@@ -153,7 +152,7 @@ def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer)
     )
     try:
         with pytest.raises(UserError, match="turn by turn"):
-            ChatTokens(tokenizer, schemas(), tokenizer.get_vocab()[END])
+            ChatTokens(tokenizer, tokenizer.get_vocab()[END])
     finally:
         tokenizer.chat_template = before
 

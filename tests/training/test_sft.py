@@ -116,9 +116,9 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
     with tiny.at(training_home):
         recipe = tiny.recipe()
         material, known = load_material(recipe.data, "train"), planted_in(recipe.data)
-        chosen = [(material.file_of[each.id].path, known[each.id]) for each in material.questions]
+        chosen = [known[each.id] for each in material.questions]
         noise = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
-        return expert_conversations(chosen, recipe.episode, noise, 0)
+        return expert_conversations(material.file.path, chosen, recipe.episode, noise, 0)
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,7 @@ def test_a_golden_set_may_be_held_out_beside_training_worlds(data: Data, tmp_pat
     both = data.model_copy(update={"questions": str(questions), "db": str(db)})
     test = load_material(both, "test")
     assert set(ids(test)) <= {each.id for each in questions_of(f"{source}test")}
-    assert {file.path for file in test.file_of.values()} == {db}
+    assert test.file.path == db
     assert ids(load_material(both, "train")) == ids(load_material(data, "train"))
 
 
@@ -150,7 +150,7 @@ def test_golden_set_of_the_home(
 ) -> None:
     material = load_material(data, "train")
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    own = Data(db=str(next(iter(material.file_of.values())).path), train_questions=5)
+    own = Data(db=str(material.file.path), train_questions=5)
     with pytest.raises(UserError, match=r"no golden set at .*art-e golden import"):
         load_material(own, "train")
     (tmp_path / "golden").mkdir()
