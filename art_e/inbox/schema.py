@@ -30,17 +30,18 @@ def tables_sql() -> str:
 
 def statement(name: str, **values: object) -> str:
     """The statement of that name in queries.sql."""
-    return _statements()[name].substitute(values)
+    return statements(_FOLDER / "queries.sql")[name].substitute(values)
 
 
 @cache
-def _statements() -> dict[str, Template]:
-    statements: dict[str, Template] = {}
-    text = (_FOLDER / "queries.sql").read_text("utf-8")
+def statements(path: Path) -> dict[str, Template]:
+    """The statements of a file by name; `${name}` in one stands for an earlier one."""
+    found: dict[str, Template] = {}
+    text = path.read_text("utf-8")
     for name, sql in re.findall(r"^-- name: (\w+)\n((?:(?!--).*\n)+)", text, re.MULTILINE):
-        earlier = {key: each.template for key, each in statements.items()}
-        statements[name] = Template(Template(sql.strip()).safe_substitute(earlier))
-    return statements
+        earlier = {key: each.template for key, each in found.items()}
+        found[name] = Template(Template(sql.strip()).safe_substitute(earlier))
+    return found
 
 
 @cache

@@ -28,7 +28,15 @@ from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
 from data_pipeline.golden.asking import Asker, added_words, new_texts, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
-from data_pipeline.golden.inboxes import MIN_MAILS, OWN_MAIL, Counts, Mail, mails_of, threads_of
+from data_pipeline.golden.inboxes import (
+    MIN_MAILS,
+    OWN_MAIL,
+    QUERIES,
+    Counts,
+    Mail,
+    mails_of,
+    threads_of,
+)
 from evals.scored import limited_gather
 from evals.structured import UnparseableError, unwrapped
 
@@ -237,15 +245,8 @@ def _related(
 
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:
-    rows = file.execute(
-        "SELECT email_id, message_id, sent_at, subject, content_digest, body, (SELECT"
-        " coalesce(list(DISTINCT address_id ORDER BY address_id), []) FROM parties JOIN addresses"
-        " USING (address_id) WHERE parties.email_id = emails.email_id AND address <> ?)"
-        # By its message id nothing but this mail is meant.
-        f" {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL AND length(body) BETWEEN ? AND ?"
-        " ORDER BY email_id",
-        [address, address, LEAST_CHARS, MOST_CHARS],
-    ).fetchall()
+    parameters = [address, address, LEAST_CHARS, MOST_CHARS]
+    rows = file.execute(QUERIES["drawable"], parameters).fetchall()
     return [Mail(*row) for row in rows]
 
 
@@ -288,11 +289,7 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
         )
     data = []
     for address, drawn in groupby(batches, key=lambda each: each.inbox):
-        row = file.execute(
-            "SELECT from_name FROM emails WHERE from_address = ? AND from_name <> ''"
-            " GROUP BY from_name ORDER BY count(*) DESC, from_name LIMIT 1",
-            [address],
-        ).fetchone()
+        row = file.execute(QUERIES["owner_name"], [address]).fetchone()
         owner = {"name": "" if row is None else str(row[0]), "address": address}
         inbox = file.open_inbox(address)
         for batch in drawn:

@@ -14,19 +14,16 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
+from art_e.inbox.schema import statements
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
 
 # ---- The mails that questions cite, looked up together.
 
-
-def _query(name: str) -> str:
-    return Path(__file__).with_name(f"{name}.sql").read_text("utf-8")
-
-
-# The mail of the inbox of an address.
-OWN_MAIL = "FROM emails SEMI JOIN mail_of(?, false) USING (email_id)"
+_FILE = Path(__file__).with_name("queries.sql")
+QUERIES = {name: each.template for name, each in statements(_FILE).items()}
+OWN_MAIL = QUERIES["own_mail"]
 
 
 class Cited(NamedTuple):
@@ -44,7 +41,7 @@ def cited_mails(file: InboxFile, questions: Sequence[Question]) -> dict[str, dic
     """The mail of each message id that a question cites, by the question's id."""
     keys = sorted({_key(each, name) for each in questions for name in each.message_ids})
     parameters = [[key[part] for key in keys] for part in (0, 1)]
-    rows = file.execute(_query("cited"), parameters)
+    rows = file.execute(QUERIES["cited"], parameters)
     mails: defaultdict[tuple[str, str], list[_Mail]] = defaultdict(list)
     for address, name, *mail in rows.fetchall():
         mails[address, name].append(tuple(mail))
@@ -146,7 +143,7 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
     or of persons, who unlike mailing lists write mail. Raises `UserError` if there is none."""
     owners = file.owners()
     parameters = [min_mails, owners, owners, owners, MIN_SENT]
-    rows = file.execute(_query("persons"), parameters).fetchall()
+    rows = file.execute(QUERIES["persons"], parameters).fetchall()
     if not rows:
         raise UserError(
             f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
@@ -233,7 +230,7 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     learned = parts["validation"] | parts["train"]
     tested = sorted(address for address, name in inboxes.items() if name == "test")
     contents = sorted({part for each in placed if each.split != "test" for part in gold[each.id]})
-    held = dict(file.execute(_query("holders"), [contents, tested]).fetchall())
+    held = dict(file.execute(QUERIES["holders"], [contents, tested]).fetchall())
     quoted: dict[str, str] = {}
     for address in tested:
         texts = file.execute(f"SELECT body {OWN_MAIL}", [address])

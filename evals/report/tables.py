@@ -433,7 +433,8 @@ def first_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) 
 def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] = ()) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
-    for name, title, note, scale, figures in map(dict.values, FIGURES["charts"]):
+    for name, chart in FIGURES["charts"].items():
+        scale, figures = chart["scale"], chart["figures"]
         theirs = [
             DotRow(each.model, _marks(_published(each), figures[:1]), published=True)
             for each in published
@@ -441,10 +442,11 @@ def comparison_charts(entries: Sequence[Entry], published: Sequence[Published] =
         ]
         log = "Logarithmic; " if scale in ("usd", "seconds") else ""
         sources = cost_sources(entries) if name == "cost" else ""
-        notes = (note, f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "", sources)
+        notes = (chart["note"], f"{log}95 % intervals{scopes(entries)}.", _HOLLOW if theirs else "")
+        note = " ".join(filter(None, (*notes, sources)))
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         rows = (*_measured(entries, figures), *theirs)
-        charts.append(DotChart(name, title, " ".join(filter(None, notes)), scale, rows, series))
+        charts.append(DotChart(name, chart["title"], note, scale, rows, series))
     return charts
 
 
