@@ -115,8 +115,6 @@ class Account(NamedTuple):
 
 # ---- A connection, which reads what was asked for and not for longer than that takes.
 
-Marks = tuple[tuple[str, ...], str]  # labels, and Gmail's name of the thread
-
 
 class Listed(NamedTuple):
     """A folder that the server lists."""
@@ -124,6 +122,14 @@ class Listed(NamedTuple):
     key: str  # the name on the wire
     name: str  # in words with "/" between
     attributes: frozenset[str]
+
+
+class Marks(NamedTuple):
+    """What a folder's list says of a message."""
+
+    labels: tuple[str, ...]
+    thread: str  # Gmail's
+    size: int
 
 
 class Wire(imaplib.IMAP4):
@@ -213,9 +219,9 @@ class Wire(imaplib.IMAP4):
                 return [each for each in listed if each.attributes & {"\\all", "\\junk", "\\trash"}]
         return listed
 
-    def contents(self, folder: Listed) -> tuple[int, dict[int, tuple[Marks, int]]]:
-        """Open a folder, read-only. Return its UIDVALIDITY, and marks and sizes of its messages."""
-        name, listed = _quoted(folder.key.encode("latin-1")), dict[int, tuple[Marks, int]]()
+    def contents(self, folder: Listed) -> tuple[int, dict[int, Marks]]:
+        """Open a folder, read-only. Return its UIDVALIDITY, and its messages by their UIDs."""
+        name, listed = _quoted(folder.key.encode("latin-1")), dict[int, Marks]()
         count, _ = next(self._ask(self.select, name, True), (b"0", []))  # EXAMINE
         validity = _number(self.response("UIDVALIDITY")[1][0] or b"0")
         # An empty folder has no "1:*".
@@ -229,7 +235,7 @@ class Wire(imaplib.IMAP4):
             uid, flags = _number(fields["UID"], 1), fields["FLAGS"].strip("()").lower().split()
             labels = of_imap(folder.name, folder.attributes, flags, gmail)
             size = _number(fields["RFC822.SIZE"])
-            listed[uid] = (labels, fields.get("X-GM-THRID", "")), size
+            listed[uid] = Marks(labels, fields.get("X-GM-THRID", ""), size)
         return validity, listed
 
     def messages(self, uids: Sequence[int]) -> Iterator[tuple[int, bytes, dt.datetime | None]]:

@@ -17,14 +17,15 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, StringConstraints, TypeAdapter, ValidationError
 
 from art_e.cli.output import note, plural, progress
 from art_e.errors import UserError
 from art_e.storage import locked, partial_of, write_whole
 from art_e.text import digest
-from data_pipeline.accounts.imap import Account, Listed, Marks, Wire, connection, shown
+from data_pipeline.accounts.imap import Account, Listed, Wire, connection, shown
 from data_pipeline.ingest.archives import head_of, regular_files
 from data_pipeline.ingest.records import LARGEST_MESSAGE, RawMessage
 
@@ -34,33 +35,22 @@ WAITS_S = (1.0, 5.0, 20.0)
 _BATCH_BYTES = 1_000_000
 
 Errors = dict[Account, UserError]
-
-
-class Folder(BaseModel):
-    """A folder of the account: its place in the spool, and the UIDs of its messages."""
-
-    name: str
-    place: str = Field(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}$")
-    messages: dict[int, Marks]
+# A message's source, its labels, and Gmail's name of its thread.
+Message = tuple[str, tuple[str, ...], str]
+_File = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}/[0-9]{1,10}$")]
+Messages = dict[_File, Message]
 
 
 class State(BaseModel):
-    """The account as it was last found; folders by their names as the server writes them. `owner`
-    is the address whose inbox holds all of its mail, if that is known."""
+    """An account as it was last read: its messages by their files in the spool. `owner` is the
+    address whose inbox holds all of its mail, if that is known."""
 
     account: str
     owner: str = ""
-    folders: dict[str, Folder] = {}
-
-    def files(self) -> Iterator[tuple[Path, str, Marks]]:
-        """Of each message: its file, a name for people, its marks."""
-        spool = Account.of(self.account).spool
-        for folder in self.folders.values():
-            for uid, marks in folder.messages.items():
-                yield spool / folder.place / str(uid), f"{folder.name}/{uid}", marks
+    messages: Messages = {}
 
 
-_STATES: TypeAdapter[State | list[State]] = TypeAdapter(State | list[State])
+_STATES = TypeAdapter(list[State])
 
 
 def state_file(db: Path) -> Path:
@@ -71,13 +61,12 @@ def state_file(db: Path) -> Path:
 def load_states(db: Path) -> list[State]:
     """Return the states of the accounts that an inbox file follows."""
     try:
-        states = _STATES.validate_json((path := state_file(db)).read_bytes())
-        # Once a file followed one account.
-        return [states] if isinstance(states, State) else states
+        return _STATES.validate_json((path := state_file(db)).read_bytes())
     except FileNotFoundError:
         return []
     except ValidationError:
-        raise UserError(f"{path} is damaged: delete it, then ingest with --replace") from None
+        what = f"{path} is damaged, or of an earlier version"
+        raise UserError(f"{what}: delete it, then ingest with --replace") from None
 
 
 def _save_states(db: Path, states: Collection[State]) -> None:
@@ -109,10 +98,11 @@ def read(db: Path) -> Iterator[RawMessage]:
     """Yield the messages of all accounts that an inbox file follows."""
     with alone(db):
         for state in load_states(db):
-            for file, name, (labels, thread) in state.files():
+            for name, (source, labels, thread) in state.messages.items():
+                file = Account.of(state.account).spool / name
                 data = head_of(file, LARGEST_MESSAGE + 1)
                 received = dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
-                yield RawMessage(name, data, received, labels, False, thread, state.owner)
+                yield RawMessage(source, data, received, labels, False, thread, state.owner)
 
 
 def follow(owners: Mapping[Account, str], db: Path) -> tuple[Counter[str], Errors]:
@@ -135,25 +125,25 @@ def _follow(account: Account, db: Path, owner: str) -> dict[str, int]:
     with locked(account.spool.with_suffix(".lock"), busy):
         states = {state.account: state for state in load_states(db)}
         old = states.get(str(account), State(account=str(account)))
-        new = states[old.account] = State(account=old.account, owner=owner or old.owner)
-        _read_account(account, old, new)
-        was, now = ({file: marks for file, _, marks in each.files()} for each in (old, new))
-        both = was.keys() & now.keys()
-        changed = sum(was[each] != now[each] for each in both)
+        was, now = old.messages, _read_account(account, old.messages)
+        new = State(account=old.account, owner=owner or old.owner, messages=now)
         if new != old or not now:
-            _save_states(db, states.values())
+            _save_states(db, {**states, old.account: new}.values())
         # With what a cut left half written.
         for file in regular_files(account.spool):
-            if file not in now:
+            if f"{file.parent.name}/{file.name}" not in now:
                 file.unlink()
+    both = was.keys() & now.keys()
+    changed = sum(was[each] != now[each] for each in both)
     return {"new": len(now) - len(both), "changed": changed, "deleted": len(was) - len(both)}
 
 
-def _read_account(account: Account, old: State, new: State) -> None:
-    """Fill `new`, over as many connections as it takes while each brings something."""
+def _read_account(account: Account, old: Messages) -> Messages:
+    """Return its messages, over as many connections as it takes while each brings something."""
+    folders = dict[str, Messages]()
 
     def have() -> int:
-        return len(new.folders) + sum(1 for _ in regular_files(account.spool))
+        return len(folders) + sum(1 for _ in regular_files(account.spool))
 
     # In the lock: a sign-in may give out a new token each time, and end if an old one comes again.
     secret, waits = account.secret(), iter(WAITS_S)
@@ -161,7 +151,8 @@ def _read_account(account: Account, old: State, new: State) -> None:
         before = have()
         try:
             with connection(account, secret) as imap:
-                return _read_folders(imap, account.spool, old, new)
+                _read_folders(imap, account.spool, old, folders)
+            return {file: each for part in folders.values() for file, each in part.items()}
         except ConnectionError as error:
             if have() > before:
                 waits = iter(WAITS_S)
@@ -174,21 +165,21 @@ def _read_account(account: Account, old: State, new: State) -> None:
             time.sleep(wait)
 
 
-def _read_folders(imap: Wire, spool: Path, old: State, new: State) -> None:
-    """Add the folders that `new` lacks."""
-    for folder in (each for each in imap.folders() if each.key not in new.folders):
+def _read_folders(imap: Wire, spool: Path, old: Messages, folders: dict[str, Messages]) -> None:
+    """Add the folders that `folders` lacks."""
+    for folder in (each for each in imap.folders() if each.key not in folders):
         try:
-            new.folders[folder.key] = _read_folder(imap, spool, folder)
+            folders[folder.key] = _read_folder(imap, spool, folder)
         except imaplib.IMAP4.abort:
             raise
         except imaplib.IMAP4.error as error:
             name, words = (shown(each, imap.password) for each in (folder.name, error))
             note(f"{name} can't be read ({words}); it stays as it was")
-            if folder.key in old.folders:
-                new.folders[folder.key] = old.folders[folder.key]
+            files = (each for each in old if each.startswith(digest(folder.key)))
+            folders[folder.key] = {file: old[file] for file in files}
 
 
-def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Folder:
+def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Messages:
     """The folder's messages, after those that the spool lacks were fetched."""
     validity, listed = imap.contents(folder)
     place = spool / f"{digest(folder.key)}-{validity}"
@@ -196,7 +187,7 @@ def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Folder:
     # Empty is what a loss of power may leave.
     names = {each.name for each in os.scandir(place) if each.stat().st_size}
     missing = [uid for uid in sorted(listed) if str(uid) not in names]
-    totals = itertools.accumulate(max(listed[uid][1], _BATCH_BYTES // 100) for uid in missing)
+    totals = itertools.accumulate(max(listed[uid].size, _BATCH_BYTES // 100) for uid in missing)
     batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
     name = shown(folder.name, imap.password)
     with progress("", len(missing), doing=f"fetching {name}") as advance:
@@ -211,5 +202,5 @@ def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Folder:
                 advance()
     if lost := sum(str(uid) not in names for uid in missing):
         note(f"{name}: {plural(lost, 'message')} did not come; the next sync asks again")
-    present = {uid: listed[uid][0] for uid in sorted(listed) if str(uid) in names}
-    return Folder(name=folder.name, place=place.name, messages=present)
+    present = ((uid, listed[uid]) for uid in sorted(listed) if str(uid) in names)
+    return {f"{place.name}/{uid}": (f"{folder.name}/{uid}", *each[:2]) for uid, each in present}

@@ -62,8 +62,9 @@ class Box(NamedTuple):
         """The labels of the mails in the inbox file, by their numbers: those of the state, which
         are the spool's, and no others."""
         states = load_states(self.db)
-        files = [file for state in states for file, _, _ in state.files()]
         spools = [Account.of(state.account).spool for state in states]
+        both = zip(spools, states, strict=True)
+        files = [folder / file for folder, state in both for file in state.messages]
         spooled = [each for spool in spools for each in spool.rglob("*")]
         assert sorted(files) == sorted(each for each in spooled if each.is_file())
         with InboxFile(self.db) as file:
@@ -251,8 +252,9 @@ def test_the_file_of_an_account_holds_that_alone(art_e: Run, box: Box, tmp_path:
     # A file that came from elsewhere may name an account that is to get the password.
     shutil.rmtree(Account.of(box.url).spool)
     assert f"if it is yours: art-e ingest {box.url}" in the_error(art_e("sync"))
-    state_file(box.db).write_text("{")
-    assert "is damaged: delete it" in the_error(art_e("sync"))
+    for damaged in ("{", '[{"account": "imap://me@x", "messages": {"../../x": ["", [], ""]}}]'):
+        state_file(box.db).write_text(damaged)
+        assert "is damaged, or of an earlier version: delete it" in the_error(art_e("sync"))
     art_e("ingest", other, "--replace")
     assert "begin with" in the_error(art_e("sync"))
 
