@@ -11,8 +11,8 @@ import pytest
 
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.builders import table_rows, write_lines
 from tests.builders import the_error as the_user_error
-from tests.builders import write_lines
 from tests.command_line import ANN, Run, json_of, the_error
 from training.recipe import load_recipe
 
@@ -33,12 +33,8 @@ def test_it_is_found_by_name_and_by_file_and_changes_win_over_it(tmp_path: Path)
     assert recipe.model.lora == 4
 
 
-ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", ERRORS)
-def test_user_errors(art_e: Run, row: str) -> None:
-    line, words = row.split("\t")
+@pytest.mark.parametrize(("line", "words"), table_rows(__file__, "user_errors.tsv"))
+def test_user_errors(art_e: Run, line: str, words: str) -> None:
     assert words in the_error(art_e(*shlex.split(line)))
 
 

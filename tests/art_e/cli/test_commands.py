@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from art_e.cli import output
 from tests.art_e.test_text import NOTHING
+from tests.builders import table_rows
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
@@ -24,12 +25,9 @@ IN_ANN = ["--inbox", ANN]
 
 
 # A command line, and words of its error.
-ERRORS = Path(__file__).with_name("user_errors.tsv").read_text("utf-8").splitlines()[1:]
-
-
-@pytest.mark.parametrize("row", ERRORS)
-def test_user_errors(art_e: Run, db: Path, home: Path, row: str) -> None:
-    line, *words = row.split("\t")
+@pytest.mark.parametrize("cells", table_rows(__file__, "user_errors.tsv"))
+def test_user_errors(art_e: Run, db: Path, home: Path, cells: list[str]) -> None:
+    line, *words = cells
     args = shlex.split(line)
     where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") else []
     error = the_error(art_e(*args, *where))
