@@ -310,7 +310,6 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
 
 # A From_ line has a time and a year; Thunderbird, Eudora and others leave these out, some the
 # sender as well.
-_FROM = (b"From ", b"From\t", b"From\n", b"From\r")
 _DATED = re.compile(rb"From[ \t](?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
 _UNDATED = re.compile(
     rb"From(?:[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999})[\d/:., +APM-]{0,60}"
@@ -352,7 +351,7 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
             if data:
                 yield separator, bytes(data)
             separator, data, line = b"", bytearray(), b""
-        elif line.startswith(_FROM) and before.endswith(b"\n") and not (is_mmdf and data):
+        elif line.startswith(b"From") and line[4:5].isspace() and before.endswith(b"\n"):
             block = list(_header_block(stream, ahead))
             # Only a short text is looked at, because this may be asked of every line.
             is_first = not separator and len(data) < 1000 and not data.strip()
@@ -364,32 +363,34 @@ def _pieces(stream: BufferedReader) -> Iterator[tuple[bytes, bytes]]:
                 if block[0].startswith(b"From "):
                     ahead.popleft()
                 if is_counted:
-                    whole = _counted(stream, ahead, data)
-                    is_counted, stream = whole is stream, whole
+                    is_counted, stream = _counted(stream, ahead, data)
         if len(data) <= LARGEST_MESSAGE:
             data += line
-        before = line or b"\n"
+        # In MMDF only the first line can be a From_ line.
+        before = b"" if is_mmdf and data else line or b"\n"
     if separator or data.strip():
         yield separator, bytes(data)
 
 
-def _counted(stream: BufferedReader, ahead: deque[bytes], data: bytearray) -> BufferedReader:
-    """Move the headers `ahead`, and the body that they count (mboxcl), to `data`, if the next
-    message or the end follows it. Return the rest, which is another stream if it does not."""
+def _counted(
+    stream: BufferedReader, ahead: deque[bytes], data: bytearray
+) -> tuple[bool, BufferedReader]:
+    """Move the headers `ahead` and the body that they count (mboxcl) to `data`, if the next message
+    or the end follows it. Return whether it does, and the rest of the stream."""
     block = b"".join(ahead)
-    length = _LENGTH.search(block)
-    size = min(int(length[1]), LARGEST_MESSAGE) if length else 0
-    body = stream.read(size)
+    if (length := _LENGTH.search(block)) is None:
+        return False, stream
+    body = stream.read(min(int(length[1]), LARGEST_MESSAGE))
     after = [stream.readline(_LONGEST_READ) for _ in range(2)]
     following = b"".join(after).lstrip(b"\r\n")
-    if length and len(body) == size and (not following or following.startswith(b"From ")):
-        data += block
-        data += body
-        ahead.clear()
-        ahead.extend(filter(None, after))
-        return stream
-    rest = io.BytesIO(body + b"".join(after))
-    return archives.buffered(lambda size: rest.read(size) or stream.read(size))
+    if len(body) < int(length[1]) or (following and not following.startswith(b"From ")):
+        rest = io.BytesIO(body + b"".join(after))
+        return False, archives.buffered(lambda size: rest.read(size) or stream.read(size))
+    data += block
+    data += body
+    ahead.clear()
+    ahead.extend(filter(None, after))
+    return True, stream
 
 
 def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
@@ -586,7 +587,7 @@ def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> For
 def _is_mbox(head: bytes) -> bool:
     lines = io.BytesIO(head.lstrip(b"\r\n"))
     line = lines.readline()
-    block = list(_header_block(lines, deque())) if line.startswith(_FROM) else []
+    block = list(_header_block(lines, deque())) if line.startswith(b"From") else []
     return bool(_DATED.match(line)) or line.startswith(_MMDF) or _is_separator(line, block, True)
 
 
