@@ -372,10 +372,8 @@ def merge_adapter(checkpoint: Path, out: Path) -> float:
     chosen = checkpoints.meant_checkpoint(checkpoint)
     base = checkpoints.base_of(chosen)
     if base is None:
-        raise UserError(
-            f"{chosen} holds no adapter: name a training run with one, or if it is a whole model,"
-            f" use it as --model local:{chosen}"
-        )
+        remedy = f"name a training run with one, or use a whole model as --model local:{chosen}"
+        raise UserError(f"{chosen} holds no adapter: {remedy}")
     checkpoints.require_train_extra()
     from transformers import AutoConfig
 

@@ -84,10 +84,9 @@ class Sampler:
 
 
 class Dispatch:
-    """Generates by `trainer`, at most `turn_tokens` a turn; call it inside `awake`. By
-    transformers, `batch` prompts at a time (None: all), or by vLLM, which samples by `seed`. Each
-    process asks vLLM itself: TRL would collect the prompts of all processes, and wait for ever for
-    one whose episodes have ended. Raises `UserError` if no server answers."""
+    """Generates by `trainer`, inside `awake`: by transformers, `batch` prompts at a time (None:
+    all), or by vLLM, which samples by `seed`. Each process asks vLLM itself: TRL would wait for
+    one whose episodes have ended for ever. Raises `UserError` if no server answers."""
 
     def __init__(
         self, trainer: GRPOTrainer, turn_tokens: int, seed: int, *, batch: int | None = None
@@ -195,10 +194,9 @@ class Dispatch:
         try:
             reply = self._client.generate([ids], generation_kwargs=options)
         except OSError as error:  # requests' errors are OSErrors
-            raise UserError(
-                f"vLLM's server at {self._client.base_url} does not answer any more"
-                f" ({type(error).__name__}): start it again, and go on with --resume"
-            ) from None
+            lost = f"at {self._client.base_url} does not answer any more ({type(error).__name__})"
+            remedy = "start it again, and go on with --resume"
+            raise UserError(f"vLLM's server {lost}: {remedy}") from None
         [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
         return Turn(list(ids), [each[0] for each in logprobs])
 
@@ -284,17 +282,13 @@ def _adaptable(make: Any, rank: int, **options: Any) -> Any:
 def check_generation(table: Vllm | None) -> None:
     """Raise `UserError` if generation can't work, before any weights are loaded."""
     if sharded() and (table is None or table.mode != "server"):
-        raise UserError(
-            "weights that are spread over processes (FSDP, ZeRO-3) can't generate episodes of many"
-            " lengths: --set grpo.vllm.mode=server, or train with ddp.yaml"
-        )
+        lack = "weights that FSDP or ZeRO-3 spreads can't generate episodes of many lengths"
+        raise UserError(f"{lack}: --set grpo.vllm.mode=server, or train with ddp.yaml")
     if table is None:
         return
     if importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it;"
-            " or let transformers generate, slowly: --set grpo.vllm.mode=off"
-        )
+        lack = "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it"
+        raise UserError(f"{lack}; or let transformers generate, slowly: --set grpo.vllm.mode=off")
     if table.mode == "server":
         _client(table.server)
 
@@ -313,7 +307,5 @@ def _client(address: str) -> Any:
     try:
         return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
     except OSError:  # requests' errors are OSErrors
-        raise UserError(
-            f"no vLLM server answers at {address}: start training/launch/vllm_server.sh, and name"
-            " its address with --set grpo.vllm.server=URL"
-        ) from None
+        start = "start training/launch/vllm_server.sh, and name it with --set grpo.vllm.server=URL"
+        raise UserError(f"no vLLM server answers at {address}: {start}") from None

@@ -37,9 +37,8 @@ def own_tokens_scored() -> Iterator[None]:
 
 def packed(batches: Sequence[Mapping[str, Any]], *, minibatches: int = 1) -> list[dict[str, Any]]:
     """Return the rows of TRL's `batches`, within each of the `minibatches` sorted by length into as
-    many batches, without columns that are all padding. TRL pads all to the longest of the step.
-    Gradients are sums over a step's batches, so that the order of rows changes nothing. A row
-    without an advantage has no gradient: it keeps one token."""
+    many batches, without columns that are all padding: gradients are sums, so that the order of
+    rows changes nothing. A row without an advantage has no gradient: it keeps one token."""
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()

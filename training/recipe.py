@@ -206,10 +206,8 @@ class Grpo(RecipeTable):
     def passes(self, processes: int) -> int:
         """Return a process's forward passes between rollouts. Raises `UserError` for a fraction."""
         if self.questions % processes:
-            raise UserError(
-                f"{self.questions} questions a step can't be divided among {processes} processes:"
-                f" set grpo.questions to a multiple of {processes}"
-            )
+            fault = f"{self.questions} questions a step can't be shared by {processes} processes"
+            raise UserError(f"{fault}: set grpo.questions to a multiple of {processes}")
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
             fault = f"the {episodes} episodes of each process are not a multiple of"

@@ -57,9 +57,8 @@ _LIMIT = re.compile(r" --max-cost \S+")
 
 class Profile(RecipeTable):
     """What differs between reproductions. The first of `judges` decides. `sources` are those of
-    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` what `--set` does to the
-    recipe. `preset` is that of `eval run`, asked in the recipe's form; "" asks the whole test.
-    `max_cost_usd` limits each baseline; the plan is for `gpu`."""
+    `art-e ingest`, `golden` the commands of `art-e golden`, `changes` those of `--set`, `preset`
+    that of `eval run` ("": the whole test). `max_cost_usd` limits each baseline."""
 
     name: str
     recipe: str

@@ -84,9 +84,8 @@ class StepBatch(NamedTuple):
 
     def for_trl(self, end_id: int) -> dict[str, Any]:
         """Return the columns that TRL takes; its reward function gets `scored`. A group with an
-        unjudged member is masked and contributes nothing to the loss: abstentions need no judge,
-        and would alone gain the advantage when it fails. A rollout whose prompt left no room for a
-        turn becomes one masked end token, because TRL rejects empty completions."""
+        unjudged member is masked: its abstentions, which need no judge, would alone gain the
+        advantage. An empty completion becomes one masked end token, because TRL rejects it."""
         transcripts = [each.transcript for group in self.rollouts for each in group]
         paid = [rewards_of(members) is not None for members in self.scored for _ in members]
         logprobs = [each.logprobs if each.completion_ids else [0.0] for each in transcripts]

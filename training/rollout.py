@@ -135,9 +135,7 @@ class ChatTokens:
         steps = [[_PROBE], [_PROBE, reply, tool], [_PROBE, reply, tool, reply, tool]]
         for earlier, later in itertools.pairwise(map(self._render, steps)):
             if not later.startswith(f"{earlier}said{self._end}"):
-                fault = (
-                    "the chat template rewrites earlier messages: it can't be trained turn by turn"
-                )
+                fault = "the template rewrites earlier messages: it can't be trained turn by turn"
                 raise UserError(f"{fault}; use another chat template")
 
 

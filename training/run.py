@@ -47,10 +47,9 @@ STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 @dataclass(frozen=True, slots=True)
 class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
-    since the run began, kills included. The figures of episodes are None in supervised training.
-    `accuracy` is of answerable questions; of the `groups`, `flat_groups` had no spread in reward
-    and `unranked` were not compared; `unjudged` episodes lost their groups. `entropy` is in nats a
-    token. `ratio_mean` is a token's probability by the trainer over that by vLLM."""
+    since the run began. `accuracy` is of answerable questions; of the `groups`, `flat_groups` had
+    no spread in reward and `unranked` were not compared; `unjudged` episodes lost their groups.
+    `entropy` is in nats a token, `ratio_mean` a token's probability by the trainer over vLLM's."""
 
     step: int
     seconds: float
@@ -79,8 +78,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Validation:
     """The held-out questions at one step, by the judge of validations (`reward`: by its own).
-    `correct` counts right abstentions too. `accuracy` is the share of answerable questions, and
-    `hallucination_unanswerable` of the others."""
+    `correct` counts right abstentions too; `accuracy` is of answerable questions."""
 
     step: int
     n: int

@@ -69,10 +69,8 @@ def load_init(setting: Setting) -> Start:
     """Return the start that --init or the recipe names. Raises `UserError` for none."""
     recipe = setting.recipe
     if (name := setting.init or recipe.model.base) is None:
-        raise UserError(
-            f"the recipe {recipe.name} makes its model from nothing: train a start with"
-            " art-e train sft, and name its folder with --init"
-        )
+        remedy = "train a start with art-e train sft, and name its folder with --init"
+        raise UserError(f"the recipe {recipe.name} makes its model from nothing: {remedy}")
     return load_start(name, recipe.model)
 
 
