@@ -24,7 +24,7 @@ PACKAGES = ("art_e", "evals", "data_pipeline", "training", "art_e_env")
 # look for.
 ON_CALL = frozenset(
     {module for module, _ in COMMANDS.values()}
-    | {f"art_e.models.{name}" for name in ("loading", "local")}
+    | {f"art_e.models.{name}" for name in ("hosted", "loading", "local")}
     | {f"training.{name}" for name in ("grpo", "supervised")}
     | {f"art_e_env.{name}_env" for name in ("trl", "verifiers")}
     | {"art_e_env.inspect_task"}

@@ -17,8 +17,7 @@ from email.charset import BASE64, Charset
 from email.header import Header
 from random import Random
 
-from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import pick
+from data_pipeline.synthetic.wording import Company, Person, pick
 
 _WRAPPER = textwrap.TextWrapper(72, break_long_words=False, break_on_hyphens=False)
 _UTF_8 = Charset("utf-8")

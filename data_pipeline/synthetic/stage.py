@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from art_e.question import Difficulty, Kind, Question, Split
 from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
-from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import FactValue
+from data_pipeline.synthetic.wording import Company, FactValue, Person
 
 Slot = str | FactValue
 

@@ -7,9 +7,8 @@ order gives other mail for the same seed. Numbers such as `5 * at` are days of t
 import datetime as dt
 
 from data_pipeline.synthetic.mail import capital
-from data_pipeline.synthetic.people import Person
 from data_pipeline.synthetic.stage import Fact, Stage, Statement
-from data_pipeline.synthetic.wording import FactValue, date_answer, pick
+from data_pipeline.synthetic.wording import FactValue, Person, date_answer, pick
 
 
 def tell_approval(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Phrase banks, and how people write dates, sums and reference numbers.
+"""The words of a world: its phrase banks, days and facts, names and people.
 
 A bank is a tuple of format strings. Short worlds keep phrases of one or two sentences; a bounded
 vocabulary keeps the first few phrases of each bank.
@@ -7,12 +7,16 @@ vocabulary keeps the first few phrases of each bank.
 import calendar
 import datetime as dt
 import functools
+import math
 import re
 import tomllib
+import unicodedata
 from dataclasses import dataclass
 from importlib import resources
 from random import Random
 from typing import Any
+
+from art_e.errors import UserError
 
 MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
@@ -129,3 +133,161 @@ class FactValue:
 def date_answer(day: dt.date) -> str:
     """March 3, 2020."""
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+
+
+# ---- The names and people, made on demand from their numbers.
+
+_CAPS = (8, 6, 5, 4, 3, 2)
+_PLAIN = str.maketrans({"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "ß": "ss", "ı": "i"})
+_OFFSETS = (-480, -480, -420, -360, -360, -300, -300, 0, 60, 60, 120, 330, 540)
+_FREE_HOSTS = ("postbox.example", "mailhive.example", "quickmail.example", "homenet.example")
+
+
+def ascii_fold(text: str) -> str:
+    """`text` in lower-case ASCII letters and digits, for addresses."""
+    plain = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    return re.sub(r"[^a-z0-9]", "", plain.encode("ascii", "ignore").decode().lower())
+
+
+class Pairs:
+    """The pairs of two word lists, none twice; in `len(first)` in a row no first part is twice."""
+
+    def __init__(self, rng: Random, first: list[str], second: list[str]) -> None:
+        self.first = rng.sample(first, len(first))
+        self.second = rng.sample(second, len(second))
+        size = len(self.second)
+        self._step = next(k for k in range(7, 7 + size) if math.gcd(len(first) * k + 1, size) == 1)
+
+    def __getitem__(self, index: int) -> tuple[str, str]:
+        turn, at = divmod(index, len(self.first))
+        return self.first[at], self.second[(index * self._step + turn) % len(self.second)]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """`mailbox` and `other_mailbox` are (name, address); `utc_offset` is in minutes."""
+
+    number: int
+    given: str
+    family: str
+    nick: str
+    role: str
+    mailbox: tuple[str, str]
+    other_mailbox: tuple[str, str]
+    utc_offset: int
+    owner: bool
+
+    @property
+    def full(self) -> str:
+        return f"{self.given} {self.family}"
+
+    @property
+    def address(self) -> str:
+        return self.mailbox[1]
+
+    @property
+    def signs(self) -> str:
+        """What the person writes under a mail."""
+        return self.nick if self.number % 3 else self.given
+
+
+class Names:
+    """The people, cities and coined names ("Copper Heron") of one world, and its wording. With
+    `vocabulary`, the pools of names are the largest for which all words stay within it. Worlds of
+    the same `names` share the pools and pair them differently."""
+
+    def __init__(
+        self, seed: int, people: int, coined: int, short: bool, vocabulary: int | None,
+        names: int | None,
+    ) -> None:  # fmt: skip
+        rng = Random(f"{seed if names is None else names}/names")
+        given = [line.split(" ") for line in word_list("given.txt")]
+        family, cities = list(word_list("family.txt")), list(word_list("cities.txt"))
+        parts = load_toml("coined.toml")
+        firsts, nouns = list(parts["adjectives"]), list(parts["nouns"])
+        if vocabulary is None:
+            self.wording = Wording(short=short, cap=None)
+            firsts += [head + tail for head in parts["heads"] for tail in parts["tails"]]
+        else:
+            given = [forms for forms in given if len(words_of(" ".join(forms))) == len(forms)]
+            family = [name for name in family if len(words_of(name)) == 1]
+            cities = [name for name in cities if len(words_of(name)) == 1]
+            pools: list[list[Any]] = [given, family, cities, firsts, nouns]
+            for pool in pools:
+                rng.shuffle(pool)
+            self.wording, sizes = _fit(people, coined, short=short, vocabulary=vocabulary)
+            for pool, size in zip(pools, sizes, strict=True):
+                del pool[size:]
+        if names is not None:
+            rng = Random(f"{seed}/pairs")
+        self.short_forms = {forms[0]: forms[1] for forms in given if len(forms) == 2}
+        self.people = Pairs(rng, [forms[0] for forms in given], family)
+        self._coined = Pairs(rng, firsts, nouns)
+        self.cities = tuple(rng.sample(cities, len(cities)))
+        self._domains = [f"{ascii_fold(self.coined(number))}.example" for number in (0, 1)]
+
+    def coined(self, number: int) -> str:
+        return " ".join(self._coined[number])
+
+    def person(self, number: int, owners: int) -> Person:
+        """Person `number`; the first `owners` are those whose inboxes are asked about."""
+        given, family = self.people[number]
+        nick = self.short_forms.get(given, given)
+        plain_given, plain_family = ascii_fold(given), ascii_fold(family)
+        roles = self.wording.common.get("roles", ("Staff",))
+        domain, old_domain = self._domains
+        hosts = (old_domain, *_FREE_HOSTS)
+        styles = (*[f"{given} {family}"] * 2, f"{family}, {given}", f"{nick} {family}", "")
+        # The number keeps private addresses apart where people share an initial.
+        private = f"{plain_given[0]}{plain_family}{number}@{hosts[number % len(hosts)]}"
+        return Person(
+            number, given, family, nick, role=roles[number * 7 % len(roles)],
+            mailbox=(styles[number % 5], f"{plain_given}.{plain_family}@{domain}"),
+            other_mailbox=(styles[(number + 1) % 4], private),
+            utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)], owner=number < owners,
+        )  # fmt: skip
+
+
+def _sizes(room: int, people: int, coined: int) -> list[int] | None:
+    """How many given and family names, cities, first words and nouns fit; None if too few."""
+    cities = max(12, min(60, room // 12))
+    rest = room - cities
+    given, family = min(rest // 6, 200), min(rest * 3 // 10, 250)
+    left = rest - 2 * given - family  # a given name has a short form too
+    firsts = min(left * 2 // 5, 80)
+    nouns = min(left - firsts, 140)
+    fits = given * family >= people and firsts * nouns >= coined
+    roomy = given >= 20 and family >= 20 and firsts >= 12 and nouns >= 12
+    return [given, family, cities, firsts, nouns] if fits and roomy else None
+
+
+def _fit(people: int, coined: int, *, short: bool, vocabulary: int) -> tuple[Wording, list[int]]:
+    """The richest wording that leaves a third of the vocabulary to names, or the leanest."""
+    least = 0
+    for cap in _CAPS:
+        wording = Wording(short=short, cap=cap)
+        static = len(wording.words())
+        room = vocabulary - static
+        sizes = _sizes(room, people, coined)
+        if sizes is not None and (room * 3 >= vocabulary or cap == _CAPS[-1]):
+            return wording, sizes
+        least = static + next(r for r in range(100_000) if _sizes(r, people, coined) is not None)
+    raise UserError(f"vocabulary={vocabulary} is too small for this world; use {least} or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What all mails of a world share. The first `owners` of the staff own the inboxes."""
+
+    name: str
+    wording: Wording
+    short: bool
+    bounded: bool
+    staff: tuple[Person, ...]
+    owners: int
+    cities: tuple[str, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether mails have no quotes, attachments and HTML."""
+        return self.short or self.bounded

@@ -22,11 +22,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from data_pipeline.ingest.records import RawMessage
+from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, letter, quoted, render, reply_subject
-from data_pipeline.synthetic.people import Company, Names, Person
 from data_pipeline.synthetic.stage import Planted, Stage, StoryPlan
 from data_pipeline.synthetic.stories import TELL
-from data_pipeline.synthetic.wording import DAYS, STORY_KINDS, WEEKDAYS, load_toml, pick, workday
+from data_pipeline.synthetic.wording import Company, Names, Person, load_toml, pick, workday
 
 _LEAST, _MOST = 1_000, 500_000
 # Reserved for each story: people and coined names of its own.
@@ -105,7 +105,7 @@ class World:
         """The mails, made on demand. Chatter keeps pace with the stories' first days."""
         size, number, threads, stories = self.config.size, 0, 0, self.stories[::-1]
         while number < size:
-            offset = number * DAYS // size
+            offset = number * wording.DAYS // size
             if stories and stories[-1].start <= offset:
                 story = stories.pop()
                 drafts = self.tell(story).drafts
@@ -162,7 +162,7 @@ def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan
     """All stories in the order of their first day, 60/20/20 over the splits. Their numbers run on
     within an owner: neighbours in number differ in given names, so a first name is clear in an
     inbox whose stories need no more people than there are given names."""
-    rng = Random(f"{seed}/plan")
+    rng, kinds = Random(f"{seed}/plan"), list(TELL)
     counts = [0] * plan.owners
     for split, share in _SHARES.items():
         owners = [owner for owner in range(plan.owners) if plan.splits[owner] == split]
@@ -174,7 +174,7 @@ def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan
     for owner, count in enumerate(counts):
         split, is_clear = plan.splits[owner], count * _CAST <= given_names
         for at in range(owner, owner + count):
-            kind, start = STORY_KINDS[at % len(STORY_KINDS)], int(rng.random() * _LAST_START)
+            kind, start = kinds[at % len(kinds)], int(rng.random() * _LAST_START)
             stories.append(StoryPlan(len(stories), kind, owner, split, start, is_clear))
     return sorted(stories, key=lambda story: (story.start, story.number))
 
@@ -229,7 +229,7 @@ class Chatter:
     def _slots(self, rng: Random) -> dict[str, object]:
         words = self._banks["words"]
         return {
-            "day": WEEKDAYS[int(rng.random() * 5)], "time": pick(rng, _TIMES),
+            "day": wording.WEEKDAYS[int(rng.random() * 5)], "time": pick(rng, _TIMES),
             "room": rng.randrange(11, 99), "place": pick(rng, words["place"]),
             "thing": pick(rng, words["thing"]), "city": pick(rng, self._company.cities),
             "project": pick(rng, self._projects), "n": rng.randrange(3, 40),
