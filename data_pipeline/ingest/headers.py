@@ -14,11 +14,12 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import parsedate_tz
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from art_e.inbox.mail import Mailbox
 from art_e.text import visible
@@ -363,7 +364,7 @@ _WELL_KNOWN = frozenset(SPELLINGS["headers"]["known"].encode().split())
 _ENDLESS_PARAMETERS = re.compile(
     rb"^content-(?:type|disposition)[ \t]*:(?:[^\n]|\n[ \t]){20000}", re.IGNORECASE | re.MULTILINE
 )
-_LONGEST_TYPE = 20_000
+_LONGEST_TYPE, _LONGEST_NAME = 20_000, 200
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 _FOLD = re.compile(r"\r?\n[ \t]*|\r")
@@ -387,6 +388,7 @@ _BLANKS_OF_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
 BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
 _PARSER = BytesParser(policy=compat32)
+Part: TypeAlias = "Message[str, str]"
 
 
 class SplitMessage(NamedTuple):
@@ -496,7 +498,7 @@ def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
     return _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
 
 
-def part_type(part: "Message[str, str]") -> PartType:
+def part_type(part: Part) -> PartType:
     """The type and charset of a message or MIME part that `email` has parsed."""
     return declared_type(str(part.get("content-type", part.get_default_type())))
 
@@ -504,7 +506,7 @@ def part_type(part: "Message[str, str]") -> PartType:
 @functools.lru_cache(maxsize=1024)
 def declared_type(value: str) -> PartType:
     """What the value of a Content-Type header says."""
-    part: Message[str, str] = Message()
+    part: Part = Message()
     part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
     kind = one_line(part.get_content_type())
     charset: object = ""
@@ -522,7 +524,7 @@ def encoding_of(label: str) -> str:
     return next((name for name, form in _ENCODINGS.items() if form.search(label)), "")
 
 
-def part_bytes(part: "Message[str, str]", *, is_text: bool = False) -> bytes:
+def part_bytes(part: Part, *, is_text: bool = False) -> bytes:
     """Return the content of a part, its transfer encoding undone however that is spelled."""
     declared = str(part.get(_ENCODING, ""))
     encoding = encoding_of(declared)
@@ -553,7 +555,7 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     return content + (b"\n" + data[end:] if data[end:] else b"")
 
 
-def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
+def parse_message_tree(message: SplitMessage) -> Part:
     """The message as `email` sees it: its MIME tree, or its headers and a payload. Only containers
     are parsed whole. Those nested too deeply for `email`, with too many lines or parts, or with
     parameters that would keep it busy for minutes, are read as text."""
@@ -576,6 +578,46 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
     del data  # as large as the message
     tree.set_payload(message.body.decode("ascii", "surrogateescape"))
     return tree
+
+
+def message_in(part: Part, message: Part) -> Part:
+    """Return the message in a part; `email` takes no account of the part's transfer encoding."""
+    encoding = encoding_of(str(part.get(_ENCODING, "")))
+    if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
+        return message
+    # A soft break in a header looks to `email` like the end of the headers.
+    is_torn = any(isinstance(each, MissingHeaderBodySeparatorDefect) for each in message.defects)
+    lines = "".join(f"{name}: {value}\n" for name, value in message.raw_items())
+    del message[_ENCODING]
+    data = (lines + "\n" * (not is_torn)).encode("ascii", "surrogateescape")
+    data = decoded(data + part_bytes(message), encoding, is_text=False)
+    return parse_message_tree(split_message(data))
+
+
+def children(part: Part) -> list[Part]:
+    """Return the parts of a container."""
+    payload = part.get_payload()
+    return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []
+
+
+def file_name(part: Part) -> str:
+    """Return the name of an attached file, on one line; "" if it has none."""
+    headers = Headers(part.raw_items())
+    for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
+        field: Part = Message()
+        field[header] = headers.first(header)[:_LONGEST_TYPE]
+        try:
+            options = field.get_params([], header)
+        except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
+            return "unnamed"
+        names = [value for key, value in options if key.lower() == parameter]
+        # RFC 6266: the plain name is for programs that can't read the other one.
+        name = max(names, key=lambda value: isinstance(value, tuple), default="")
+        if isinstance(name, tuple):
+            name = decode_bytes(name[2].encode("latin-1", "replace"), name[0] or "")
+        if name:
+            return visible(decode_words(name))[:_LONGEST_NAME]
+    return ""
 
 
 def _readable(value: str, charset: str = "") -> str:

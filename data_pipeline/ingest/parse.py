@@ -16,10 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
 from inscriptis.html_engine import Inscriptis  # type: ignore[import-untyped]
@@ -33,7 +32,7 @@ from data_pipeline.ingest import headers as head
 from data_pipeline.ingest import outlook
 from data_pipeline.ingest.attachments import PACKED, PICTURE, READ, Extractor, form_of, read
 from data_pipeline.ingest.charsets import SPELLINGS, codec_of, decode_bytes, scrub
-from data_pipeline.ingest.headers import Headers, PartType, decode_words, tidy
+from data_pipeline.ingest.headers import Headers, Part, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
 from data_pipeline.ingest.records import (
     ATTACHMENT_SECONDS,
@@ -322,7 +321,6 @@ def _span(start: str, zone: str, end: str, duration: str) -> str:
 # ---- The body of a message: one text out of whatever tree of MIME parts it is.
 
 _DEEPEST_PART = 20
-_LONGEST_NAME, _LONGEST_FIELD = 200, 20_000
 _META = re.compile(
     rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding) *= *[\"']?(?!utf-?16)([\w.:-]{2,40})",
     re.IGNORECASE,
@@ -332,7 +330,6 @@ _UUENCODED = re.compile(rb"(?<![^\n])begin [0-7]{3,4} ([^\r\n]+)\r?\n(?:[ -`]*+\
 _QUOTED = re.compile(r"(?:> ?)*+ ?")
 _WORD, _URL = re.compile(r"[^\W_]+"), re.compile(r"https?://\S+")
 
-Part: TypeAlias = "Message[str, str]"
 Used = TypeVar("Used")
 
 
@@ -402,7 +399,7 @@ def _texts(
     if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind in _MESSAGES:
             texts = []
-            for inner in map(partial(_decoded, part), _children(part)):
+            for inner in map(partial(head.message_in, part), head.children(part)):
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
                 lines = _texts(inner, attachments, depth + 1)
                 texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
@@ -410,19 +407,19 @@ def _texts(
         if kind.kind.startswith("multipart/"):
             parts = [
                 (head.part_type(child), _texts(child, attachments, depth + 1, is_message=False))
-                for child in _children(part)
+                for child in head.children(part)
             ]
             if kind.kind == "multipart/alternative":
                 return _telling([each for each in parts if each[1]])
             return [text for _, texts in parts for text in texts]
         if kind.kind.endswith(("status", "notification", "report")):
-            fields = (field for child in _children(part) for field in child.items())
+            fields = (field for child in head.children(part) for field in child.items())
             return ["\n".join(f"{name}: {decode_words(str(value))}" for name, value in fields)]
     elif kind.is_text and not part.is_multipart():
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
         data = head.part_bytes(part, is_text=True)
         is_file = form_of(AttachedFile("", kind.kind, data)) in (*READ, PICTURE)
-        is_named = disposition.startswith("attachment") or _file_name(part)
+        is_named = disposition.startswith("attachment") or head.file_name(part)
         if not is_file and (is_message or not is_named):
             attachments += map(_uuencoded, _UUENCODED.finditer(data))
             text = leaf_text(_UUENCODED.sub(b"", data), kind)
@@ -455,30 +452,11 @@ def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
     return [*(plain or rich), *events] or [text for _, texts in versions[:1] for text in texts]
 
 
-def _decoded(part: Part, message: Part) -> Part:
-    """Return the message in a part; `email` takes no account of the part's transfer encoding."""
-    encoding = head.encoding_of(str(part.get("content-transfer-encoding", "")))
-    if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
-        return message
-    # A soft break in a header looks to `email` like the end of the headers.
-    is_torn = any(isinstance(each, MissingHeaderBodySeparatorDefect) for each in message.defects)
-    lines = "".join(f"{name}: {value}\n" for name, value in message.raw_items())
-    del message["content-transfer-encoding"]
-    data = (lines + "\n" * (not is_torn)).encode("ascii", "surrogateescape")
-    data = head.decoded(data + head.part_bytes(message), encoding, is_text=False)
-    return head.parse_message_tree(head.split_message(data))
-
-
-def _children(part: Part) -> list[Part]:
-    payload = part.get_payload()
-    return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []
-
-
 def _attachment(part: Part, kind: PartType) -> _Attachment:
     """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
     content = head.part_bytes(part)
     size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
-    name = _file_name(part) or "unnamed"
+    name = head.file_name(part) or "unnamed"
     data = content if len(content) <= LARGEST_FILE else None
     file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
@@ -495,33 +473,14 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
         form = form_of(file) if file else ""
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
-            body, *others = _children(packed) or [packed]
+            body, *others = head.children(packed) or [packed]
             words = set(" ".join(_texts(tree, [])).split())
             if others and words.issuperset(" ".join(_texts(body, [])).split()):
                 packed.set_payload([*others])
             del part["content-type"]
             part["content-type"] = PACKED[form]
             part.set_payload([packed])
-        parts += [(child, depth + 1) for child in _children(part) if depth < _DEEPEST_PART]
-
-
-def _file_name(part: Part) -> str:
-    headers = Headers(part.raw_items())
-    for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
-        field: Part = Message()
-        field[header] = headers.first(header)[:_LONGEST_FIELD]
-        try:
-            options = field.get_params([], header)
-        except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
-            return "unnamed"
-        names = [value for key, value in options if key.lower() == parameter]
-        # RFC 6266: the plain name is for programs that can't read the other one.
-        name = max(names, key=lambda value: isinstance(value, tuple), default="")
-        if isinstance(name, tuple):
-            name = decode_bytes(name[2].encode("latin-1", "replace"), name[0] or "")
-        if name:
-            return visible(decode_words(name))[:_LONGEST_NAME]
-    return ""
+        parts += [(child, depth + 1) for child in head.children(part) if depth < _DEEPEST_PART]
 
 
 # ---- The message.

@@ -5,11 +5,12 @@ import datetime as dt
 import re
 import sys
 import time
-from base64 import b64encode
+import tomllib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from email.message import EmailMessage
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -24,6 +25,7 @@ from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Sk
 from tests.builders import raw, tries
 from tests.processes import peak_of
 
+MAIL = tomllib.loads(Path(__file__).with_name("mail.toml").read_text("utf-8"))
 HEAD = b"From: ann@x.com\nSubject: s\n"
 
 
@@ -104,64 +106,10 @@ SUBJECTS = {
     "Договор".encode("cp1251") + b"\nContent-Type: text/html\n\n<meta charset=cp1251>": "Договор",
     b"nul\x00l and \x1b[31mred": "null and [31mred",
 }
-RECIPIENTS: dict[str, list[tuple[str, str]]] = {
-    '"Lee, Ann" <ANN@x.com>, b@x.com': [("ann@x.com", "Lee, Ann"), ("b@x.com", "")],
-    "undisclosed-recipients:;": [],
-    "Team: a@x.com, b@x.com;": [("a@x.com", ""), ("b@x.com", "")],
-    "Lay, Kenneth, bob@x.com": [("bob@x.com", "")],
-    "/o=enron/ou=na/cn=recipients/cn=klay": [],
-    '"Lee, Ann" </O=X/CN=ALEE>, b@x.com': [("b@x.com", ""), ("", "Lee, Ann")],
-    "b@x.com, Sales Team": [("b@x.com", ""), ("", "Sales Team")],
-    "Van Dyke, Dick <d@x.com>": [("d@x.com", "Dick")],
-    "'bob@x.com', <'ann@x.com'>": [("bob@x.com", ""), ("ann@x.com", "")],
-    "=?utf-8?q?Jos=C3=A9?= <jose@x.com>": [("jose@x.com", "José")],
-    "=?utf-8?q?Bob_=3Cbob=40x=2Ecom=3E?=": [("bob@x.com", "")],
-    "ren\xe9.b@x.com": [("rené.b@x.com", "")],
-    "bob@x.com (Bob at work)": [("bob@x.com", "Bob at work")],
-    '"bob@x.com, <<ann@x.com': [("bob@x.com", ""), ("ann@x.com", "")],
-    f"{'a' * 120}@x.com": [(f"{'a' * 120}@x.com", "")],
-    "@x.com, bob@, @": [],
-}
-SENDERS = {
-    "ann@x.com\nX-From: Ann Lee <Ann Lee/NA/Enron@ENRON>": ("ann@x.com", "Ann Lee"),
-    "ann@x.com\nX-From: Ann Lee/HOU/ECT@ECT": ("ann@x.com", "Ann Lee"),
-    "ann@x.com\nX-From: Enron News@ENRON": ("ann@x.com", "Enron News"),
-    "ann@x.com\nX-From: Lee, Ann </O=ENRON/CN=ALEE>": ("ann@x.com", "Lee, Ann"),
-    'ann@x.com\nX-From: "Ann Lee" <a@x.com>@ENRON': ("ann@x.com", "Ann Lee"),
-    "ann@x.com\nX-From: shop@x.com@ENRON": ("ann@x.com", ""),
-    "Ann <ann@x.com>\nX-From: Somebody Else": ("ann@x.com", "Ann"),
-    "Lee, Ann <ann@x.com>": ("ann@x.com", "Lee, Ann"),
-    "Lay, Kenneth": ("", "Lay, Kenneth"),
-    "'' <ann@x.com>": ("ann@x.com", ""),
-    "'A' <ann@x.com>": ("ann@x.com", "A"),
-    "": ("", ""),
-    "\nReturn-Path: <ann@x.com>": ("ann@x.com", ""),
-}
-DATES = {
-    "12 Jan 01 09:30 EST": dt.datetime(2001, 1, 12, 14, 30),
-    "Fri, 12 Jan 2001 (the (12th)) 09:30:00": dt.datetime(2001, 1, 12, 9, 30),
-    "2001-01-12T09:30:00.5+01:00": dt.datetime(2001, 1, 12, 8, 30),
-    "2001-01-12 09:30:00Z": dt.datetime(2001, 1, 12, 9, 30),
-    "Fri, 12 Jan 2001 09:30:00 +9900": dt.datetime(2001, 1, 12, 9, 30),
-    "Fri, 12 Jan 2001 09:30:60 +0000": dt.datetime(2001, 1, 12, 9, 30, 59),
-    "fri, 12 jan 2001 09:30:60 +9900": dt.datetime(2001, 1, 12, 9, 30, 59),
-    "Fri, 12 Jan 2001 11:30:00 PM": dt.datetime(2001, 1, 12, 23, 30),
-    "Fr, 12 Okt 2001 09:30:00 +0000": dt.datetime(2001, 10, 12, 9, 30),
-    **{date.encode().decode("latin-1"): dt.datetime(2001, 1, 12, 9, 30) for date in (
-        "2001年1月12日(金) 9:30", "2001년 1월 12일 오전 9:30", "12 января 2001 г. 09:30",
-        "Freitag, 12. Januar 2001 um 09:30", "pá, 12 led 2001 9:30 +0000", "12.01.2001 09:30:00",
-        "1/12/2001, 9:30:00 AM", "01/12/2001 09:30", "2001-01-12 10:30:00 +0100",
-        "Fri, 12 Jan 2001 10:30:00 CET", "Fri, 12 Jan 2001 10:30:00 +01:00", "20010112T093000Z",
-        "Fri Jan 12 2001 10:30:00 GMT+0100", "Fri, 12 Jan 2001 11:30:00 +2", "12 Jan 01 09.30 GMT",
-        "=?utf-8?q?Fri,_12_Jan_2001_09:30:00_+0000?=", "soon\nDate: 12 Jan 2001 09:30",
-    )},
-    "Fri, 12 Jan 2001 25:00:00 +0000": dt.datetime(2001, 1, 13, 1),
-    "12 Jan 2001 12:30 AM EST": dt.datetime(2001, 1, 12, 5, 30),
-    **dict.fromkeys(
-        ("", "soon", "Fri, 31 Feb 2001 09:30:00 -0800", "Fri, 99 Jan 2001 09:30:00",
-         "1 Jan 1850 00:00:00 +0000", "(" * 5000)
-    ),
-}  # fmt: skip
+LONG = f"{'a' * 120}@x.com"
+RECIPIENTS = {**MAIL["recipients"], LONG: [[LONG, ""]]}
+DATES = {form: date for date, forms in MAIL["dates"].items() for form in forms}
+DATES["(" * 5000] = "None"
 MESSAGE_IDS = {
     "<a@b>": "<a@b>", "a@b": "<a@b>", " <a\n b@c> (comment)": "<ab@c>",
     "<" + "a" * 996 + ">": "<" + "a" * 996 + ">",
@@ -173,9 +121,9 @@ MESSAGE_IDS = {
     ("read", "table"),
     [
         (lambda value: parsed(b"From: a@x.com\nSubject: " + value + b"\n\nx").subject, SUBJECTS),
-        (lambda value: [*map(tuple, headers("From: z@x.com", f"To: {value}").to)], RECIPIENTS),
-        (lambda value: headers("To: bob@x.com", f"From: {value}").sender, SENDERS),
-        (lambda value: headers("From: a@x.com", f"Date: {value}").sent_at, DATES),
+        (lambda value: [*map(list, headers("From: z@x.com", f"To: {value}").to)], RECIPIENTS),
+        (lambda value: [*headers("To: bob@x.com", f"From: {value}").sender], MAIL["senders"]),
+        (lambda value: str(parsed(f"To: a@x.com\nDate: {value}\n\n".encode()).sent_at), DATES),
         (lambda value: headers("From: z@x.com", f"Message-ID: {value}").message_id, MESSAGE_IDS),
     ],
     ids=["subjects", "recipients", "senders", "dates", "message ids"],
@@ -260,43 +208,19 @@ def test_fields_follow_the_same_rules() -> None:
 
 # ---- Bodies.
 
-CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'cp-1251;'")
-
 
 @pytest.mark.parametrize(
     ("charset", "data", "text"),
     [
         ("us-ascii", b"caf\xe9 \x93x\x94", "café “x”"),
-        ("us-ascii", "café".encode(), "café"),
-        ("iso-8859-1", "naïve café".encode(), "naïve café"),
         ("utf-8", b"caf\xe9", "café"),
-        ("no-such-charset", "日本".encode(), "日本"),
-        ("big5", "圖書".encode("big5"), "圖書"),
-        ("koi8-r", "привет".encode("koi8-r"), "привет"),
-        ("iso-2022-jp", "日本語".encode("iso-2022-jp"), "日本語"),
-        ("utf-16", "hello".encode("utf-16"), "hello"),
-        ("utf-16", "hello".encode("utf-16-be"), "hello"),
-        ("utf-16", b"plain, of even lengths", "plain, of even lengths"),
         ("unicode-escape", rb"\ud800 x", r"\ud800 x"),
         ("utf-7", b"+2AA-", "\ufffd"),
         ("base64", b"aGk=", "aGk="),
         ("", b"\x81\x8d", "\x81\x8d"),
-        # The widest charset of a name, however it is spelled.
-        ("gb2312", "镕基楼，陶喆".encode("gbk"), "镕基楼，陶喆"),
-        ("Shift_JIS", "①髙橋".encode("cp932"), "①髙橋"),
-        ("big5", "碁峰€".encode("cp950"), "碁峰€"),
         ("iso-2022-jp", b"\x1b$B-!\x1b(Ba \x1b(I1\x1b(B", "①a ｱ"),
         ("iso-2022-jp", b"\x1b$B-!\x1b(B\x0e1\x0fa", "①ｱa"),
         ("gbk", "价 ".encode("gbk") + b"\x805 \xff", "价 €5 \ufffd"),
-        ("koi8-r", "Договір, їжак".encode("koi8-u"), "Договір, їжак"),
-        ("iso-8859-5", "“Да”".encode("cp1251"), "“Да”"),
-        ("cp28592", "Škoda".encode("iso8859-2"), "Škoda"),
-        ("", "日本".encode("iso2022_jp"), "日本"),
-        ("iso-8859-2", b"\x8akoda \x84x\x93", "Škoda „x“"),
-        ("tis-620", "รก".encode("cp874"), "รก"),
-        *((label, "Да!".encode("cp1251"), "Да!") for label in CYRILLIC),
-        ("iso-8859-8-i", "הפגישה".encode("iso8859_8"), "הפגישה"),
-        ("unicode-1-1-utf-7", "für".encode("utf-7"), "für"),
         # A bad byte is one bad character.
         ("utf-8", "Grüße ".encode() + b"it\x92s f\xfcr M\xc3rz", "Grüße it’s für M\ufffdrz"),
         ("utf-8", "Größe ".encode() + b"\xed\xa0\xbd\xed\xb8\x80 \xfcber", "Größe 😀 über"),
@@ -304,10 +228,7 @@ CYRILLIC = ("x-cp1251", "win-1251", "windows1251", "windows-1251http-equiv", "'c
         ("utf-8", "Itâ€™s fÃ¼r dich".encode(), "It’s für dich"),
         ("utf-8", "NÃO, ÇÃ©".encode(), "NÃO, ÇÃ©"),
         ("gb2312", "会议改到星期五".encode("gbk")[:-1], "会议改到星期\ufffd"),
-        # Labels that are missing or wrong.
-        ("gb2312", "会议改到星期五".encode(), "会议改到星期五"),
-        ("us-ascii", "Встреча перенесена".encode("koi8-r"), "Встреча перенесена"),
-        ("iso-8859-1", "Договор аренды".encode("cp1251"), "Договор аренды"),
+        *((label, text.encode(codec), text) for label, codec, text in MAIL["charsets"]["rows"]),
     ],
 )
 def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, text: str) -> None:
@@ -315,91 +236,11 @@ def test_charsets_that_tell_the_truth_and_that_lie(charset: str, data: bytes, te
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize(
-    ("head", "text", "body"),
-    [
-        (b"Content-Transfer-Encoding: quoted-printable", b"a=3Db so=\nft =C3=A9", "a=b soft é"),
-        (b"Content-Transfer-Encoding: base64", b"SGVsbG8s\nIHdvcmxk", "Hello, world"),
-        (b"Content-Type: text/html; charset=utf-8", b"<b>\xc3\xa9</b>&nbsp;&amp; so", "é & so"),
-        *((b"Content-Transfer-Encoding: " + label, b"w7xiZXI=", "über")
-          for label in (b'"base64"', b"base64;", b"BASE64 (text)", b"base64\t", b"base-64")),
-        *((b"Content-Transfer-Encoding: " + label, b"=C3=BCber= \n all", "über all")
-          for label in (b"quoted-printable;", b"quoted_printable", b"Quoted Printable", b"Q")),
-        # What a text is by its content, if its label lies.
-        *((b"Content-Transfer-Encoding: " + label, b64encode("Grüße, ".encode() * 12),
-           "Grüße, " * 11 + "Grüße,")
-          for label in (b"7bit", b"quoted-printable", b"8bit\nContent-Transfer-Encoding: base64")),
-        (b"X-Note: x", b"=C3=BCber =C3=9Cbel=20\n", "über Übel"),
-        (b"Content-Transfer-Encoding: base64", b"w7xi ZXIg!!\nw7xi ZXIg\nw7xi ZXIg\n",
-         "über über über"),
-        (b"X-Note: x", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Call\nEND:VEVENT", "What: Call"),
-        (b"Content-Transfer-Encoding: base64", b64encode(b"%PDF-1.4"),
-         "[Attachment: unnamed (text/plain, 1 KB)]"),
-        (b"X-Note: x", b"See\nbegin 644 a.txt\n%:&5L;&\\\n`\nend\nbegin 1 more\nend",
-         "See\n\nbegin 1 more\nend\n\n[Attachment: a.txt (application/octet-stream, 1 KB)]"),
-        (b"Content-Transfer-Encoding: base64", b"w7xiZ\nQ==YWJj\n-- \nLeave\n",
-         "übeabc\n--\nLeave"),
-        (b"Content-Type: text/plain; format=flowed; delsp=yes",
-         b"Linden \nallee\n>> a \n>> b\n-- \nx", "Lindenallee\n>> ab\n--\nx"),
-        (b"Content-Type: text/plain; format=flowed", b"A \nb\n From \n>3 \n> 4\n> > 5",
-         "A b\nFrom\n> 3 4\n>> 5"),
-        (b"Content-Type: text/html", b"<a href='https://x.com/1'>a</a> <a href='https://x.com/1'>b</a>"
-         b" <a href='http://y.com/'>y.com</a> <a href='mailto:a@x.com'>me</a><a href='ftp://b'>!</a>"
-         b"<a href='https://x.com/2'><img alt=go></a>",
-         "a (https://x.com/1) b y.com me (a@x.com)!go (https://x.com/2)"),
-        (b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64",
-         b"U3ViamVjdDogaQoKb2xk", "[Attached message: i]\nold"),
-        (b"Content-Type: application/pdf; name*=gb2312''%E9F.pdf", b"x",
-         "[Attachment: 镕.pdf (application/pdf, 1 KB)]"),
-        (b"Content-Type: multipart/mixed; boundary=b",
-         b"--b\n\nSee attached.\n--b\nContent-Type: message/rfc822\n\nSubject: Old news\n"
-         b"Content-Type: multipart/mixed; boundary=c\n\n--c\n\nIt was so.\n--c\n"
-         b"Content-Type: application/zip; name=old.zip\n\nzip\n--c--\n--b--",
-         "See attached.\n\n[Attached message: Old news]\nIt was so.\n\n"
-         "[Attachment: old.zip (application/zip, 1 KB)]"),
-        *((b"Content-Type: multipart/mixed; boundary=b", b"--b\nContent-Type: message/" + kind
-           + b"\nContent-Transfer-Encoding: " + encoding + b"\n\n" + text + b"\n--b--", body)
-          for kind, encoding, text, body in (
-              (b"rfc822", b"quoted-printable",
-               b"From: a@x.com\nSubject: =3D?utf-8?q?\xc3=\n=A9?=3D\n\na=3D3Db",
-               "[Attached message: é]\na=3Db"),
-              (b"rfc822", b"7bit", b"\nSubject: i\n\n\xfcber", "[Attached message: i]\nüber"),
-              (b"global", b"8bit", b"Subject: i\n\nold", "[Attached message: i]\nold"),
-              (b"delivery-status", b"7bit", b"MTA: x\n\nStatus: 5.1.1", "MTA: x\nStatus: 5.1.1"))),
-        *((b"Content-Type: multipart/mixed" + boundary,
-           b"\n--b'c\nContent-Type: text/html\n\n<p>Hi"
-           b"\n--b'c\nContent-Type: multipart/mixed\n\n--d\ncontent-type: text/plain\n\nyou",
-           "Hi\n\nyou")
-          for boundary in (b"", b"; boundary=wrong", b"; boundary='b'c'", b';\nboundary="b\'c"')),
-        # A multipart without parts is text.
-        (b"Content-Type: multipart/mixed", b"words", "words"),
-        (b"Content-Type: multipart/mixed; boundary=zz", b"words", "words"),
-        # A text that calls itself an attachment is the body if it is all there is.
-        (b"Content-Disposition: attachment; filename=a.txt", b"words", "words"),
-        (b"Content-Type: application/pdf; name=a_.pdf; name*0*=utf-8''a%20; name*1=b.pdf", b"words",
-         "[Attachment: a b.pdf (application/pdf, 1 KB)]"),
-        # Nothing is left where hidden characters stood.
-        (b"X-Note: x", "Due\u200b \nnow \u200b\n\n\u2060\n".encode(), "Due\nnow"),
-        # A file name cannot break the line.
-        (b"Content-Type: application/x; name==?utf-8?q?a=0A=5D_b=1B?=", b"words",
-         "[Attachment: a ] b (application/x, 1 KB)]"),
-        (b"Content-Type: multipart/mixed; boundary=b",
-         b"preamble\n--b\n\nfirst\n--b\nContent-Type: text/html\n\n<i>second</i>\n"
-         b"--b\nContent-Type: image/png\n\nxx\n--b--\nepilogue",
-         "first\n\nsecond\n\n[Attachment: unnamed (image/png, 1 KB)]"),
-        # Charsets that `email` stumbles over.
-        *(
-            (b"Content-Type: multipart/mixed; boundary=b",
-             b"--b\n\nThe text.\n--b\nContent-Type: " + kind + b"; name=a.x; " + charset
-             + b"\n\ncaf\xc3\xa9\n--b--\n",
-             f"The text.\n\n[Attachment: a.x ({kind.decode()}, 1 KB)]")
-            for kind in (b"text/csv", b"application/pdf")
-            for charset in (b"charset*=utf-8''utf-8", b"charset=utf\0-8")
-        ),
-    ],
-)  # fmt: skip
-def test_bodies(head: bytes, text: bytes, body: str, end: bytes) -> None:
-    assert body_of((HEAD + head + b"\n\n" + text).replace(b"\n", end)) == body
+@pytest.mark.parametrize("case", MAIL["bodies"], ids=lambda case: case["heads"][0])
+def test_bodies(case: dict[str, Any], end: bytes) -> None:
+    for head in case["heads"]:
+        data = HEAD + f"{head}\n\n{case['text']}".encode()
+        assert body_of(data.replace(b"\n", end)) == case["body"]
 
 
 def message(text: str) -> EmailMessage:
@@ -423,42 +264,14 @@ def test_plain_text_is_preferred_to_html_unless_blank_and_attachments_are_named(
     assert body_of(blank.as_bytes()) == "Dear Ann,\n\nsee this (http://x.com)"
 
 
-INVITATION = (
-    "BEGIN:VCALENDAR\nBEGIN:VTIMEZONE\nDTSTART:19701025T030000\nEND:VTIMEZONE\n"
-    "BEGIN:VEVENT\nDTSTART;TZID=Europe/Berlin:20230417T143000\n"
-    "DTEND;TZID=Europe/Berlin:20230417T153000\nSUMMARY:Hand\n over\nLOCATION:Allee 9\\, left\n"
-    'ORGANIZER;CN="Kim: P":mailto:k@x.com\nDESCRIPTION:Ring\\ntwice\n'
-    "BEGIN:VALARM\nDESCRIPTION:no\nEND:VALARM\nEND:VEVENT\n"
-)
-FACTS = (
-    "What: Handover\nWhen: Monday 17 April 2023, 14:30 to 15:30 (Europe/Berlin)\n"
-    "Where: Allee 9, left\nOrganizer: Kim: P <k@x.com>\nRing\ntwice"
-)
-
-
 def test_what_holds_the_content_of_a_message_is_its_body() -> None:
+    [invitation] = (case for case in MAIL["bodies"] if "BEGIN:VTIMEZONE" in case["text"])
     made = message("We meet.")
     made.add_alternative("<p>We meet.</p>", subtype="html")
-    made.add_alternative(INVITATION, subtype="calendar")
-    assert body_of(made.as_bytes()) == f"We meet.\n\n{FACTS}"
-    head = HEAD + b"Content-Type: text/calendar\n\n"
-    assert body_of(head + INVITATION.encode()) == FACTS
-    days = b"METHOD:CANCEL\nBEGIN:VEVENT\nDTSTART:20230417\nDTEND:20230419\nEND:VEVENT"
-    span = "Monday 17 April 2023 to Tuesday 18 April 2023"
-    assert body_of(head + days) == f"Cancelled:\nWhen: {span}"
-    for length, until in {"PT1H30M": "", "P1DT30M": "Tuesday 18 April 2023, "}.items():
-        meeting = f"BEGIN:VEVENT\nDTSTART:20230417T143000Z\nDURATION:{length}\nEND:VEVENT".encode()
-        end = f"{until}16:00" if not until else f"{until}15:00"
-        assert body_of(head + meeting) == f"When: Monday 17 April 2023, 14:30 to {end} (UTC)"
-    assert body_of(head + days.replace(b"DTEND:20230419", b"DURATION:P2D")).endswith(span)
-    reply = (
-        "METHOD:COUNTER\nBEGIN:VTODO\nSUMMARY:Gr\xc3\n \xbc\xc3\n\t\x9fe\nDUE:20230417T143000\n"
-        "ATTENDEE;CN=Kim;PARTSTAT=DECLINED:mailto:k@x.com\nCOMMENT:Away\nEND:VTODO"
-    )
-    assert body_of(head + reply.encode("latin-1")) == (
-        "Other time proposed:\nWhat: Grüße\nDue: Monday 17 April 2023, 14:30\nComment: Away\n"
-        "Attendee: Kim <k@x.com> (declined)"
-    )
+    made.add_alternative(invitation["text"], subtype="calendar")
+    assert body_of(made.as_bytes()) == f"We meet.\n\n{invitation['body']}"
+    folded = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:\xc3\n \xbcber\n\t all\nEND:VEVENT"
+    assert body_of(HEAD + b"\n" + folded) == "What: über all"
     for plain, page, body in (
         ("View as HTML", "Bill 4711, due 3 May", "View as HTML\n\nBill 4711, due 3 May"),
         ("Yes.", "Yes. Ann wrote: when?", "Yes. Ann wrote: when?"),
