@@ -12,6 +12,7 @@ import tomllib
 import zipfile
 from email.message import EmailMessage
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import docx
@@ -21,18 +22,13 @@ ME = "maya.stone@home.example"
 ANSWER = "September 30, 2026"
 
 
+TABLE = tomllib.loads(Path(__file__).with_name("data").joinpath("takeout.toml").read_text("utf-8"))
+
+
 def pdf(text: str) -> bytes:
-    """A page of PDF with a line of text; its table of objects is left to the reader."""
-    stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET"
-    return (
-        "%PDF-1.4\n1 0 obj <</Type/Catalog /Pages 2 0 R>> endobj\n"
-        "2 0 obj <</Type/Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 300 200]>> endobj\n"
-        "3 0 obj <</Type/Page /Parent 2 0 R /Contents 4 0 R"
-        " /Resources <</Font <</F1 5 0 R>>>>>> endobj\n"
-        f"4 0 obj <</Length {len(stream)}>> stream\n{stream}\nendstream endobj\n"
-        "5 0 obj <</Type/Font /Subtype/Type1 /BaseFont/Helvetica>> endobj\n"
-        "trailer <</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
-    ).encode()
+    """A page of PDF with a line of text."""
+    length = len("BT /F1 12 Tf 20 100 Td () Tj ET") + len(text)
+    return Template(TABLE["pdf"]).substitute(text=text, length=length).encode()
 
 
 def word(text: str) -> bytes:
@@ -56,10 +52,7 @@ def excel(text: str) -> bytes:
 
 def calendar(summary: str) -> bytes:
     """An event on March 31, 2024."""
-    return (
-        "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20240301T090000Z\r\n"
-        f"SUMMARY:{summary}\r\nDTSTART:20240331T090000Z\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
-    ).encode()
+    return Template(TABLE["ics"]).substitute(text=summary).encode()
 
 
 MAKERS = {"pdf": pdf, "docx": word, "xlsx": excel, "ics": calendar}
@@ -82,7 +75,6 @@ def mail(number: int, fields: dict[str, Any]) -> EmailMessage:
     return mail
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("data").joinpath("takeout.toml").read_text("utf-8"))
 MAILS = [mail(number, fields) for number, fields in enumerate(TABLE["mail"], start=1)]
 
 

@@ -102,6 +102,7 @@ def test_no_import_points_up_the_house_and_none_of_ours_is_late() -> None:
         for module, late in imports(name):
             assert not late or module in ON_CALL, f"{name} imports {module} late"
             assert package_of(module) in allowed or name == "art_e.cli.main", f"{name}: {module}"
+            assert "pipeline.ingest" not in name or "pipeline.accounts" not in module, name
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
