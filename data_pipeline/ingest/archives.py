@@ -23,10 +23,8 @@ _PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, 
 # Of mail that unpacks to more than this, a file is a bomb: real mail shrinks to a tenth.
 _MOST_TIMES, _ALWAYS_FINE = 200, 200_000_000
 _LOCAL_HEADER = 30  # bytes of a zip's entry before its name
-# Files that are opened, if they can be; .olm is Outlook's for Mac.
-ARCHIVES = tuple(
-    ".zip .olm .tar .tgz .txz .tbz .tbz2 .tar.gz .tar.xz .tar.bz2 .7z .rar .zst".split()
-)
+# .olm is Outlook's for Mac; the last three are not opened.
+ARCHIVES = tuple(".zip .olm .tar .tgz .txz .tbz2 .tar.gz .tar.xz .tar.bz2 .7z .rar .zst".split())
 
 
 @contextlib.contextmanager

@@ -15,9 +15,11 @@ import resource
 import select
 import sys
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
+from importlib import resources
 from subprocess import Popen
 from typing import IO, Any, TypeAlias
 
@@ -44,37 +46,22 @@ LOCKED, DAMAGED, NO_TEXT = "encrypted or password-protected", "damaged", "withou
 CUT, LARGE = f"longer than {MAX_CHARS:,} characters", f"larger than {LARGEST_FILE // 10**6} MB"
 HEAVY = "too slow or too large to read"
 
-# The form of a file by its first bytes (in lower case), or else by its type or its name's ending:
-# one that `_parts` reads, a text's type, or why it is not read; "" has nothing to read.
 _MAIL, _PARTS = "message/rfc822", "multipart/mixed"
 PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
 READ = (*PACKED, "pdf", "rtf", "ole", "zip")
-_SEEN_OR_HEARD = (
-    "image audio video heic heif webp tif tiff bmp ico psd mp3 mp4 m4a mov avi wav ogg emz"
+_FORMS: dict[str, dict[str, str]] = tomllib.loads(
+    resources.files(__package__).joinpath("forms.toml").read_text("utf-8")
 )
-_STARTS = {
-    b"%pdf-": "pdf", b"{\\rtf": "rtf", b"pk\x03\x04": "zip", b"\xd0\xcf\x11\xe0": "ole",
-    b'x\x9f>"': "winmail", b"begin:vcalendar": "text/calendar", b"<!doctype html": "text/html",
-    b"<html": "text/html", b"-----begin pgp message": LOCKED, b"-----begin pgp": "",
-    b"version: 1": "", b"\xff\xfe": "text/plain", b"\xfe\xff": "text/plain",
-    b"\xff\xd8\xff": PICTURE, b"\x89png": PICTURE, b"gif8": PICTURE,
-}  # fmt: skip
-_NAMES = {
-    "application/pkcs7-mime": "pkcs7", "application/x-pkcs7-mime": "pkcs7", "p7m": "pkcs7",
-    "application/pkcs7-signature": "", "application/x-pkcs7-signature": "", "p7s": "",
-    "ics": "text/calendar", **dict.fromkeys(("eml", "mht", "mhtml"), "mail"),
-    **dict.fromkeys(("htm", "html", "xhtml", "application/xhtml+xml"), "text/html"),
-    **dict.fromkeys(_SEEN_OR_HEARD.split(), PICTURE),
-}  # fmt: skip
-# What else tells the form of an OLE file.
-_STREAMS = {"__properties_version1.0": "msg", "EncryptedPackage": LOCKED}
+_STARTS = {start.encode("latin-1"): form for start, form in _FORMS["starts"].items()}
+_NAMES = {name: form for form, names in _FORMS["names"].items() for name in names.split()}
+_STREAMS = {name.encode("utf-16-le"): form for name, form in _FORMS["ole"].items()}
 
 Reading: TypeAlias = tuple[str, str]  # a text, and why it is not read or not whole, or ""
 _Ask: TypeAlias = Callable[[str, bytes], Reading]
 
 
 def form_of(file: AttachedFile) -> str:
-    """Return the form of a file, see `_STARTS`."""
+    """Return the form of a file, see forms.toml."""
     start = (file.data or b"")[:4096]
     lower = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     names = file.kind, file.name.rpartition(".")[2].lower(), file.kind.partition("/")[0]
@@ -83,7 +70,7 @@ def form_of(file: AttachedFile) -> str:
     forms += [file.kind] if file.kind.startswith("text/") else []
     binary = "pdf" if b"%pdf-" in lower else UNKNOWN
     form = (*forms, binary if BINARY.search(start) else "text/plain")[0]
-    inside = (_STREAMS[name] for name in _STREAMS if name.encode("utf-16-le") in (file.data or b""))
+    inside = (_STREAMS[name] for name in _STREAMS if name in (file.data or b""))
     return next(inside, form) if form == "ole" else form
 
 
@@ -180,11 +167,8 @@ _TEXTS = re.compile(
     r"|ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml|\w+/diagrams/data\d+\.xml"
 )
 _FIRST = re.compile("document|content")
-# Numbers that say where a picture lies, and what is not shown.
-_HIDDEN = [
-    "{*}" + name
-    for name in "Fallback instrText delText positionH positionV sizeRelH sizeRelV".split()
-]
+# What is not shown, and numbers that say where a picture lies.
+_HIDDEN = "Fallback instrText delText positionH positionV sizeRelH sizeRelV".split()
 # Latin-1 as an attribute: what tnefparse decodes by if no other follows.
 _CODE_PAGE = bytes.fromhex("010790060004000000af6f00001e01")
 
@@ -209,7 +193,7 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.parse(part, parser).getroot()
-    etree.strip_elements(root, *_HIDDEN, with_tail=False)
+    etree.strip_elements(root, *(f"{{*}}{name}" for name in _HIDDEN), with_tail=False)
     for gap in root.iter("{*}tab", "{*}br", "{*}s", "{*}line-break"):
         gap.text = " "
     for inner in root.findall(".//{*}p//{*}p"):  # a footnote, a box of text

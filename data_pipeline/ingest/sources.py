@@ -248,22 +248,20 @@ def _read_emlx(
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
     """Put the attachments back that Apple Mail keeps as files "PART/NAME" in `folder`, and say
     whether any is lacking."""
-    if not folder.is_dir():
-        return message, True
     tree = parse_message_tree(split_message(message))
-    empty = [part for part in tree.walk() if "x-apple-content-length" in part]
-    is_known = bool(empty)
-    for file in archives.regular_files(folder):
+    lacking = sum("x-apple-content-length" in part for part in tree.walk()) or 1
+    for file in archives.regular_files(folder) if folder.is_dir() else ():
         part: Any = tree
         with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):
             for number in file.parent.name.split("."):
                 part = part.get_payload()[int(number) - 1]
-            empty.remove(part)
+            part.replace_header("x-apple-content-length", "0")
             part.set_payload(archives.head_of(file, LARGEST_MESSAGE))
             del part["content-transfer-encoding"]
             encode_base64(part)
+            lacking -= 1
     with contextlib.suppress(LookupError, ValueError, RecursionError):
-        return tree.as_bytes(), bool(empty) or not is_known
+        return tree.as_bytes(), lacking > 0
     return message, True
 
 
