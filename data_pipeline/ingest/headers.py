@@ -229,8 +229,7 @@ _COMMENT = re.compile(r"\([^()]*\)")
 _LONGEST_DATE = 100
 _ISO = re.compile(r"\d{4}-\d\d-\d\d|\d{8}T")
 _USUAL = re.compile(r"(?:\w{3}, )?\d\d? \w{3} \d{4} \d\d:\d\d:\d\d (?:[+-]0000|GMT)\s*\Z")
-_YEAR_FIRST = re.compile(r"\b(\d{4})(?:[-/.年] ?|년 )(\d\d?)(?:[-/.月] ?|월 )(\d\d?)")
-_YEAR_LAST = re.compile(r"\b(\d\d?)([-/.])(\d\d?)\2(\d{4})")
+_NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
 _CLOCK = re.compile(
     r"(?:(오후|午後|下午|\bpm) ?)?\b(\d\d?)[:.h時시点] ?(\d\d)(?:[:.분分] ?(\d\d))?(?:[.,]\d+)?"
     r"(?: ?([ap])\.?m\b)?"
@@ -277,41 +276,36 @@ def _by_parts(text: str) -> tuple[int, ...]:
     text = unicodedata.normalize("NFKC", text).lower()
     text = re.sub("[a-z]+", lambda word: SPELLINGS["zones"].get(word[0], word[0]), text)
 
-    def cut_out(part: re.Pattern[str]) -> list[str]:
-        nonlocal text
-        match = part.search(text)
-        text = part.sub(" ", text, count=1)
-        return [group or "" for group in match.groups()] if match else []
-
-    year_first, year_last = cut_out(_YEAR_FIRST), cut_out(_YEAR_LAST)
-    before, *time, half = cut_out(_CLOCK) or [""] * 5
-    sign, hours, minutes = cut_out(_OFFSET) or ("+", "0", "0")
-    if year_first:
-        year, month, day = map(int, year_first)
-    elif year_last:
-        day, month, year = int(year_last[0]), int(year_last[2]), int(year_last[3])
-        if month > 12 or (year_last[1] == "/" and day <= 12):  # as Americans write it
-            day, month = month, day
+    date = next(filter(None, (form.search(text) for form in _NUMBERS)), None)
+    text = text.replace(date[0], " ") if date else text
+    clock, text = _CLOCK.search(text), _CLOCK.sub(" ", text, count=1)
+    offset, text = _OFFSET.search(text), _OFFSET.sub(" ", text)
+    if date:
+        year, month, day = (int(date[part]) for part in ("year", "month", "day"))
     else:
         words = re.findall(r"[^\W\d_]+", text)
         starts = (_MONTH.get(word[:4]) or _MONTH.get(word[:3]) for word in words)
         month, (day, year) = next(filter(None, starts), 0), map(int, re.findall(r"\d+", text)[:2])
         year += (2000 if year < 69 else 1900) if year < 100 else 0
-    hour, minute, second = (int(number or 0) for number in time)
-    if before or half:
-        hour = hour % 12 + (12 if before or half == "p" else 0)
-    seconds = int(hours) * 3600 + int(minutes or 0) * 60
-    return year, month, day, hour, minute, second, -seconds if sign == "-" else seconds
+    hour, minute, second = (int(clock[at] or 0) for at in (2, 3, 4)) if clock else (0, 0, 0)
+    if clock and (half := clock[1] or clock[5]):
+        hour = hour % 12 + (0 if half == "a" else 12)
+    seconds = int(offset[2]) * 3600 + int(offset[3] or 0) * 60 if offset else 0
+    return (
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second,
+        -seconds if offset and offset[1] == "-" else seconds,
+    )
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
-    """`date` to the second; naive dates count as UTC. None where UTC leaves the calendar."""
+    """`date` to the second; naive dates count as UTC. None where UTC may leave the calendar."""
     date = date.replace(microsecond=0, tzinfo=date.tzinfo or dt.UTC)
-    try:
-        date.astimezone(dt.UTC)
-    except OverflowError:
-        return None
-    return date
+    return date if dt.MINYEAR < date.year < dt.MAXYEAR else None
 
 
 def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:

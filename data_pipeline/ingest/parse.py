@@ -68,11 +68,7 @@ _TOKEN = re.compile(r"<!--|-->|<[!?/]?[a-zA-Z\[!-][^<>]*>|<!\s*>")
 _UNSEEN_TAG = re.compile(rf"<(/?)({_UNSEEN})\b", re.IGNORECASE)
 _BLOCK_TAG = re.compile(r"</?(?:p|div|br|tr|table|li|ul|ol|h[1-6]|blockquote|hr|pre)\b", re.I)
 
-_TAG = re.compile(
-    r"</?(?:html|head|body|title|meta|style|script|table|tr|td|th|font|br|p|div|span|a|b|i|u|hr"
-    r"|img|center|h[1-6]|ul|ol|li|strong|em|tbody)\b[^<>]*>",
-    re.IGNORECASE,
-)
+_TAG = re.compile(rf"</?(?:{SPELLINGS['html']['tags']})\b[^<>]*>", re.IGNORECASE)
 # The address of a link as it is shown, and without its scheme.
 _HREF = re.compile(r"(?:mailto:|(?=(?:https?:)?//))((?:(?:https?:)?//)?(\S{1,2000}?)/?)\Z", re.I)
 _LINK = re.compile(r"</?a\b", re.IGNORECASE)
