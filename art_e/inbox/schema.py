@@ -1,6 +1,7 @@
 """The SQL of an inbox file, its version, and the constants of the ranking."""
 
 import re
+import unicodedata
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -19,6 +20,11 @@ SUBJECT_WEIGHT = 2
 # Points are millionths of a BM25 score, summed as whole numbers, so that the order of addition
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
+
+# Ideographs, Hangul, and characters that are not assigned.
+_UNCHANGED = re.compile(
+    "[\u3400-\u9fff\uac00-\ud7a3\ue000-\uf8ff\U00020000-\U0002f7ff\U0002fa20-\U0003ffff]+"
+)
 
 _FOLDER = Path(__file__).parent
 
@@ -48,9 +54,16 @@ def statements(path: Path) -> dict[str, Template]:
 def macros_sql() -> str:
     """The statements that create `search_inbox` and the macros that it uses."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
-    # What Python makes of each character of Unicode; "\0" parts them.
+    # What Python makes of each character of Unicode.
     text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
-    pairs = zip(text, fold("\0".join(text)).split("\0"), strict=True)
+    # To fold all would take half a second, so those without another form are left out first.
+    others = _UNCHANGED.sub("", text)
+    plain = unicodedata.normalize("NFKD", "\0".join(others)).lower().split("\0")
+    pairs = (
+        (char, fold(char))
+        for char, form in zip(others, plain, strict=True)
+        if char != form or unicodedata.category(char)[0] == "M"
+    )
     changed = [pair for pair in pairs if pair[0] != pair[1]]
     # Those that vanish come last, and ligatures, of which several characters become, apart.
     single = sorted((pair for pair in changed if len(pair[1]) < 2), key=lambda pair: not pair[1])

@@ -13,7 +13,7 @@ import itertools
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from email.parser import BytesParser
@@ -38,7 +38,9 @@ _SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
 _UTF8_ESCAPE = re.compile(r"=(?:[CD][0-9A-F]|E[0-9A-F]=[89AB][0-9A-F])=[89AB][0-9A-F]")
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
 # hexadecimal digits after "=" are taken for what they mostly are, parts of URLs.
-_ESCAPES = re.compile(r"=\n|(?:=(?:3D|20|09|[89A-F][0-9A-F]))+")
+_ESCAPE = "=(?:3D|20|09|[89A-F][0-9A-F])"
+# Written so that it begins with a fixed character, for which the search is four times as fast.
+_ESCAPES = re.compile(f"{_ESCAPE}(?:{_ESCAPE})*")
 _T = TypeVar("_T")
 
 
@@ -77,12 +79,14 @@ def without_stray_quoted_printable(text: str) -> str:
     checks = [(_UTF8_ESCAPE,), (_SURE_ESCAPE, _SOFT_BREAK)][: 2 if text.count("=\n") > 1 else 1]
     if not any(all(len(form.split(text, 2)) == 3 for form in check) for check in checks):
         return text
-    return _ESCAPES.sub(lambda match: _unescaped(match[0]), text)
+    # A break parts two runs of escapes, so that it may go only after them.
+    text = _ESCAPES.sub(lambda match: _unescaped(match[0]), text.replace("=\n", "\0"))
+    return text.replace("\0", "")
 
 
 @cached_if_short
 def _unescaped(escapes: str) -> str:
-    return decode_bytes(bytes.fromhex(escapes.strip("\n").replace("=", "")))
+    return decode_bytes(bytes.fromhex(escapes.replace("=", "")))
 
 
 def unbase64(data: bytes) -> bytes:
@@ -120,16 +124,17 @@ def mailboxes(values: Iterable[str]) -> list[Mailbox]:
     """The mailboxes of address headers (unfolded values), in order; names alone come last. RFC 2822
     with groups, comments, quoted and encoded names; where that grammar finds nothing, anything that
     looks like an address."""
-    found: list[Mailbox] = []
-    for value in values:
-        if not value:
-            continue
-        items = [_simple_item(item) for item in value.split(",")]
-        simple = [] if None in items else [box for item in items for box in item or ()]
-        if "@" in value or "=?" in value:
-            found += simple or _grammar_list(value)
-        if len(simple) < len(items):
-            found += _names_alone(value)
+    return [box for value in values if value for box in _listed(value)]
+
+
+@cached_if_short
+def _listed(value: str) -> Sequence[Mailbox]:
+    items = [_simple_item(item) for item in value.split(",")]
+    found = simple = [] if None in items else [box for item in items for box in item or ()]
+    if not simple and ("@" in value or "=?" in value):
+        found = _grammar_list(value)
+    if len(simple) < len(items):
+        found = [*found, *_names_alone(value)]
     return found
 
 
@@ -237,6 +242,12 @@ _CLOCK = re.compile(
 _OFFSET = re.compile(r"(?:gmt|utc?|[\d ])([+-])(\d\d?):?(\d\d)?\b")
 _MONTHS = [f"{name.lower()} {more}".split() for name, more in SPELLINGS["months"].items()]
 _MONTH = {start: number for number, starts in enumerate(_MONTHS, 1) for start in starts}
+# What most mailers write; `email` takes five times as long for it.
+_PLAIN_DATE = re.compile(
+    rf"(?:[A-Z][a-z][a-z], )?(\d\d?) ({'|'.join(SPELLINGS['months'])}) ([12]\d{{3}})"
+    r" ((?:[01]\d|2[0-3])(?::[0-5]\d){2}) ([+-](?:0\d|1[0-3])(?:00|[14]5|30))(?: \([A-Z]+\))?",
+    re.ASCII,
+)
 # Clocks differ by a day at most: a mail is no younger than its arrival.
 _CLOCKS_DIFFER = dt.timedelta(days=1)
 _ARRIVALS = ("delivery-date", "x-originalarrivaltime", "resent-date")
@@ -248,8 +259,12 @@ def parse_date(text: str) -> dt.datetime | None:
     text = text.strip()[:200]
     if not text:
         return None
-    if _ISO.match(text):
-        with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):
+        if plain := _PLAIN_DATE.fullmatch(text):
+            day, month, year, time, zone = plain.groups()
+            number = _MONTH[month.lower()]
+            return dt.datetime.fromisoformat(f"{year}-{number:02}-{day:0>2}T{time}{zone}")
+        if _ISO.match(text):
             return zoned(dt.datetime.fromisoformat(text))
     try:
         while _COMMENT.search(text):  # comments nest
@@ -431,7 +446,7 @@ class Headers:
 
     def first(self, name: str) -> str:
         """The first value of `name` (lower case), else ""."""
-        return _readable(self.raw(name), self.charset)
+        return _readable(self.raw(name), self.charset) if name in self._values else ""
 
     def raw(self, name: str) -> str:
         """The first value of `name` (lower case) that says anything, as it was sent, else ""."""

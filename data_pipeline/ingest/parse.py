@@ -59,6 +59,7 @@ _DEEPEST_LAYOUT = 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
 _CELLS = ("td", "th")
+_INLINE = "a abbr b big center cite code em font i s small span strong sub sup tt u".split()
 _PLAIN_TAGS = dict.fromkeys(("table", "thead", "tbody", "tfoot", "tr"), "div")
 _PLAIN_TAGS |= dict.fromkeys(_CELLS, "span")
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
@@ -139,7 +140,12 @@ def _layout(source: str) -> str | None:
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
     _show_links(tree)
-    return str(Inscriptis(tree, _CONFIG).get_text()) if _flattened(tree) else None
+    if not _flattened(tree):
+        return None
+    # They change nothing outside preformatted text, and take most of the time.
+    if tree.find(".//pre") is None:
+        etree.strip_tags(tree, *_INLINE)
+    return str(Inscriptis(tree, _CONFIG).get_text())
 
 
 def _show_links(tree: HtmlElement) -> None:
@@ -168,11 +174,12 @@ def _flattened(tree: HtmlElement) -> bool:
         style = element.get("style") or ""
         hidden = "display:none" in style.replace(" ", "").lower()
         element.attrib.clear()
-        if hidden:
-            element.set("style", "display:none")
         if element.tag in _CELLS:
             element.tail = _CELL_GAP + (element.tail or "")
         element.tag = _PLAIN_TAGS.get(element.tag, element.tag)
+        if hidden:
+            element.set("style", "display:none")
+            element.tag = "title" if element.tag in _INLINE else element.tag
     return True
 
 
