@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -249,12 +249,17 @@ def read_sources(
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
     choose = partial(_owner, owner) if infers else lambda _: None
-    with output.progress("mails", total) as advance:
+    with contextlib.ExitStack() as opened_bar:
+
+        @cache
+        def bar() -> Callable[..., None]:
+            return opened_bar.enter_context(output.progress("mails", total))
 
         def on_progress(count: int) -> None:
             if output.interrupted():
                 raise KeyboardInterrupt
-            advance(count)
+            # Its thread starts after the workers, which a process with threads can't fork.
+            bar()(count)
 
         report = build.ingest(
             opened, path, choose_owner=choose, append=append, limit=limit, on_progress=on_progress

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -393,7 +394,9 @@ def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task)
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(work, task)
+        # Python 3.12 warns of a fork beside DuckDB's threads.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            return pool.submit(work, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if on_main_thread:

@@ -15,6 +15,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -31,7 +32,7 @@ from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, is_mail
 
-_BATCH_MESSAGES = 2000
+_BATCH_MESSAGES = 1000
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
@@ -282,8 +283,14 @@ class InboxBuild:
         self._attach(new_file, f"inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
         self._run("USE inbox")
         self._run(tables_sql())
-        self._run_file("load.sql")
-        self._run(macros_sql())
+        with ThreadPoolExecutor(1) as thread, self._connection.cursor() as other:
+            try:
+                index = thread.submit(self._run_file, "index.sql", other)
+                self._run_file("load.sql")
+                self._run(macros_sql())
+                index.result()
+            finally:
+                other.interrupt()
         counts = self._counts(read)
         self._run(
             "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?),"
@@ -327,8 +334,9 @@ class InboxBuild:
         quoted = str(path).replace("'", "''")
         self._run(f"ATTACH '{quoted}' AS {name}")
 
-    def _run_file(self, name: str) -> None:
-        self._run(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    def _run_file(self, name: str, cursor: duckdb.DuckDBPyConnection | None = None) -> None:
+        sql = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        (cursor or self._connection).execute(sql)
 
     def _run(self, sql: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(sql, parameters)

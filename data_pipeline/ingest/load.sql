@@ -5,7 +5,7 @@ WITH listed AS (
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 0) AS to_list,
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 1) AS cc_list,
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 2) AS bcc_list
-    FROM staging.recipients JOIN kept USING (row) GROUP BY email_id
+    FROM staging.recipients JOIN staging.kept USING (row) GROUP BY email_id
 ),
 labelled AS (
     -- of the copies of the same date: a later one is not known yet on an earlier day
@@ -21,16 +21,16 @@ SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.bare_subj
     m.body, m.length, m.source, m.content_digest, m.copy_digest,
     row_number() OVER (PARTITION BY k.message_id ORDER BY k.email_id) > 1, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
     m.delivered_to, m.attached
-FROM kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
+FROM staging.kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
     LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;
 
 INSERT INTO inbox.files
-SELECT email_id, number, part, name, kind, data, unread FROM staging.files JOIN kept USING (row);
+SELECT email_id, number, part, name, kind, data, unread FROM staging.files JOIN staging.kept USING (row);
 
 INSERT INTO inbox.aliases
 SELECT c.message_id, k.email_id, copy.source, copy.sent_at
-FROM copies AS c JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
+FROM copies AS c JOIN members AS m USING (row) JOIN staging.kept AS k ON k.row = m.kept
     JOIN staging.mails AS copy USING (row)
 WHERE c.row <> m.kept
 UNION ALL
@@ -38,22 +38,17 @@ SELECT o.message_id, k.email_id, o.source, o.sent_at
 FROM old_copies AS o
     JOIN (SELECT DISTINCT copy_digest, id_group, owner, kept FROM copies JOIN members USING (row)) AS g
         USING (copy_digest, id_group, owner)
-    JOIN kept AS k ON k.row = g.kept
+    JOIN staging.kept AS k ON k.row = g.kept
 ORDER BY ALL;
 
 INSERT INTO inbox.owners_copies SELECT email_id, first_id FROM kept_copies ORDER BY email_id;
-
-CREATE TEMP TABLE roles AS
-SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
-UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN kept USING (row) WHERE address <> ''
-UNION ALL SELECT email_id, owner, 'owner' FROM kept WHERE owner <> '';
 
 CREATE TEMP TABLE not_own AS
 WITH own AS (
     SELECT owner, message_id FROM copies UNION SELECT owner, message_id FROM old_copies
 ),
 others AS (
-    SELECT own.owner AS address, email_id, kept.owner FROM own JOIN kept USING (message_id)
+    SELECT own.owner AS address, email_id, kept.owner FROM own JOIN staging.kept USING (message_id)
     UNION SELECT own.owner, other.email_id, other.owner
     FROM kept_copies AS own JOIN kept_copies AS other USING (first_id)
 )
@@ -64,14 +59,14 @@ CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
 INSERT INTO inbox.addresses
 WITH named AS (
     SELECT from_address AS address, from_name AS name FROM inbox.emails
-    UNION SELECT address, name FROM staging.recipients SEMI JOIN kept USING (row)
+    UNION SELECT address, name FROM staging.recipients SEMI JOIN staging.kept USING (row)
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails
 FROM (
         SELECT address, count(DISTINCT coalesce(first_id, email_id)) FILTER (
             email_id NOT IN (FROM junk) AND (address, email_id) NOT IN (SELECT address, email_id FROM not_own)) AS emails
-        FROM roles LEFT JOIN kept_copies USING (email_id) GROUP BY address
+        FROM staging.roles LEFT JOIN kept_copies USING (email_id) GROUP BY address
     ) LEFT JOIN names USING (address)
 ORDER BY address;
 
@@ -81,44 +76,11 @@ SELECT a.address_id, email_id, o.address_id FROM not_own
 
 INSERT INTO inbox.parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
-FROM roles ANTI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
+FROM staging.roles ANTI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
 
 INSERT INTO inbox.junk_parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
-FROM roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
-
--- Terms are numbered by stem; those of dropped copies alone (a sender's other name) are left out.
--- Whole addresses of parties are terms too, like those in the text.
-CREATE TEMP TABLE named AS
-SELECT DISTINCT email_id, address AS stem FROM roles WHERE role <> 'owner' AND contains(address, '@') AND length(address) <= 64;
-
-CREATE TEMP TABLE kept_terms AS
-SELECT term, stem FROM staging.stems
-WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept));
-
-CREATE TEMP TABLE ordered AS
-SELECT stem FROM kept_terms UNION SELECT stem FROM named ORDER BY stem;
-
-CREATE TEMP TABLE numbered AS
-SELECT term, CAST(ordered.rowid AS INTEGER) AS term_id, stem FROM ordered LEFT JOIN kept_terms USING (stem);
-
-INSERT INTO inbox.terms
-SELECT word, term_id, stem FROM staging.words JOIN numbered USING (term)
-WHERE row IS NULL OR row IN (SELECT row FROM kept)
-UNION SELECT stem, term_id, stem FROM numbered WHERE contains(stem, '@') -- an address
-ORDER BY word;
-
-INSERT INTO inbox.postings
-WITH in_text AS (
-    SELECT n.term_id, k.email_id, p.frequency
-    FROM staging.postings AS p JOIN kept AS k USING (row) JOIN numbered AS n USING (term)
-)
-FROM in_text
-UNION ALL
-SELECT term_id, email_id, 1
-FROM named JOIN (SELECT DISTINCT stem, term_id FROM numbered) USING (stem)
-    ANTI JOIN (FROM in_text WHERE term_id IN (SELECT term_id FROM numbered WHERE contains(stem, '@'))) USING (term_id, email_id)
-ORDER BY term_id, email_id;
+FROM staging.roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
 
 -- Both or none: nobody is merged with an address that is gone.
 INSERT INTO inbox.people

@@ -30,7 +30,7 @@ SELECT row, first_value(row) OVER (
             md5(m.subject || chr(10) || m.body), m.source) AS kept
 FROM sized AS s JOIN staging.mails AS m USING (row) WHERE size > 1;
 
-CREATE TEMP TABLE kept AS
+CREATE TABLE staging.kept AS
 SELECT row, message_id, owner, CAST(row_number() OVER (
         ORDER BY sent_at NULLS LAST, message_id, copy_digest, length(from_name) DESC, from_name, owner) - 1
     AS INTEGER) AS email_id
@@ -42,7 +42,7 @@ WITH grouped AS (
     SELECT email_id, copy_digest, c.owner,
         CASE WHEN any_id OR (copy_digest, c.message_id) IN (SELECT copy_digest, message_id FROM known_ids)
             THEN '' ELSE c.message_id END AS id_group
-    FROM kept JOIN copies AS c USING (row)
+    FROM staging.kept JOIN copies AS c USING (row)
     WHERE (SELECT count(DISTINCT owner) > 1 FROM copies)
 ),
 -- of one owner they are several mails
@@ -51,3 +51,10 @@ numbered AS (
 )
 SELECT email_id, owner, min(email_id) OVER same AS first_id FROM numbered
 WINDOW same AS (PARTITION BY copy_digest, id_group, number) QUALIFY count(*) OVER same > 1;
+
+-- Who sent, got and imported each mail.
+CREATE TABLE staging.roles AS
+SELECT email_id, from_address AS address, 'from' AS role FROM staging.mails JOIN staging.kept USING (row)
+WHERE from_address <> ''
+UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM staging.recipients JOIN staging.kept USING (row) WHERE address <> ''
+UNION ALL SELECT email_id, owner, 'owner' FROM staging.kept WHERE owner <> '';
