@@ -12,8 +12,8 @@ same without Python.
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 import Stemmer
@@ -46,6 +46,7 @@ ADDRESS = _LOCAL + _DOMAIN
 WORD = re.compile(r"[^\W_]+")
 UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
+_LONGEST_CACHED = 200
 _LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
 # What is cut off a word: prepositions, articles and "and" before it, endings behind it.
 _AFFIXES = {
@@ -120,7 +121,18 @@ def addresses(text: str) -> list[str]:
     """The mail addresses in `text`, in lower case, with repetitions."""
     lines = (line for line in text.splitlines() if "@" in line) if "@" in text else ()
     pieces = (piece for line in lines for piece in line.split() if "@" in piece)
-    return [address for piece in pieces for address in _addresses_in(fold(piece))]
+    return [address for piece in pieces for address in _addresses_of(piece)]
+
+
+def _addresses_of(piece: str) -> Sequence[str]:
+    # The same ones come again and again; long pieces would fill the memory.
+    is_short = len(piece) <= _LONGEST_CACHED
+    return _cached_addresses(piece) if is_short else [*_addresses_in(fold(piece))]
+
+
+@lru_cache(maxsize=8192)
+def _cached_addresses(piece: str) -> Sequence[str]:
+    return tuple(_addresses_in(fold(piece)))
 
 
 def _addresses_in(piece: str) -> Iterator[str]:
@@ -167,9 +179,9 @@ def language_of(sample: Iterable[str]) -> str:
 
 def marked(text: str) -> list[str]:
     """The words of folded `text` with the mark of its language, function words left out."""
-    mark = language_of(text[:SAMPLE_CHARS].split())
-    named = (word for word in text.split() if word not in _NOT_ENGLISH) if mark else ()
-    return [word + mark for word in named if _is_latin(word)]
+    if not (mark := language_of(text[:SAMPLE_CHARS].split())):
+        return []
+    return [word + mark for word in text.split() if word not in _NOT_ENGLISH and _is_latin(word)]
 
 
 def forms(word: str) -> list[str]:

