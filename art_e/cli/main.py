@@ -211,4 +211,19 @@ def start(
 def run() -> None:
     """The entry point of the `art-e` script."""
     import_nothing_here()
-    app()
+    codes = list[Any]()
+    # Registered first, so that it runs after other handlers.
+    atexit.register(_leave, codes)
+    try:
+        app()
+    except SystemExit as end:
+        codes.append(end.code)
+        raise
+
+
+def _leave(codes: Sequence[int]) -> None:
+    """Skip the teardown of the interpreter, which takes a tenth of a second."""
+    if codes:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(codes[0])
