@@ -387,11 +387,13 @@ def say_likely_others(path: Path, db: Path | None) -> None:
     """Note which addresses may be further ones of the file's owners: those with the same first and
     last name, as mail spells it or before the "@"."""
     with InboxFile(path) as file:
+        if not (owners := file.owners()):
+            return
         rows = file.execute(
             "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
         ).fetchall()
         names = {address: _names(address, spelled) for address, spelled in rows}
-        for owner in file.owners():
+        for owner in owners:
             same = {owner}.union(*(listed for listed in file.people().values() if owner in listed))
             own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
             others = [each for each in names if each not in same and own & names[each]]
