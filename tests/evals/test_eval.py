@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Lock
@@ -59,12 +60,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
     """Runs the baseline on the test split."""
-
-    def run(*more: object) -> Result:
-        options = ("-m", "offline", "--questions", world, "--split", "test", "--db", world_db)
-        return art_e("eval", "run", *options, *more)
-
-    return run
+    options = ("-m", "offline", "--questions", world, "--split", "test", "--db", world_db)
+    return partial(art_e, "eval", "run", *options)
 
 
 @pytest.fixture
@@ -116,7 +113,9 @@ def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world:
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     assert [each.question_id for each in episodes_of(folder)] == [each.id for each in asked]
     accuracy = figures["accuracy"]["value"]
-    assert f"accuracy of offline: {accuracy:.1%}" in art_e("runs", "show", "last").stdout
+    main = art_e("runs", "show", "last").stdout
+    assert f"accuracy of offline: {accuracy:.1%}" in main and "split: test" in main
+    assert "versions" not in main and "questions_hash" not in main
 
 
 def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:

@@ -217,9 +217,8 @@ def ended(step: str, kind: str, outcome: str, options: str, _: str) -> tuple[str
 
 
 def test_the_funnel_counts_each_episode_once_where_it_ended() -> None:
-    steps, episodes = zip(
-        *itertools.starmap(ended, table_rows(__file__, "ended_at.tsv")), strict=True
-    )
+    rows = table_rows(__file__, "ended_at.tsv")
+    steps, episodes = zip(*itertools.starmap(ended, rows), strict=True)
     assert tuple(map(ended_at, episodes)) == steps
     funnel = figures_of(episodes)["funnel"]
     assert list(funnel) == list(STEPS)

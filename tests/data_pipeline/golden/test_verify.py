@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.threads import LEFT_OUT
@@ -198,11 +198,8 @@ def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None
 def test_command(art_e: Run, inbox: Path, tmp_path: Path) -> None:
     folder = tmp_path / "golden"
     set_of(*ROWS).save(folder)
-
-    def command(*options: object) -> Result:
-        where = ("--db", inbox, "--out", folder, "--json")
-        return art_e("golden", "verify", *where, "--model", READER, "--judge", JUDGE, *options)
-
+    where = ("--db", inbox, "--out", folder, "--json")
+    command = partial(art_e, "golden", "verify", *where, "--model", READER, "--judge", JUDGE)
     with openai(CarefulReader()) as provider:
         limited = command("--max-cost", 0.05, "--concurrency", 1)
         assert "not checked: " in limited.stderr and "budget" in limited.stderr
