@@ -121,11 +121,13 @@ def ingest(
         recipients = max_recipients or usual.max_recipients
         return Rules() if no_filter else Rules(body_chars, recipients, usual.any_id)
 
-    report, questions = read_sources(
-        sources, path, source_format, rules, owner=owner, append=append, limit=limit
-    )
-    if not accounts:
-        spool.state_file(path).unlink(missing_ok=True)
+    # A sync that ended only now would replace the file.
+    with spool.alone(path) if follows and not accounts else contextlib.nullcontext():
+        report, questions = read_sources(
+            sources, path, source_format, rules, owner=owner, append=append, limit=limit
+        )
+        if not accounts:
+            spool.state_file(path).unlink(missing_ok=True)
     say_likely_others(path, db)
     more = {} if questions is None else {"questions": str(questions)}
     _print({**report.to_json(), **more, **changes}, _sums(changes, report, questions, db), as_json)

@@ -303,7 +303,7 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
                 f" {account.port} is its port for IMAP, or try again later"
             ) from None
         # What imaplib says holds pieces of mail.
-        why = str(error) if isinstance(error, OSError) else "it was closed"
+        why = error.strerror or str(error) if isinstance(error, OSError) else "it was closed"
         raise ConnectionError(why) from None
 
 
