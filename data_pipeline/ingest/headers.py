@@ -233,7 +233,6 @@ _FURTHEST_ZONE = dt.timedelta(hours=14)
 _COMMENT = re.compile(r"\([^()]*\)")
 _LONGEST_DATE = 100
 _ISO = re.compile(r"\d{4}-\d\d-\d\d|\d{8}T")
-_USUAL = re.compile(r"(?:\w{3}, )?\d\d? \w{3} \d{4} \d\d:\d\d:\d\d (?:[+-]0000|GMT)\s*\Z")
 _NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
 _CLOCK = re.compile(
     r"(?:(오후|午後|下午|\bpm) ?)?\b(\d\d?)[:.h時시点] ?(\d\d)(?:[:.분分] ?(\d\d))?(?:[.,]\d+)?"
@@ -271,7 +270,7 @@ def parse_date(text: str) -> dt.datetime | None:
             text = _COMMENT.sub(" ", text)
         parsed: tuple[Any, ...] | None = parsedate_tz(text)
         # `email` takes a zone that it does not know for UTC, and "+1" for a minute.
-        if parsed is None or not (parsed[9] or _USUAL.match(text)) or parsed[9] % 900:
+        if parsed is None or not parsed[9] or parsed[9] % 900:
             parsed = _by_parts(decode_words(text[:_LONGEST_DATE]))
         year, month, day, hour, minute, second, *_, distance = parsed
         year += 1900 if 100 <= year < 200 else 0  # as C counts them
