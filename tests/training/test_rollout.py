@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -145,16 +146,13 @@ def test_episodes_keep_to_limit(
 
 
 def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer) -> None:
-    before = tokenizer.chat_template
-    tokenizer.chat_template = (
+    template = (
         "{{ messages | length }}{% for m in messages %}<|im_start|>{{ m.role }}\n"
         "{{ m.content }}<|im_end|>\n{% endfor %}"
     )
-    try:
-        with pytest.raises(UserError, match="turn by turn"):
-            ChatTokens(tokenizer, tokenizer.get_vocab()[END])
-    finally:
-        tokenizer.chat_template = before
+    rewriting = mock.patch.object(tokenizer, "chat_template", template)
+    with rewriting, pytest.raises(UserError, match="turn by turn"):
+        ChatTokens(tokenizer, tokenizer.get_vocab()[END])
 
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -64,6 +65,11 @@ def killed(out: Path, correct: Sequence[float], steps: int) -> None:
             make_step(training, number)
             if number % 2 == 0:
                 make_checkpoint(training, number, next(left))
+
+
+def hacking_seen(message: str) -> Any:
+    alarm = TrainingAlarm("hacking", message)
+    return mock.patch.object(run, "hacking_alarms", lambda _: [alarm])
 
 
 def names(out: Path) -> list[str]:
@@ -206,9 +212,7 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     assert chosen == [0, 10, 15, 15]
 
 
-def test_alarms_are_raised_once_and_survive_a_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
     out = tmp_path / "run"
 
     def go_on(training: TrainingRun, first: int, end: int, abstention: float) -> None:
@@ -222,8 +226,8 @@ def test_alarms_are_raised_once_and_survive_a_kill(
         go_on(training, 1, 12, 0.2)
         assert training.alarms == []
         go_on(training, 12, 30, 1.0)  # a policy that always abstains
-        monkeypatch.setattr(run, "hacking_alarms", lambda _: [TrainingAlarm("hacking", "lists")])
-        validate(training, 28, 0.1)
+        with hacking_seen("lists"):
+            validate(training, 28, 0.1)
         raised = list(training.alarms)
         make_checkpoint(training, 29, 0.1)
     assert {"step", "kind", "message"} == set(raised[0])
@@ -244,13 +248,10 @@ def test_steps_of_one_batch_count_once_for_alarms(tmp_path: Path) -> None:
     assert (alarm["step"], alarm["kind"]) == (2 * WINDOW, "engine against trainer")
 
 
-def test_steps_and_alarms_are_safe_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_and_alarms_are_safe_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
-    monkeypatch.setattr(run, "hacking_alarms", lambda _: [TrainingAlarm("hacking", hostile)])
     steps = [Step(n, 10.0 * n, 5_000 * n, reward=0.5, groups=8, flat_groups=2) for n in (1, 2)]
-    with tiny.begun(SETTING, tmp_path / "run") as training:
+    with hacking_seen(hostile), tiny.begun(SETTING, tmp_path / "run") as training:
         for step in steps:
             training.add_step(step)
         training.add_validation(validation(2, accuracy=0.62), [scored(2)])

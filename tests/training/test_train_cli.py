@@ -29,7 +29,7 @@ from data_pipeline.ingest import build
 from data_pipeline.synthetic.world import questions_of
 from evals.scored import check_questions
 from tests import tiny_qwen
-from tests.builders import files_of, the_error
+from tests.builders import files_of, the_error, write_lines
 from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
 from training.cli import card, kept_of, load_material, planted_in
@@ -181,10 +181,6 @@ def test_held_out_questions_are_always_the_same(material: Material) -> None:
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
-def write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content), "utf-8")
-
-
 @pytest.fixture
 def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
     """The checkpoint of a run with an adapter and all that a trainer leaves beside it."""
@@ -192,7 +188,7 @@ def adapter(checkpoint: Path, adapter: Path, tmp_path: Path) -> Path:
     copy = shutil.copytree(adapter, folder / "checkpoints" / "checkpoint-12")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(checkpoint / name, copy / name)
-    write(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
+    write_lines(folder / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
     return copy
 
 
@@ -201,7 +197,7 @@ def test_a_merged_model_says_what_both_say(checkpoint: Path, adapter: Path, tmp_
     left = out.parent / ".merged.partial"  # of a merge that was killed
     left.mkdir(parents=True)
     (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
-    write(adapter / "episode.json", {"max_turns": 3})
+    write_lines(adapter / "episode.json", {"max_turns": 3})
     merge(adapter.parents[1], out)
     assert files_of(out)["episode.json"] == files_of(adapter)["episode.json"]
     assert sorted(out.parent.iterdir()) == [out]
@@ -234,7 +230,7 @@ def test_a_merge_keeps_bits_and_tokenizer(checkpoint: Path, adapter: Path, tmp_p
 
 def rename_base(adapter: Path, name: str | None) -> None:
     config = adapter / "adapter_config.json"
-    write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
+    write_lines(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
 
 
 def test_what_can_not_be_merged(checkpoint: Path, adapter: Path, tmp_path: Path) -> None:
