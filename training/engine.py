@@ -254,11 +254,8 @@ def adapter_weights(
 
 
 @contextlib.contextmanager
-def taking_adapters(rank: int | None) -> Iterator[None]:
-    """Have the vLLM that TRL makes take adapters of `rank`, if any; a server needs no NCCL then."""
-    if rank is None:
-        yield
-        return
+def taking_adapters(rank: int) -> Iterator[None]:
+    """Have the vLLM that TRL makes take adapters of `rank`; a server needs no NCCL then."""
     module: Any = vllm_generation
     client: Any = VLLMClient
     usual, join = getattr(module, "LLM", None), client.init_communicator

@@ -7,6 +7,7 @@ tokens. `validation.py` asks held-out questions now and then.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -98,7 +99,7 @@ class AgentTrainer(GRPOTrainer):
             **validation.trainer_arguments(training, table.steps),
             **_vllm(table.vllm, form.episode_tokens),
         )  # fmt: skip
-        with taking_adapters(rank if table.vllm else None):
+        with taking_adapters(rank) if table.vllm and rank else nullcontext():
             super().__init__(
                 model=start.model, args=config, processing_class=start.tokenizer,
                 reward_funcs=[partial(total_reward, size=table.rollouts)],
@@ -132,7 +133,6 @@ class AgentTrainer(GRPOTrainer):
         return None if self.batch is None else self.batch.outage
 
     def create_optimizer(self, model: Any = None) -> Any:
-        """The optimizer; a new model's also scales all logits."""
         trained: Any = model or self.model
         gain, table = last_gain(trained), self.roller.training.setting.recipe.model
         if self.optimizer is None and table.scratch is not None and gain is not None:

@@ -214,10 +214,10 @@ class Grpo(RecipeTable):
             raise UserError(f"{fault} grpo.micro_batch, {self.micro_batch}: set another")
         passes = episodes // self.micro_batch
         if any(each % self.minibatches for each in (passes, self.steps, self.validate_every)):
-            raise UserError(
-                f"grpo.minibatches is {self.minibatches}: grpo.steps, grpo.validate_every and the"
-                f" {passes} forward passes of a batch must be multiples of it"
+            these = (
+                f"grpo.steps, grpo.validate_every and the {passes} forward passes of a batch must"
             )
+            raise UserError(f"grpo.minibatches is {self.minibatches}: {these} be multiples of it")
         return passes
 
     @field_validator("vllm", mode="before")

@@ -60,10 +60,8 @@ class RewardWeights(BaseModel, extra="forbid", frozen=True):
         for better, worse in itertools.pairwise(OUTCOMES):
             least, most = self.bounds(better)[0], self.bounds(worse)[1]
             if least <= most:
-                raise ValueError(
-                    f"{worse!r} could earn {most:g}, and {better!r} as little as {least:g};"
-                    f" lower {worse}, or weights that add to it"
-                )
+                fault = f"{worse!r} could earn {most:g}, and {better!r} as little as {least:g}"
+                raise ValueError(f"{fault}; lower {worse}, or weights that add to it")
         return self
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:

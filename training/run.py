@@ -343,7 +343,6 @@ class TrainingRun:
 
     @property
     def best_checkpoint(self) -> Path | None:
-        """The folder of the best validation's checkpoint, if it has one."""
         folder = checkpoint_of(self.run.folder, self.best.step) if self.best else None
         return folder if folder and folder.is_dir() else None
 
@@ -369,7 +368,6 @@ class TrainingRun:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The figures of the run so far, as `metrics.json` holds them."""
         return {
             "validation": [dataclasses.asdict(each) for each in self.validations],
             "alarms": self.alarms,

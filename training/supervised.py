@@ -329,17 +329,13 @@ def _trainer(training: TrainingRun, table: Preference, start: Start, rows: list[
     return trainer
 
 
-class _Prepared:
-    """A trainer whose rows are tokens already."""
-
+class _Pairs(DPOTrainer):
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-        return dataset
+        return dataset  # Its rows are tokens already.
 
 
-class _Pairs(_Prepared, DPOTrainer): ...
-
-
-class _Labels(_Prepared, KTOTrainer): ...
+class _Labels(KTOTrainer):
+    _prepare_dataset: Any = _Pairs._prepare_dataset
 
 
 def _carry_out(

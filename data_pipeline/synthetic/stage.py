@@ -29,10 +29,9 @@ _STOP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A question, and what the world knows of it. `evidence`: (message id, text that stands in that
-    mail) for each gold mail. `detail`: for unanswerable questions, words that no mail about
-    `subjects` has. `subjects`: what the question is about, by name. `until`: the id of the mail
-    that changes the answer, sent after the query date; empty if none does."""
+    """A question, and what the world knows of it: `evidence` (id and text) of each gold mail, the
+    `subjects` that it is about, by name, a `detail` that no mail about them has, if unanswerable,
+    and `until` which later mail the answer holds (its id), if one changes it."""
 
     question: Question
     evidence: tuple[tuple[str, str], ...]
@@ -167,13 +166,13 @@ class Stage:
 
     def target(self, day: dt.date) -> FactValue:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
-        month, part = wording.MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
-        long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
-        text, brief = f"the {long} of {month}", month[:3]
+        parts = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))
+        long, short = parts[min(2, (day.day - 1) // 10)]
+        text = f"the {long} of {day:%B}"
         if not self.bounded:
-            forms = (text, f"the {long} of {brief}", f"{short}{month}", f"{short}{brief}")
+            forms = (text, f"the {long} of {day:%b}", f"{short}{day:%B}", f"{short}{day:%b}")
             text = self.rng.choice(forms)
-        return FactValue(f"The {long} of {month} {day.year}", text)
+        return FactValue(f"The {long} of {day:%B} {day.year}", text)
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
         """A sum of dollars in hundreds; in free words now and then an odd one."""

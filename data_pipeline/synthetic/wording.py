@@ -97,11 +97,9 @@ class Wording:
 
     def words(self) -> set[str]:
         """All words that may stand in a mail or a question, names aside."""
-        found = words_of(_RENDERED)
-        for banks in (*self.story.values(), *self.chatter.values(), self.common):
-            for bank in banks.values():
-                found |= words_of(_SLOT.sub(" ", "\n".join(bank)))
-        return found
+        tables = (*self.story.values(), *self.chatter.values(), self.common)
+        phrases = (phrase for banks in tables for bank in banks.values() for phrase in bank)
+        return words_of(_RENDERED) | words_of(_SLOT.sub(" ", "\n".join(phrases)))
 
 
 # ---- Days, and what mails state.

@@ -159,9 +159,8 @@ class WorldPlan:
 
 
 def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan]:
-    """All stories in the order of their first day, 60/20/20 over the splits. Their numbers run on
-    within an owner: neighbours in number differ in given names, so a first name is clear in an
-    inbox whose stories need no more people than there are given names."""
+    """All stories by first day, 60/20/20 over the splits. Neighbours in number differ in given
+    names: a first name is clear in an inbox whose stories need no more people than there are."""
     rng, kinds = Random(f"{seed}/plan"), list(TELL)
     counts = [0] * plan.owners
     for split, share in _SHARES.items():
