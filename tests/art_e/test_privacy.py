@@ -15,7 +15,7 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.privacy import REDACTED, redact, without_keys
 from art_e.publish import public_name
 from tests import tiny_qwen
-from tests.builders import QUICK, WAIT_S, act, answer, search
+from tests.builders import QUICK, WAIT_S, act, answer, search, table_rows
 from tests.command_line import ANN, MAILS, Process, Run, the_error
 from tests.provider import Provider, Reply, Request, json_server, openai, says, stand_in
 
@@ -226,10 +226,6 @@ def test_a_key_that_a_server_sends_back_is_nowhere(art_e: Run, db: Path, home: P
         assert ECHOED[8:16] not in text.replace(" ", "")
 
 
-# Names of models, sets and files, and what others may see of each.
-_LINES = Path(__file__).with_name("public_names.tsv").read_text("utf-8").splitlines()
-NAMED = dict(line.split("\t") for line in _LINES)
-
-
 def test_names_of_files_show_no_folder() -> None:
-    assert {name: public_name(name) for name in NAMED} == NAMED
+    for name, shown in table_rows(__file__, "public_names.tsv"):
+        assert public_name(name) == shown

@@ -10,7 +10,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, message_ids, raw, with_files
+from tests.builders import make_inbox, message_ids, raw, table_rows, with_files
 from tests.command_line import Run, json_of, the_error
 
 ME = "me@home.example"
@@ -87,13 +87,9 @@ def test_a_query_finds_what_it_says(text: str, files: dict[bool, InboxFile]) -> 
         assert found("landlord@x.example") == set()
 
 
-# Days as people name them, and which they are on June 12, 2024; none if they are not days.
-DAYS = Path(__file__).with_name("days.tsv").read_text("utf-8").splitlines()
-
-
 def test_days_as_people_name_them() -> None:
-    days = {text: day_of(text, TODAY) for text in (row.partition("\t")[0] for row in DAYS)}
-    assert [f"{text}\t{day or ''}" for text, day in days.items()] == DAYS
+    for text, day in table_rows(__file__, "days.tsv"):
+        assert str(day_of(text, TODAY) or "") == day, text
 
 
 def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -> None:

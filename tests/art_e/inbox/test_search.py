@@ -21,7 +21,17 @@ from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import addresses, fold, search_words, stems, tokens, words
 from art_e.tools import Tools, View
 from data_pipeline.ingest import batch
-from tests.builders import BOB, date_header, message_ids, new_file, raw, run, search, tries
+from tests.builders import (
+    BOB,
+    date_header,
+    message_ids,
+    new_file,
+    raw,
+    run,
+    search,
+    table_rows,
+    tries,
+)
 from tests.queries import Query, as_row, plain_connection, run_query, run_sql
 
 FILLER = "The weather here stays dry and nobody minds. " * 30
@@ -255,9 +265,7 @@ def test_cjk_is_found_by_any_part_of_it(tmp_path: Path) -> None:
             assert message_ids(inbox.search(query.words, query=query)) == ["<tokyo@t>"]
 
 
-# A mail, a word of it in another form, and what the snippet marks.
-_LINES = Path(__file__).with_name("forms.tsv").read_text("utf-8").splitlines()
-OTHER_FORMS = [line.split("\t") for line in _LINES]
+OTHER_FORMS = table_rows(__file__, "forms.tsv")
 
 
 def test_words_are_found_in_the_forms_of_their_language(tmp_path: Path) -> None:

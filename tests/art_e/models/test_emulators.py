@@ -26,7 +26,7 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import ending
 from art_e.question import Question
 from art_e.trajectory import Trajectory
-from tests.builders import QUICK
+from tests.builders import QUICK, table_rows
 from tests.command_line import ANN
 
 EMULATORS = os.environ.get("ART_E_EMULATORS", "")
@@ -125,13 +125,11 @@ def test_a_model_answers_or_says_that_it_has_ended(model: str, log: Path, owned_
         assert cost == pytest.approx(sum(charged(each, price) for each in answers))
 
 
-# The model, the stand-in's mode, the kind of failure (empty: none) and words of its message.
-FAULTS = Path(__file__).with_name("emulator_faults.tsv").read_text("utf-8").splitlines()
-
-
-@pytest.mark.parametrize("row", FAULTS)
-def test_a_failure_is_named_and_costs_what_was_billed(row: str, log: Path, owned_db: Path) -> None:
-    model, mode, kind, words = row.split("\t")
+@pytest.mark.parametrize("cells", table_rows(__file__, "emulator_faults.tsv"))
+def test_a_failure_is_named_and_costs_what_was_billed(
+    cells: list[str], log: Path, owned_db: Path
+) -> None:
+    model, mode, kind, words = cells
     family = model.partition("/")[0].replace("ollama_chat", "ollama").replace("hosted_", "")
     (log / "faults.json").write_text(json.dumps({family: {"mode": mode, "times": 99}}))
     trajectory, rows = ask(model, log, owned_db)

@@ -23,7 +23,20 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import accepts, load_litellm
 from art_e.tools import schemas
 from evals.structured import Response, Responses, request_key
-from tests.builders import HELLO, LEASE, QUICK, WAIT_S, Make, Start, act, answer, call, read, search
+from tests.builders import (
+    HELLO,
+    LEASE,
+    QUICK,
+    WAIT_S,
+    Make,
+    Start,
+    act,
+    answer,
+    call,
+    read,
+    search,
+    table_rows,
+)
 from tests.provider import (
     Provider,
     Reply,
@@ -42,14 +55,9 @@ from tests.provider import (
 # What a model can do, known without asking it.
 
 
-# The model, whether it takes tools natively, and the strongest choice of them ("-": none).
-_LINES = Path(__file__).with_name("capabilities.txt").read_text("utf-8").splitlines()
-CAPABILITIES = [line for line in _LINES if not line.startswith("#")]
-
-
-@pytest.mark.parametrize("row", CAPABILITIES)
-def test_capabilities(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, native, choice = row.split()
+@pytest.mark.parametrize("cells", table_rows(__file__, "capabilities.tsv"))
+def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, native, choice, _ = cells
     for provider in ("GEMINI", "ANTHROPIC", "DEEPSEEK"):
         monkeypatch.setenv(f"{provider}_API_KEY", "a-key-that-is-set")
     takes = accepts(model)

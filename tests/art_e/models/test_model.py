@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import inspect
 import os
-from pathlib import Path
 
 import httpx
 import openai
@@ -13,7 +12,7 @@ import pytest
 from art_e.models.clients import complete
 from art_e.models.model import Model
 from art_e.models.providers import listed_models, load_litellm
-from tests.builders import HELLO, the_error
+from tests.builders import HELLO, table_rows, the_error
 from tests.provider import Provider, says, stand_in
 
 
@@ -23,14 +22,9 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def rows(name: str) -> list[str]:
-    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()
-    return [line for line in lines if not line.startswith("#")]
-
-
-@pytest.mark.parametrize("row", rows("hosts.txt"))
-def test_what_a_name_stands_for(row: str) -> None:
-    name, kind, named, own = row.split()
+@pytest.mark.parametrize("cells", table_rows(__file__, "hosts.tsv"))
+def test_what_a_name_stands_for(cells: list[str]) -> None:
+    name, kind, named, own = cells
     host, self_hosted = None if named == "-" else named, own == "own"
     model = Model(name)
     assert (model.kind, model.host, model.self_hosted) == (kind, host, self_hosted)
@@ -41,9 +35,9 @@ def test_what_a_name_stands_for(row: str) -> None:
     assert said == (None if notice is None else f"{notice}{name})")
 
 
-@pytest.mark.parametrize("row", rows("addresses.txt"))
-def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
-    name, variable, address, host = row.split()
+@pytest.mark.parametrize("cells", table_rows(__file__, "addresses.tsv"))
+def test_the_environment_sets_addresses(monkeypatch: pytest.MonkeyPatch, cells: list[str]) -> None:
+    name, variable, address, host = cells
     monkeypatch.setenv(variable, address)
     assert Model(name).host == host
     assert Model(name).self_hosted is not (host == "ollama.com" or "h.example" in host)

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from art_e.models.failures import ProviderError, finish_failure
 from art_e.models.hosted import LitellmPolicy, written_calls
 from art_e.models.model import full_name
 from art_e.models.providers import KNOWN, Accepts, corrected, ending
-from tests.builders import HELLO, QUICK, Make, Start, act, answer, search
+from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table_rows
 from tests.provider import Provider, Reply, Request, json_server, refuses, says, stand_in
 
 TEMPERATURE = "Unsupported parameter: 'temperature' is not supported with this model."
@@ -85,15 +84,13 @@ MODELS = (
     "openai/gpt-4.1", "azure/ours", "gemini/gemini-3.8-flash", "anthropic/claude-opus-4-6",
     "openrouter/qwen/qwen3-14b", "ollama_chat/qwen3:8b", "hosted_vllm/qwen",
 )  # fmt: skip
-# What providers say, by the kind of failure: family, status, words (and a code, where it matters).
-FAILURES = Path(__file__).with_name("failures.txt").read_text("utf-8").splitlines()
 
 
-@pytest.mark.parametrize("line", FAILURES)
+@pytest.mark.parametrize("cells", table_rows(__file__, "failures.tsv"))
 def test_a_failure_is_named_by_the_providers_words(
-    line: str, monkeypatch: pytest.MonkeyPatch
+    cells: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, family, status, words = line.split(maxsplit=3)
+    kind, family, status, words = cells
     model = next(each for each in MODELS if each.startswith(family))
     error: Any = {"message": words, "type": words.rpartition(" code ")[2], "code": int(status)}
     if family == "openai":
