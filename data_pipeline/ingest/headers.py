@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from email.parser import BytesParser
-from email.policy import compat32
-from email.utils import parsedate_tz
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from art_e.inbox.mail import Mailbox
@@ -268,7 +266,7 @@ def parse_date(text: str) -> dt.datetime | None:
     try:
         while _COMMENT.search(text):  # comments nest
             text = _COMMENT.sub(" ", text)
-        parsed: tuple[Any, ...] | None = parsedate_tz(text)
+        parsed: tuple[Any, ...] | None = email.utils.parsedate_tz(text)
         # `email` takes a zone that it does not know for UTC, and "+1" for a minute.
         if parsed is None or not parsed[9] or parsed[9] % 900:
             parsed = _by_parts(decode_words(text[:_LONGEST_DATE]))
@@ -391,11 +389,11 @@ _ENCODING = "content-transfer-encoding"
 _ENCODINGS = {name: re.compile(form) for name, form in SPELLINGS["encodings"].items()}
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
-_LEAST_READABLE = 16  # bytes that are no text by chance
+_LEAST_READABLE = 16  # bytes: fewer may read as text by chance
 _BLANKS_OF_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
 BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
-_PARSER = BytesParser(policy=compat32)
+_PARSER = BytesParser()
 Part: TypeAlias = "Message[str, str]"
 
 

@@ -29,23 +29,12 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from art_e.inbox.mail import AttachedFile, Mailbox
 from art_e.text import visible
 from data_pipeline.ingest import headers as head
-from data_pipeline.ingest import outlook
+from data_pipeline.ingest import outlook, records
 from data_pipeline.ingest.attachments import PACKED, PICTURE, READ, Extractor, form_of, read
 from data_pipeline.ingest.charsets import SPELLINGS, codec_of, decode_bytes, scrub
 from data_pipeline.ingest.headers import Headers, Part, PartType, decode_words, tidy
 from data_pipeline.ingest.labels import LEFT_OUT, in_order, of_mbox
-from data_pipeline.ingest.records import (
-    ATTACHMENT_SECONDS,
-    CPU_SECONDS,
-    LARGEST_FILE,
-    LARGEST_MESSAGE,
-    MEMORY_BYTES,
-    MailFields,
-    ParsedEmail,
-    RawMessage,
-    Skipped,
-    limited_memory,
-)
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 
 # Of a text that is read, in bytes, and of what is stored of a mail's texts.
 _LARGEST_TEXT, MOST_CHARS = 6_000_000, 2_000_000
@@ -359,8 +348,8 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 
 def charset_of(data: bytes, kind: PartType) -> str:
     """Return the charset that a part declares, or its HTML for it."""
-    is_open = kind.is_html and codec_of(kind.charset) in ("", "ascii")
-    meta = _META.search(data, 0, 4_000) if is_open else None
+    is_undeclared = kind.is_html and codec_of(kind.charset) in ("", "ascii")
+    meta = _META.search(data, 0, 4_000) if is_undeclared else None
     return meta[1].decode() if meta else kind.charset
 
 
@@ -460,7 +449,7 @@ def _attachment(part: Part, kind: PartType) -> _Attachment:
     content = head.part_bytes(part)
     size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
     name = head.file_name(part) or "unnamed"
-    data = content if len(content) <= LARGEST_FILE else None
+    data = content if len(content) <= records.LARGEST_FILE else None
     file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
     return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
 
@@ -517,8 +506,8 @@ def parse_within(
     """What `use` makes of the mail within the limits of one mail, or why there is nothing."""
     source = scrub(message.source)
     try:
-        if message.size > LARGEST_MESSAGE:
-            return Skipped(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
+        if message.size > records.LARGEST_MESSAGE:
+            return Skipped(source, "too-large", f"more than {records.LARGEST_MESSAGE:,} bytes")
         with _limited() if message.size > _QUICK else nullcontext():
             if isinstance(message, MailFields):
                 email = _from_fields(message, source)
@@ -528,9 +517,9 @@ def parse_within(
     except _TooSlowError:
         if extractor is not None:
             extractor.close()  # it may be about to answer
-        return Skipped(source, "too-slow", f"more than {CPU_SECONDS:g} s of CPU time")
+        return Skipped(source, "too-slow", f"more than {records.CPU_SECONDS:g} s of CPU time")
     except MemoryError:
-        return Skipped(source, "too-much-memory", f"more than {MEMORY_BYTES:,} bytes")
+        return Skipped(source, "too-much-memory", f"more than {records.MEMORY_BYTES:,} bytes")
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = head.one_line(f"{type(error).__name__}: {error}")[:200]
         return Skipped(source, "parse-error", detail)
@@ -557,9 +546,9 @@ def _limited() -> Iterator[None]:
         raise _TooSlowError
 
     before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, records.CPU_SECONDS)
     try:
-        with limited_memory(MEMORY_BYTES):
+        with records.limited_memory(records.MEMORY_BYTES):
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -607,7 +596,7 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
     """The header fields and the readable body of any message, by the standard library."""
     tree = head.parse_message_tree(head.split_message(data))
     if extractor is not None:
-        extractor.ends = time.monotonic() + ATTACHMENT_SECONDS
+        extractor.ends = time.monotonic() + records.ATTACHMENT_SECONDS
         _open_packed(tree, extractor)
     attachments: list[_Attachment] = []
     texts = _texts(tree, attachments)

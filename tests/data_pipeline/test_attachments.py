@@ -17,7 +17,7 @@ from pypdf import PdfWriter
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import AttachedFile
 from art_e.inbox.query import parse_query
-from data_pipeline.ingest import attachments, parse
+from data_pipeline.ingest import attachments, parse, records
 from data_pipeline.ingest.attachments import MAX_CHARS, Extractor, Reading
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import open_source
@@ -153,7 +153,7 @@ def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.Monkey
     bad = {f"{number}.pdf": slow() for number in range(20)}
     begun = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(parse, "ATTACHMENT_SECONDS", float(seconds))
+        patch.setattr(records, "ATTACHMENT_SECONDS", float(seconds))
         email = parse.parse_message(mail({**lease, **bad}), extractor)
     assert time.monotonic() - begun < seconds + 60
     assert isinstance(email, ParsedEmail)

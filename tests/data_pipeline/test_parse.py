@@ -283,7 +283,7 @@ def test_what_holds_the_content_of_a_message_is_its_body() -> None:
 
 
 def test_a_large_attachment_is_named_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "LARGEST_FILE", 5)
+    monkeypatch.setattr(records, "LARGEST_FILE", 5)
     made = message("The text.")
     for name, data in (("a", b"12345"), ("b", b"123456")):
         made.add_attachment(data, "application", "pdf", filename=name)
@@ -335,7 +335,7 @@ def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
 
 def test_a_message_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = HEAD + b"Content-Type: text/html\n\n" + b"<p>word" * 3_000_000
-    monkeypatch.setattr(parse, "CPU_SECONDS", 0.1)
+    monkeypatch.setattr(records, "CPU_SECONDS", 0.1)
     begun, extractor = time.process_time(), mock.Mock(Extractor)
     email = parse_message(RawMessage("slow", slow), extractor)
     # Its child might answer the next mail with what this one asked.
@@ -456,7 +456,7 @@ def test_a_large_mail_of_anything_is_kept_in_bounded_memory_and_time(name: str) 
 
 
 def test_a_mail_that_takes_too_much_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "MEMORY_BYTES", 1_000_000)
+    monkeypatch.setattr(records, "MEMORY_BYTES", 1_000_000)
     data = HEADS + b"\n" + b"long " * 9_000_000
     assert rejected(RawMessage("large", data)) == "too-much-memory"
     monkeypatch.undo()
@@ -465,7 +465,7 @@ def test_a_mail_that_takes_too_much_memory_is_left(monkeypatch: pytest.MonkeyPat
 
 def test_indexing_counts_as_time_of_its_mail(monkeypatch: pytest.MonkeyPatch) -> None:
     """What breaks the tokenizer is left with its reason, and the next mail is read."""
-    monkeypatch.setattr(parse, "CPU_SECONDS", 0.2)
+    monkeypatch.setattr(records, "CPU_SECONDS", 0.2)
 
     def endless(_: str) -> list[str]:
         while True:
