@@ -68,12 +68,6 @@ class _PlainValue(RuntimeParam):
         return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
 
 
-def _unfreeze() -> None:
-    """Give up what was frozen, of which DuckDB's package would complain at the process's end."""
-    if "duckdb" in sys.modules:
-        gc.unfreeze()
-
-
 def _convert_plainly(command: Any, context: Any) -> None:
     for each in command.get_params(context):
         described = each.type_descriptor
@@ -89,7 +83,6 @@ class Commands(TyperGroup):
             gc.disable()  # what is imported stays
             module = importlib.import_module(COMMANDS[cmd_name][0])
             gc.freeze()
-            atexit.register(_unfreeze)
             gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
