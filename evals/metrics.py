@@ -1,23 +1,8 @@
 """From episodes with verdicts to figures with intervals: what `metrics.json` holds.
 
-    {"judges": [names, the first decides], "questions": {"n", "answerable", "inboxes", "repeats"},
-     "models": {name: {
-        "n": episodes, "measured": whether any is judged; the shares and means of `figures.toml`
-        "always_right":   answerable questions right in every repeat; null without repeats
-        "cost_usd":       of all episodes, null if a price is unknown
-        "cost_source":    "price per token", or how it was measured; null if it is unknown
-        "throughput":     of a model whose cost is measured, if a question was, else null:
-                          {"seconds": the machine's time, "n": questions,
-                          "questions_per_second": estimate, "prompt_tokens", "completion_tokens":
-                          sums, "usd_per_hour", "concurrency": as it was served}
-        "reservations":   lines on what is in no figure, and on other models that answered
-        "agreement":      of the judges; null with one
-        and estimates, counts, and some of them by judge, kind, difficulty and attack
-     }}}
-
-The benchmark adds the prompt, and to each model its concurrency and the count of what it was not
-asked. What failed for an outside reason is in no figure. An estimate is that of `evals.statistics`:
-if answers were not judged, a figure that needs their verdicts has a "range" in place of a value.
+docs/evaluation.md has its fields, and those of a comparison; `figures.toml` what shares and means
+are over. What failed for an outside reason is in no figure. If answers were not judged, a figure
+that needs their verdicts has a "range" in place of a value (`evals.statistics.Estimate`).
 """
 
 import datetime as dt
@@ -360,23 +345,14 @@ _PAIRED = [name for name, column in FIGURES["columns"].items() if "difference" i
 
 
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
-    """The paired figures of two models' episodes, B against A:
+    """The paired figures of two models' episodes, B against A; one unknown for a pair is left out.
 
-        {"n": pairs, "unjudged": how many of them, "left_out": {"a", "b"},
-         "figures": {name: {"a", "b": mean, or [least, most], "difference": estimate of B - A}},
-         "scope": what inboxes the figures are about, None if inboxes in general,
-         "p": of equal accuracy, "only_a", "only_b": answerable questions right in one,
-         "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
-         "mended", "broken": estimates, the share of A's errors that B has right, and of B's
-                   that A has right,
-         "flipped": questions that are right on one side alone}
-
-    A figure that is unknown for a pair is left out. `p` is McNemar's exact p, which takes a
-    repeated question as right if most of its repeats are; of four inboxes or more it is the larger
-    of this and of the t over inboxes: the first is right where few questions differ, the second
-    where inboxes do. If pairs are unjudged, differences are ranges, `p` is the largest that their
-    verdicts could give, errors are not compared, and the counts and flips are of the others.
-    Raises `UserError` if no question was judged on both sides, or a side has a question twice.
+    `p` is McNemar's exact p, which takes a repeated question as right if most of its repeats are;
+    of four inboxes or more it is the larger of this and of the t over inboxes: the first is right
+    where few questions differ, the second where inboxes do. If pairs are unjudged, differences are
+    ranges, `p` is the largest that their verdicts could give, errors are not compared, and the
+    counts and flips are of the others. Raises `UserError` if no question was judged on both sides,
+    or a side has a question twice.
     """
     pairs = paired(a, b)
     if all(each.unjudged or other.unjudged for each, other in pairs):
