@@ -392,8 +392,7 @@ def _counted(
 
 
 def _header_block(stream: BinaryIO, ahead: deque[bytes]) -> Iterator[bytes]:
-    """The lines from here to the first that is no header's, which is one of them; they stay
-    `ahead`."""
+    """The lines up to the first that is no header's, with that one; they stay `ahead`."""
     size, at = 0, 0
     while size < _LONGEST_HEADERS:
         if at == len(ahead):
@@ -541,8 +540,7 @@ _ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
 
 
 def detect(path_or_id: str) -> Format:
-    """The format of a path, a hub id or a `synthetic:` string; `UserError` where there is nothing,
-    and where no format is recognised."""
+    """The format of a path, a hub id or a `synthetic:` string; `UserError` if there is none."""
     if path_or_id.startswith(SYNTHETIC):
         return "synthetic"
     path = Path(path_or_id)
