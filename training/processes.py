@@ -6,7 +6,6 @@ accelerate or torchrun starts them and ends all when one ends; without a launche
 They exchange a few objects a step by the same calls in the same order. Weights are the trainer's.
 """
 
-import atexit
 import contextlib
 import ctypes
 import logging
@@ -14,7 +13,6 @@ import os
 import platform
 import re
 import signal
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -94,10 +92,6 @@ def joined() -> Iterator[Processes]:
         return
     from torch import distributed
 
-    ended = list[bool]()
-    # Registered first, so that it runs after other handlers.
-    atexit.register(_leave, ended)
-
     def end(*_: object) -> None:
         raise LostError
 
@@ -105,22 +99,12 @@ def joined() -> Iterator[Processes]:
     try:
         yield processes
         distributed.destroy_process_group()
-        ended.append(True)
     except (distributed.DistError, RuntimeError) as error:
         if not isinstance(error, distributed.DistError) and not _LOST.search(str(error)):
             raise
         raise LostError from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _leave(ended: Sequence[bool]) -> None:
-    """Skip the teardown of a process whose work ended well: gloo's threads may abort in it (exit
-    code -6), and the launcher would call the run failed."""
-    if ended:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
 
 
 def keep_memory() -> None:

@@ -1,10 +1,10 @@
 """The SQL of an inbox file, its version, and the constants of the ranking."""
 
 import re
-import unicodedata
 from functools import cache
 from pathlib import Path
 from string import Template
+from unicodedata import category, decomposition
 
 from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, WORD, fold
 from art_e.text import CLASSES
@@ -21,10 +21,8 @@ SUBJECT_WEIGHT = 2
 # can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
-# Ideographs, Hangul, and characters that are not assigned.
-_UNCHANGED = re.compile(
-    "[\u3400-\u9fff\uac00-\ud7a3\ue000-\uf8ff\U00020000-\U0002f7ff\U0002fa20-\U0003ffff]+"
-)
+# Unicode's categories of capitals and accents.
+_CASES = ("Lu", "Lt", "Mn", "Mc", "Me")
 
 _FOLDER = Path(__file__).parent
 
@@ -56,14 +54,8 @@ def macros_sql() -> str:
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     # What Python makes of each character of Unicode.
     text = "".join(map(chr, (*range(1, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
-    # To fold all would take half a second, so those without another form are left out first.
-    others = _UNCHANGED.sub("", text)
-    plain = unicodedata.normalize("NFKD", "\0".join(others)).lower().split("\0")
-    pairs = (
-        (char, fold(char))
-        for char, form in zip(others, plain, strict=True)
-        if char != form or unicodedata.category(char)[0] == "M"
-    )
+    # Folding those too that can't change would take half a second.
+    pairs = ((char, fold(char)) for char in text if decomposition(char) or category(char) in _CASES)
     changed = [pair for pair in pairs if pair[0] != pair[1]]
     # Those that vanish come last, and ligatures, of which several characters become, apart.
     single = sorted((pair for pair in changed if len(pair[1]) < 2), key=lambda pair: not pair[1])

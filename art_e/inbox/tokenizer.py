@@ -12,7 +12,7 @@ same without Python.
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -46,7 +46,7 @@ ADDRESS = _LOCAL + _DOMAIN
 WORD = re.compile(r"[^\W_]+")
 UNSPACED = re.compile(f"{CLASSES['unspaced']}+")
 _ADDRESS = re.compile(ADDRESS)
-_LONGEST_CACHED = 200
+_LONGEST_CACHED = 200  # characters
 _LOCAL_PART, _DOMAIN_NAME = re.compile(_LOCAL), re.compile(_DOMAIN)
 # What is cut off a word: prepositions, articles and "and" before it, endings behind it.
 _AFFIXES = {
@@ -121,30 +121,28 @@ def addresses(text: str) -> list[str]:
     """The mail addresses in `text`, in lower case, with repetitions."""
     lines = (line for line in text.splitlines() if "@" in line) if "@" in text else ()
     pieces = (piece for line in lines for piece in line.split() if "@" in piece)
-    return [address for piece in pieces for address in _addresses_of(piece)]
+    return [
+        address
+        for piece in pieces
+        for address in (_seen_before if len(piece) < _LONGEST_CACHED else _addresses_in)(piece)
+    ]
 
 
-def _addresses_of(piece: str) -> Sequence[str]:
-    # The same ones come again and again; long pieces would fill the memory.
-    is_short = len(piece) <= _LONGEST_CACHED
-    return _cached_addresses(piece) if is_short else [*_addresses_in(fold(piece))]
-
-
-@lru_cache(maxsize=8192)
-def _cached_addresses(piece: str) -> Sequence[str]:
-    return tuple(_addresses_in(fold(piece)))
-
-
-def _addresses_in(piece: str) -> Iterator[str]:
-    """What `_ADDRESS.findall` gives, at a cost that depends on the "@" alone."""
+def _addresses_in(piece: str) -> Sequence[str]:
+    """What `_ADDRESS.findall` gives of a folded piece, at a cost that depends on the "@" alone."""
+    piece, hits = fold(piece), list[str]()
     end, at = 0, piece.find("@")
     while at >= 0:
         start = max(end, at - 64, piece.rfind("@", 0, at) + 1)
         local = _LOCAL_PART.search(piece, start, at + 1)
         if local and (domain := _DOMAIN_NAME.match(piece, at + 1)):
             end = domain.end()
-            yield piece[local.start() : end]
+            hits.append(piece[local.start() : end])
         at = piece.find("@", max(at + 1, end))
+    return hits
+
+
+_seen_before = lru_cache(maxsize=8192)(_addresses_in)
 
 
 def stems(surfaces: list[str]) -> list[str]:

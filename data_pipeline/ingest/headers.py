@@ -373,7 +373,6 @@ _ENDLESS_PARAMETERS = re.compile(
 _LONGEST_TYPE, _LONGEST_NAME = 20_000, 200
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
-_FOLD = re.compile(r"\r?\n[ \t]*|\r")
 # One encoded word; its text may hold blanks, and "?" if it is short, as broken mailers write them.
 # The last one may lack its end.
 _WORD = re.compile(
@@ -630,11 +629,9 @@ def file_name(part: Part) -> str:
 def _readable(value: str, charset: str = "") -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
     value = value[:_LONGEST_VALUE]
-    if "\r" in value:
-        value = _FOLD.sub(" ", value)
-    elif "\n" in value:  # the same, in a third of the time
-        first, *folded = value.split("\n")
-        value = " ".join([first, *(line.lstrip(" \t") for line in folded)])
+    if "\n" in value or "\r" in value:
+        lines = value.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        value = " ".join(line.lstrip(" \t") for line in lines)
     if not value.isascii():
         try:
             value = decode_bytes(value.encode("ascii", "surrogateescape"), nearby=charset)
