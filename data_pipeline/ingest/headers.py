@@ -556,7 +556,8 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     is_readable = len(rest) >= _LEAST_READABLE and not BINARY.search(rest) and strict(rest, "utf-8")
     end = len(data) if is_readable or _BASE64_LINE.search(data, end) else end
     content = unbase64(data[:end])
-    if not is_base64 and (end < len(data) or BINARY.search(content)):
+    one_case = data in (data.lower(), data.upper())  # a row of a letter, a checksum
+    if not is_base64 and (one_case or end < len(data) or BINARY.search(content)):
         return data
     return content + (b"\n" + data[end:] if data[end:] else b"")
 
