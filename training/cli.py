@@ -363,10 +363,9 @@ def _figure(value: Any) -> str:
 
 
 def merge_adapter(checkpoint: Path, out: Path) -> float:
-    """Write the model of `checkpoint` (or of a run's best), its adapter folded in, to the new
-    folder `out`, which is there whole or not at all. The weights keep the number format of the base
-    model; the tokenizer is the checkpoint's own, or the base's. Returns what rounding leaves of the
-    adapter (`kept_of`). Raises `UserError` if there is nothing to merge, or no room at `out`."""
+    """Write the model of `checkpoint` (or of a run's best) with its adapter folded in to the folder
+    `out`, whole or not at all, in the base's number format, with the tokenizer of the checkpoint,
+    or else the base's. Return what rounding leaves (`kept_of`). Raises `UserError` if it can't."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = checkpoints.meant_checkpoint(checkpoint)

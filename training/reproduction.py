@@ -267,8 +267,8 @@ def _show(
 
 # ---- The report: all runs on one page, the test over seeds, and the talk's figures one by one.
 
-# A prompted model stands beside the published one of its name. The trained checkpoint and its start
-# stand beside the talk's Qwen2.5-14B, trained and untrained, whatever they are here.
+# A prompted model stands beside the published one of its name, our trained checkpoint and its start
+# beside the talk's Qwen2.5-14B, trained and untrained.
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
 WAYS = ("sampled", "greedy")

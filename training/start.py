@@ -51,10 +51,9 @@ class Start(NamedTuple):
 def load_start(name: str, table: ModelTable | None = None) -> Start:
     """Return the model of a checkpoint, of a training run's best one, or of the hub, to be trained
     as `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
-    base, adapter = of_training(name)
-    whole = adapter is None and (table is None or table.lora is None)
-    bits = 16 if table is None else table.bits
-    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
+    (base, adapter), table = of_training(name), table or ModelTable(base=name)
+    whole = adapter is None and table.lora is None
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=table.bits, sharded=sharded())
     written = str(loaded.tokenizer.chat_template)
     if "last_query_index" in written and "<function=" not in written:
         # Qwen3's own drops the thoughts of earlier messages: it can't be trained on turn by turn.

@@ -64,8 +64,7 @@ class Examiner(NamedTuple):
         training, recipe = self.training, self.training.setting.recipe
         judges = (self.judges.reward, self.judges.validation)
         run_settings = judges, recipe.reward, training.run.id, recipe.name
-        judging = recipe.judging
-        number = judging.test_questions if split == "test" else judging.questions
+        number = recipe.judging.test_questions if split == "test" else recipe.judging.questions
         questions = training.processes.share(material.held_out(number))
         scored: list[Scored] = []
         for part in in_groups(questions, AT_ONCE):
@@ -119,14 +118,12 @@ class RunCallback(TrainerCallback):
 
     examiner: Examiner
     generate: Generate
-    # Makes a step of what the trainer logged at it.
-    to_step: Callable[[int, Mapping[str, float]], Step]
+    to_step: Callable[[int, Mapping[str, float]], Step]  # of what the trainer logged
     validate_every: int
     also_at: Sequence[int] = ()
     together: int = 1
     pause: Callable[[], str | None] = lambda: None
-    # Entered around the generation of many turns.
-    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext  # while it generates
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         if state.global_step == 0:
