@@ -334,7 +334,11 @@ def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> It
             continue
         words = separator.decode("ascii", "replace").replace(" DST", "").split()
         days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]
-        sent = parse_date(" ".join(words[days[-1] if days else 2 :]))
+        date = words[days[-1] if days else 2 :]
+        if days and len(date) in (5, 6) and date[1].isalpha():  # as C writes it, zone before year
+            _, month, day, time, *zone, year = date
+            date = [day, month, year, time, *(zone or ["+0000"])]
+        sent = parse_date(" ".join(date))
         yield RawMessage(source, _QUOTED.sub(rb"\1", data), sent, labels, in_mbox=True)
 
 
