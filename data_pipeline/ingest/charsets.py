@@ -40,8 +40,8 @@ _AS_BYTES = {byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
 _AS_BYTES |= {ord(char): byte for byte, char in _BAD_BYTES.items()}
 # Two characters that UTF-8 leaves if it is read as cp1252.
 _TWICE = re.compile(f"[\xc2-\xf4][\x80-\xbf{_WESTERN[0x80:0xA0]}]".translate(_BAD_BYTES))
-# In UTF-8: a character as two surrogates, and one that is cut.
-_PAIR = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
+# In UTF-8: characters as two surrogates each, and one that is cut.
+_PAIRS = re.compile(rb"(?:\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf])+")
 _CUT = r"[\udcf0-\udcf4][\udc80-\udcbf]{2}|[\udce0-\udcef][\udc80-\udcbf]\Z"
 
 
@@ -142,7 +142,7 @@ def _shift_jis(run: "re.Match[bytes]") -> bytes:
 
 
 def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
-    data = _PAIR.sub(_joined, data)
+    data = _PAIRS.sub(_joined, data)
     readable = data.decode("utf-8", "ignore")
     valid = len(readable.encode()) - len(readable)
     lost = len(data) - len(readable) - valid
@@ -156,8 +156,8 @@ def _by_evidence(data: bytes, declared: str, nearby: str) -> str:
     return _repaired(data)
 
 
-def _joined(pair: "re.Match[bytes]") -> bytes:
-    text = pair[0].decode("utf-8", "surrogatepass")
+def _joined(pairs: "re.Match[bytes]") -> bytes:
+    text = pairs[0].decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16").encode()
 
 

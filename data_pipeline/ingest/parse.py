@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from email.message import Message
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
@@ -336,7 +337,9 @@ def leaf_text(data: bytes, kind: PartType) -> str:
     """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
     is_calendar = kind.kind == "text/calendar" or bool(_CALENDAR.match(data))
     data = _FOLD.sub(b"", data) if is_calendar else data
-    end = data.rfind(b"\n", 0, _LARGEST_TEXT) if len(data) > _LARGEST_TEXT else len(data)
+    end = len(data)
+    if end > _LARGEST_TEXT:
+        end = data.rfind(b"\n", 0, _LARGEST_TEXT) + 1 or _LARGEST_TEXT
     text = decode_bytes(data[:end], charset_of(data, kind))
     if is_calendar:
         text = invitation_text(text)
@@ -413,8 +416,8 @@ def _texts(
         is_file = form_of(AttachedFile("", kind.kind, data)) in (*READ, PICTURE)
         is_named = disposition.startswith("attachment") or head.file_name(part)
         if not is_file and (is_message or not is_named):
-            attachments += map(_uuencoded, _UUENCODED.finditer(data))
-            text = leaf_text(_UUENCODED.sub(b"", data), kind)
+            attachments += map(_uuencoded, islice(_UUENCODED.finditer(data), _MOST_FILES))
+            text = leaf_text(_UUENCODED.sub(b"", data, _MOST_FILES), kind)
             return [text] if text else []
     attachments.append(_attachment(part, kind))
     return []

@@ -427,6 +427,8 @@ LARGE = {
     "headers of a part": (MIXED + b"--b\n", b"a:\n"),
     "tags": (HTML + WIDE, b"<p>a "),
     "text": (b"\n" + WIDE, b"a b\n"),
+    "surrogates": (b"\n", b"\xed\xa0\xbd\xed\xb8\x80"),
+    "files": (b"\n", b"begin 644 a\n" + b"`" * 4_000 + b"\nend\n\n"),
 }
 
 
