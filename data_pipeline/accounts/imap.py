@@ -27,7 +27,7 @@ from art_e.cli.output import note, one_line
 from art_e.errors import UserError
 from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
 from art_e.storage import home
-from art_e.text import digest, printable
+from art_e.text import digest
 from data_pipeline.accounts.oauth import PROVIDERS, Grant, RejectedError, grant_in
 from data_pipeline.ingest.archives import buffered
 from data_pipeline.ingest.headers import parse_date
@@ -383,4 +383,4 @@ def _quoted(name: bytes) -> bytes:
 
 def _decoded(name: bytes) -> str:
     """A name in words."""
-    return printable(words_of(name.decode("utf-8", "replace")))
+    return words_of(name.decode("utf-8", "replace"))

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from importlib import resources
 
-from art_e.text import visible
+from art_e.text import printable, visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
 # Mail with one of these is in no inbox unless it is asked for.
@@ -101,7 +101,7 @@ def words_of(folder: str) -> str:
             return f"+{match[1].replace(',', '/')}-".encode().decode("utf-7") if match[1] else "&"
         return match[0]
 
-    return _SHIFTED.sub(unshifted, folder)
+    return printable(_SHIFTED.sub(unshifted, folder))
 
 
 def _below(parts: Iterable[str]) -> list[str]:

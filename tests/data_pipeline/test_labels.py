@@ -108,7 +108,8 @@ def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
         (".Lists.cats/cur", "1.host;2,S", ("Lists/cats",)),
         (".Deleted Items/cur", "1.host:2,S", ("trash",)),
         (".INBOX.Work/cur", "1.host:2,ST", ("INBOX/Work", "trash")),
-        ("Drafts/cur", "1.host:2,DS", ("drafts",)),
+        ("Drafts/cur", "1.host:2,DS", ("drafts",)), (".a&2D0-/cur", "1.host:2,S", ("a?",)),
+        ("x/Maildir/.Entwu\u0308rfe/cur", "1.host:2,S", ("drafts",)),
     ):  # fmt: skip
         assert of_maildir(folder, file) == labels
     assert of_path("Mail/Trash") == ("trash",) and of_path("Sent.mbox") == ("sent",)
