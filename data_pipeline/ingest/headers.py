@@ -475,7 +475,15 @@ def split_message(data: bytes) -> SplitMessage:
     if stray := _STRAY_LINE.search(block):
         if not _FIRST_HEADER.match(block):
             return SplitMessage(b"", _trimmed(data))
-        block = _fold_stray_lines(block, stray.start())
+        # Indent stray lines that well-known headers follow, so that they continue a header. Only a
+        # header that did not occur before counts: a body may start without a blank line and quote
+        # "From:" and "Subject:" of another mail.
+        first = stray.start() + 1
+        seen = {name.lower() for name in _NAME_OF.findall(block, 0, first)}
+        names = _NAME_OF.finditer(block, first)
+        new = [name.start() for name in names if name[1].lower() in _WELL_KNOWN - seen]
+        last = new[-1] if new else 0
+        block = _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
         if ending := _ENDING_LINE.search(block):
             end = ending.start() + 1
             block, body = block[:end], block[end:] + b"\n" + body
@@ -490,18 +498,6 @@ def _trimmed(data: bytes) -> bytes:
     if b"\n" not in data and b"\r" in data:
         data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
     return data
-
-
-def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
-    """Indent stray lines that well-known headers follow, so that they continue a header. Only a
-    header that did not occur before counts: a body may start without a blank line and quote "From:"
-    and "Subject:" of another mail."""
-    seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
-    last = 0
-    for match in _NAME_OF.finditer(block, first_stray + 1):
-        if match[1].lower() in _WELL_KNOWN - seen:
-            last = match.start()
-    return _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
 
 
 def part_type(part: Part) -> PartType:
