@@ -228,6 +228,7 @@ _PLAUSIBLE_YEARS = range(1981, 2101)
 _POSSIBLE_YEARS = range(1970, 2101)
 
 _FURTHEST_ZONE = dt.timedelta(hours=14)
+_END_OF_DAY = dt.timedelta(days=1, seconds=-1)
 _COMMENT = re.compile(r"\([^()]*\)")
 _LONGEST_DATE = 100
 _ISO = re.compile(r"\d{4}-\d\d-\d\d|\d{8}T")
@@ -272,9 +273,9 @@ def parse_date(text: str) -> dt.datetime | None:
             parsed = _by_parts(decode_words(text[:_LONGEST_DATE]))
         year, month, day, hour, minute, second, *_, distance = parsed
         year += 1900 if 100 <= year < 200 else 0  # as C counts them
-        # A leap second has no place in datetime, and 25:00 is an hour of the next day.
+        # A leap second has no place in datetime, and 25:00 is late on the day that is written.
         time = dt.timedelta(hours=hour, minutes=minute, seconds=min(second, 59))
-        local = dt.datetime(year, month, day) + time
+        local = dt.datetime(year, month, day) + min(time, _END_OF_DAY)
         zone = dt.timedelta(seconds=distance)
         far = abs(zone) > _FURTHEST_ZONE
         return zoned(local if far else local.replace(tzinfo=dt.timezone(zone)))
