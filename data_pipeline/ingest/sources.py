@@ -311,7 +311,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
 _DATED = re.compile(rb"From[ \t](?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
 _UNDATED = re.compile(
     rb"From(?:[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999})[\d/:., +APM-]{0,60}"
-    rb"|[ \t]\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d(?: remote from \S+)?)?\s*"
+    rb"|[ \t]\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d(?: remote from \S+)?)?"
 )
 _DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
@@ -415,7 +415,8 @@ def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> b
     is_whole = len(block) > 1 and not block[-1].strip()
     if _DATED.match(line):
         return names >= 3 or (is_whole and (follows_blank or names > 0))
-    return is_whole and names >= (2 if follows_blank else 4) and bool(_UNDATED.fullmatch(line))
+    is_likely = is_whole and names >= (2 if follows_blank else 4)
+    return is_likely and bool(_UNDATED.fullmatch(line.rstrip()))
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
