@@ -105,7 +105,7 @@ def vllm_command(vllm: str, checkpoint: str, adapter: str | None, name: str) -> 
     command += ["--generation-config", str(folder)]
     if adapter is None:
         return [*command, "--served-model-name", name]
-    lora = checkpoints.adapter_folder(adapter)
+    lora = checkpoints.checkpoint_folder(adapter, "adapter")
     config = json.loads((lora / checkpoints.ADAPTER_CONFIG).read_text("utf-8"))
     rank = str(checkpoints.room_for(config.get("r")))
     command += ["--served-model-name", f"{name}-base", "--max-lora-rank", rank]

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -26,16 +26,6 @@ CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
 TRAIN_EXTRA = ("torch", "transformers", "peft")
 # Files fetched from the hub; it may hold the same weights in older formats.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
-
-
-def checkpoint_folder(name: str) -> Path:
-    """Return a model's folder, fetched from the hub if `name` is a hub id. Raises `UserError`."""
-    return _folder(name, CONFIG, "model")
-
-
-def adapter_folder(name: str) -> Path:
-    """Return the folder of a peft adapter, found as `checkpoint_folder` finds a model."""
-    return _folder(name, ADAPTER_CONFIG, "adapter")
 
 
 def meant_checkpoint(folder: Path) -> Path:
@@ -64,7 +54,7 @@ def episode_form(model: str) -> EpisodeForm | None:
     if folder.is_dir():
         folder = meant_checkpoint(folder)
     elif model.startswith(LOCAL_PREFIX):
-        folder = checkpoint_folder(base) if adapter is None else adapter_folder(adapter)
+        folder = checkpoint_folder(adapter or base, "adapter" if adapter else "model")
     file = folder / EPISODE
     if not file.is_file():
         return None
@@ -147,8 +137,10 @@ def best_device() -> tuple[str, str]:
     return ("cpu", "float32") if accelerator is None else (accelerator.type, "bfloat16")
 
 
-def _folder(name: str, needed: str, kind: str) -> Path:
-    local = expanded(name)
+def checkpoint_folder(name: str, kind: Literal["model", "adapter"] = "model") -> Path:
+    """Return the folder of a model or a peft adapter, fetched from the hub if `name` is a hub id.
+    Raises `UserError`."""
+    local, needed = expanded(name), CONFIG if kind == "model" else ADAPTER_CONFIG
     if local.is_dir():
         if (local / needed).is_file():
             return local.resolve()

@@ -16,23 +16,10 @@ import transformers
 from jinja2 import TemplateError
 from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
 from safetensors import SafetensorError
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BitsAndBytesConfig,
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import (
-    ADAPTER_CONFIG,
-    TOKENIZER,
-    adapter_folder,
-    best_device,
-    checkpoint_folder,
-)
+from art_e.models.checkpoint import ADAPTER_CONFIG, TOKENIZER, best_device, checkpoint_folder
 from art_e.models.tool_formats import call_form
 
 if not sys.stderr.isatty():
@@ -78,7 +65,7 @@ def load_checkpoint(
     generation_config = model.generation_config
     assert generation_config is not None
     if adapter is not None:
-        model = _with_adapter(model, adapter_folder(adapter), adapter)
+        model = _with_adapter(model, checkpoint_folder(adapter, "adapter"), adapter)
     model.train(False)
     context = int(model.config.get_text_config().max_position_embeddings)
     ends = stop_ids(tokenizer, generation_config)
@@ -116,7 +103,7 @@ def load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
 def reloads_the_same(folder: Path, tokenizer: PreTrainedTokenizerFast) -> bool:
     """Return whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
     try:
-        reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        reloaded = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except ValueError:  # a tokenizer that comes as code, which is never run
         return False
     return bool(_content(reloaded) == _content(tokenizer))
@@ -151,7 +138,7 @@ def _load_model(
     options: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
     if bits == 4:
         # As in QLoRA (arXiv 2305.14314): NF4 with double quantisation.
-        options["quantization_config"] = BitsAndBytesConfig(
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
@@ -160,7 +147,7 @@ def _load_model(
         # accelerate compares the device's number.
         options["device_map"] = {"": torch.cuda.current_device() if device == "cuda" else device}
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(
             folder, trust_remote_code=False, **options
         )
     except torch.OutOfMemoryError:

@@ -12,21 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from art_e.config import setting
+from art_e.models import providers
 from art_e.models.base import LOCAL_PREFIX, OFFLINE, ModelOptions, Policy, kind_of
 from art_e.models.checkpoint import require_train_extra
-from art_e.models.providers import (
-    OLLAMA_HOST,
-    PROPOSED,
-    PROVIDERS,
-    SELF_HOSTED,
-    SHORT_NAMES,
-    TABLES,
-    ending,
-    listed_models,
-    on_this_machine,
-    receiving_host,
-    set_address,
-)
 from art_e.offline import OfflinePolicy
 from art_e.privacy import load_env
 
@@ -34,9 +22,9 @@ from art_e.privacy import load_env
 def full_name(name: str) -> str:
     """The full name of a short one, or of one as its provider or a server on this machine has it
     (claude-sonnet-5-5, qwen3:14b); any other name unchanged."""
-    if name in SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
-        return SHORT_NAMES.get(name, name)
-    listed = listed_models()
+    if name in providers.SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
+        return providers.SHORT_NAMES.get(name, name)
+    listed = providers.listed_models()
     if f"gemini/{name}" in listed:
         return f"gemini/{name}"
     if (provider := listed.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
@@ -70,12 +58,12 @@ class Model:
         if self.kind != "hosted":
             return None
         load_env()
-        return receiving_host(self.name)
+        return providers.receiving_host(self.name)
 
     @property
     def leaves_machine(self) -> bool:
         host = self.host
-        return host is not None and not on_this_machine(host)
+        return host is not None and not providers.on_this_machine(host)
 
     @property
     def notice(self) -> str | None:
@@ -84,17 +72,17 @@ class Model:
         if host is None:
             return None
         where = f"goes to {host} ({self.name})"
-        if on_this_machine(host):
+        if providers.on_this_machine(host):
             where = f"stays on this machine ({host}, {self.name})"
-        return "; ".join(filter(None, [f"mail text {where}", ending(self.name)]))
+        return "; ".join(filter(None, [f"mail text {where}", providers.ending(self.name)]))
 
     @property
     def self_hosted(self) -> bool:
         """Whether it runs on the user's own hardware, here or elsewhere."""
         host = self.host
-        if self.kind == "offline" or host == OLLAMA_HOST:
+        if self.kind == "offline" or host == providers.OLLAMA_HOST:
             return False
-        return not self.leaves_machine or self.name.partition("/")[0] in SELF_HOSTED
+        return not self.leaves_machine or self.name.partition("/")[0] in providers.SELF_HOSTED
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
         """The policy, ready to be called. Raises `UserError` for a model that can't be used."""
@@ -127,7 +115,7 @@ class Nearby(NamedTuple):
     provider: str
 
 
-SERVERS = tuple(Nearby(program, **row) for program, row in TABLES["servers"].items())
+SERVERS = tuple(Nearby(program, **row) for program, row in providers.TABLES["servers"].items())
 
 
 class Near(NamedTuple):
@@ -146,8 +134,8 @@ class Near(NamedTuple):
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
     """Return the models at hand, those that keep mail on this machine first."""
-    keys = ((each.model, next(filter(os.environ.get, each.variables), None)) for each in PROPOSED)
-    by_key = [Near(model, f"{name} is set") for model, name in keys if name]
+    keys = ((row, next(filter(os.environ.get, row.variables), None)) for row in providers.PROPOSED)
+    by_key = [Near(row.model, f"{name} is set") for row, name in keys if name]
     # Two programs may stand for the one server that a variable names.
     served = {near.model: near for server in servers for near in _served(server)}
     return [*served.values(), *by_key]
@@ -156,8 +144,9 @@ def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
 def _served(server: Nearby) -> Iterator[Near]:
     import httpx
 
-    own = set_address(server.provider)
-    here = own is not None and on_this_machine(receiving_host(f"{server.provider}/any"))
+    own = providers.set_address(server.provider)
+    host = own and providers.receiving_host(f"{server.provider}/any")
+    here = host and providers.on_this_machine(host)
     address = own.removesuffix("/v1") if own and here else server.address
     try:
         # No proxy: what listens here is asked here.
@@ -167,7 +156,7 @@ def _served(server: Nearby) -> Iterator[Near]:
         names = [str(each["name" if "name" in each else "id"]) for each in rows[:_MAX_MODELS]]
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return
-    known = PROVIDERS[server.provider]
+    known = providers.PROVIDERS[server.provider]
     needed = own is None and known.default is None
     export = (known.variables[0], f"{address}/v1") if needed else ("", "")
     for name in names:

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from art_e.errors import UserError, fault_of
 from art_e.models.base import PolicyError, Usage, kind_of
@@ -103,11 +103,7 @@ def _own_entries(path: Path) -> Mapping[str, Any]:
     return models
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class _ByToken(_Entry):
+class _ByToken(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
     usd_per_million_prompt: float = Field(ge=0)
     usd_per_million_completion: float = Field(ge=0)
     usd_per_million_cached_prompt: float | None = Field(None, ge=0)
@@ -118,7 +114,7 @@ class _ByToken(_Entry):
         return Price(prompt / 1e6, cached / 1e6, self.usd_per_million_completion / 1e6)
 
 
-class _ByGpu(_Entry):
+class _ByGpu(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
     gpu_usd_per_hour: float = Field(ge=0)
     prompt_tokens_per_second: float = Field(gt=0)
     completion_tokens_per_second: float = Field(gt=0)
