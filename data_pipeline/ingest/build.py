@@ -32,7 +32,7 @@ from art_e.text import digest
 from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, is_mail
 
-_BATCH_MESSAGES = 1000
+_BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000
 # Of DuckDB, while workers parse and after they have ended; beyond it DuckDB uses the disk.
 _STAGING_MEMORY, _MERGING_MEMORY = "160MB", "350MB"
