@@ -304,5 +304,5 @@ def _client(address: str) -> Any:
     try:
         return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
     except OSError:  # requests' errors are OSErrors
-        start = "start training/launch/vllm_server.sh, and name it with --set grpo.vllm.server=URL"
-        raise UserError(f"no vLLM server answers at {address}: {start}") from None
+        remedy = "start training/launch/vllm_server.sh, and name it with --set grpo.vllm.server=URL"
+        raise UserError(f"no vLLM server answers at {address}: {remedy}") from None

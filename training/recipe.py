@@ -214,10 +214,9 @@ class Grpo(RecipeTable):
             raise UserError(f"{fault} grpo.micro_batch, {self.micro_batch}: set another")
         passes = episodes // self.micro_batch
         if any(each % self.minibatches for each in (passes, self.steps, self.validate_every)):
-            these = (
-                f"grpo.steps, grpo.validate_every and the {passes} forward passes of a batch must"
-            )
-            raise UserError(f"grpo.minibatches is {self.minibatches}: {these} be multiples of it")
+            names = f"grpo.steps, grpo.validate_every and the {passes} forward passes of a batch"
+            fault = f"grpo.minibatches is {self.minibatches}: {names}"
+            raise UserError(f"{fault} must be multiples of it")
         return passes
 
     @field_validator("vllm", mode="before")
