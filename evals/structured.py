@@ -4,11 +4,12 @@ Replies are cached on disk, so that no request is paid for twice: a file each, n
 of the request, which it does not hold, because that might contain keys.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,10 +20,12 @@ from art_e.errors import UserError
 from art_e.message import compact_json, observation_json
 from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage
 from art_e.models.calls import Calls, Retries
+from art_e.models.prices import price_of
 from art_e.models.providers import Accepts, accepts, set_address
 from art_e.storage import write_whole
 from art_e.text import cut_line, encodable
 
+ATTEMPTS = 3  # for a reply that can't be read
 _SHOWN_CHARS = 80
 # Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
 _FENCE = re.compile(r"```\w*\s*\n(.*?)(?:^\s{0,99}```|\Z)", re.DOTALL | re.MULTILINE)
@@ -31,6 +34,7 @@ _SCHEMA = "art-e/response/1"
 _log = logging.getLogger(__name__)
 
 Form = TypeVar("Form", bound=BaseModel)
+Result = TypeVar("Result")
 
 
 class UnparseableError(Exception):
@@ -83,6 +87,11 @@ class StructuredModel:
         return Spent(self._answered, self._usage, cost if self._answered else cost or 0.0)
 
     @property
+    def total_spent(self) -> Spent:
+        """What all replies in its cache have cost, in this run and earlier ones."""
+        return self.spent if self._responses is None else self._responses.spent_on(self.model)
+
+    @property
     def exhausted(self) -> bool:
         """Whether a call was not made because it could have cost more than is left."""
         return self._calls.budget.exhausted
@@ -90,9 +99,23 @@ class StructuredModel:
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
         `UnparseableError` for another form, which is not cached, and `PolicyError`."""
-        return parsed(await self.reply(prompt, data, form, only_readable=True), form)
+        return parsed(await self._reply(prompt, data, form, only_readable=True), form)
 
-    async def reply(
+    async def read(
+        self,
+        prompt: str,
+        data: Mapping[str, Any],
+        form: type[BaseModel],
+        reading: Callable[[str], Result],
+    ) -> Result:
+        """What `reading` makes of the model's reply, which is cached even if unreadable. Raises
+        what `reading` does after `ATTEMPTS` unreadable replies, and `PolicyError`."""
+        for attempt in range(ATTEMPTS - 1):
+            with contextlib.suppress(UnparseableError):
+                return reading(await self._reply(prompt, data, form, attempt=attempt))
+        return reading(await self._reply(prompt, data, form, attempt=ATTEMPTS - 1))
+
+    async def _reply(
         self,
         prompt: str,
         data: Mapping[str, Any],
@@ -212,11 +235,16 @@ class Responses:
         except OSError as error:
             _log.warning("response %s can't be kept: %s", key, error)
 
-    def usages(self) -> list[Usage | None]:
-        """The usage of every kept response, in no order."""
+    def spent_on(self, model: str) -> Spent:
+        """What all responses cost; one without usage counts as the longest one possible."""
         keys = [each.stem for each in self._folder.glob("??/*.json")]
-        kept = [response for key in keys if (response := self.get(key)) is not None]
-        return [each.usage for each in kept]
+        usages = [response.usage for key in keys if (response := self.get(key)) is not None]
+        known = [each for each in usages if each is not None]
+        price, cost = price_of(model), None if usages else 0.0
+        if price is not None and usages:
+            most = price.most(0, accepts(model).most_tokens) if None in usages else 0.0
+            cost = sum(map(price.cost, known)) + most * (len(usages) - len(known))
+        return Spent(len(usages), sum(known, Usage()), cost)
 
     def _path(self, key: str) -> Path:
         # Subfolders, because a run has tens of thousands of responses.

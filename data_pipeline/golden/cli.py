@@ -22,10 +22,10 @@ from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
 from data_pipeline.golden import exchange, filtering, generate, review, verify
-from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
-from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
+from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held, responses_folder
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts, split
 from evals.judges import choose_judge, needs_model
+from evals.structured import Responses, StructuredModel
 
 app = typer.Typer(
     help="Make a set of questions with known answers, and check it.",
@@ -93,8 +93,9 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(output.one_line(str(value)), 100)
 
 
-def _refuse_unhosted(model: str, offline: str) -> None:
+def _check_hosted(model: str, offline: str) -> None:
     """Raise `UserError` for a model that can't be asked; `offline` is the message for that one."""
+    load_env()
     if model == "offline":
         raise UserError(offline)
     if Model(model).kind == "local":
@@ -102,6 +103,13 @@ def _refuse_unhosted(model: str, offline: str) -> None:
             "a checkpoint can't be asked in this process: art-e serve it,"
             " and name it as --model hosted_vllm/NAME"
         )
+
+
+def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
+    """What the replies of earlier runs leave of a limit; the budget rejects an invalid limit."""
+    if limit is None or not limit >= 0:
+        return limit
+    return max(0.0, limit - (Responses(cache).spent_on(model).cost_usd or 0))
 
 
 @app.command(
@@ -144,8 +152,7 @@ def generate_command(
     After a kill, a reached --max-cost or a failure of the provider, the same command asks only
     for the replies that are missing.
     """
-    load_env()
-    _refuse_unhosted(
+    _check_hosted(
         model,
         "questions are written by a model; those of the synthetic world need none:"
         " art-e golden import world.questions.jsonl",
@@ -155,19 +162,20 @@ def generate_command(
         seed, counts, min_mails, tuple(inboxes or ()), batches, questions
     )
     with _step("generate", out, db, as_json=as_json) as (file, golden, folder):
-        temperature = generate.TEMPERATURE
-        asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
+        cache, temperature = responses_folder(folder, "generate", model), generate.TEMPERATURE
+        left = _left_of(max_cost, cache, model)
+        writer = StructuredModel(model, max_cost_usd=left, cache=cache, temperature=temperature)
         plan = generate.make_plan(file, options)
         splits = Counter(plan.splits.values())
         output.note(
             f"{len(plan.splits)} of {output.plural(sum(counts), 'inbox')} wanted: {_cell(splits)}"
         )
         output.note(str(Model(model).notice))
-        if kept := asker.spent.calls:
+        if kept := writer.total_spent.calls:
             output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         with output.progress("batches", len(plan.batches)) as advance:
-            lost = generate.generate(file, golden, asker, plan, concurrency, advance)
-        output.note(f"cost so far: {output.shown_usd(asker.spent.cost_usd)}")
+            lost = generate.generate(file, golden, writer, plan, concurrency, advance)
+        output.note(f"cost so far: {output.shown_usd(writer.total_spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         output.note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -275,7 +283,7 @@ def verify_command(
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies.
     """
-    _refuse_unhosted(
+    _check_hosted(
         model,
         "words alone can't find a wrong answer; name a model with --model, or go on without"
         " this step: art-e golden split",
@@ -286,19 +294,21 @@ def verify_command(
         if judge != model and needs_model(judge):
             where = f"questions and answers go to {Model(judge).host} (judge {judge})"
             output.note("; ".join(filter(None, [where, ending(judge)])))
+        readings = responses_folder(folder, "read", model)
+        verdicts = responses_folder(folder, "judge", judge)
         for_reader, for_judge = max_cost, None
         if max_cost is not None and needs_model(judge):
             for_reader = max_cost * READER_SHARE
-            for_judge = left_of(max_cost - for_reader, spent_on(folder, "judge", judge).cost_usd)
-        reader = Asker(model, folder, "read", max_cost_usd=for_reader)
-        cache = responses_folder(folder, "judge", judge)
-        judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
+            for_judge = _left_of(max_cost - for_reader, verdicts, judge)
+        left = _left_of(for_reader, readings, model)
+        reader = StructuredModel(model, max_cost_usd=left, cache=readings)
+        judging = choose_judge(judge, max_cost_usd=for_judge, cache=verdicts)
         checks = verify.ModelChecks(reader, judging, min_realism)
         with output.progress("rows", len(golden.questions)) as done:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
-        costs = [reader.spent.cost_usd]
+        costs = [reader.total_spent.cost_usd]
         if needs_model(judge):
-            costs.append(spent_on(folder, "judge", judge).cost_usd)
+            costs.append(Responses(verdicts).spent_on(judge).cost_usd)
         output.note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

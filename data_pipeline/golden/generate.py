@@ -26,7 +26,6 @@ from art_e.models.base import PolicyError
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
-from data_pipeline.golden.asking import Asker, added_words, new_texts, shown_mails
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
@@ -34,11 +33,14 @@ from data_pipeline.golden.inboxes import (
     QUERIES,
     Counts,
     Mail,
+    added_words,
     mails_of,
+    new_texts,
+    shown_mails,
     threads_of,
 )
 from evals.scored import limited_gather
-from evals.structured import UnparseableError, unwrapped
+from evals.structured import StructuredModel, UnparseableError, unwrapped
 
 BATCHES = 40
 BATCH_MAILS = 12
@@ -309,7 +311,7 @@ Lost = tuple[str, str]  # the kind and the text of the error that left a batch w
 def generate(
     file: InboxFile,
     golden: GoldenSet,
-    asker: Asker,
+    writer: StructuredModel,
     plan: Plan,
     concurrency: int,
     on_reply: Callable[[], None] = lambda: None,
@@ -322,7 +324,7 @@ def generate(
         batch, data = pair
         read = partial(read_items, most=data["questions"])
         try:
-            return await asker.read(prompt, data, GeneratedItems, read)
+            return await writer.read(prompt, data, GeneratedItems, read)
         except UnparseableError as error:
             lost[batch.id] = "unreadable", str(error)
         except PolicyError as error:
@@ -334,14 +336,14 @@ def generate(
     in_order = [lost[each.id] for each in plan.batches if each.id in lost]
     if not any(isinstance(item, GeneratedItem) for items in replies for item in items):
         why = in_order[0][1] if in_order else "the replies hold none"
-        raise UserError(f"{asker.name} gave no question: {why}")
+        raise UserError(f"{writer.model} gave no question: {why}")
     golden.manifest["db"] = made_from(file)
     sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
-    origin = {"model": asker.name, "prompt": digest(prompt)}
+    origin = {"model": writer.model, "prompt": digest(prompt)}
     for batch, items in zip(plan.batches, replies, strict=True):
         _put(golden, batch, items, days[batch.inbox], origin, plan.options.seed)
-    spent = asker.spent
+    spent = writer.total_spent
     settings = {
         "seed": plan.options.seed,
         **origin,

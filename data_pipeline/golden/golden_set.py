@@ -5,7 +5,8 @@
     questions.jsonl    those of the last step, for `--questions`
     rejected.jsonl     every dropped row with step, check and reason
     manifest.json      the settings and counts of every step
-    responses/         replies of models (`asking.py`)
+    responses/         replies of models, even unreadable ones, as they arrive: a killed step asks
+                       only for what is missing
     reviews.jsonl      verdicts of people (`review.py`)
 
 A step reads the rows of the step before it and replaces its own file. The manifest, written last,
@@ -30,6 +31,7 @@ from art_e.errors import UserError, fault_of
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from art_e.storage import locked, write_whole
+from art_e.text import digest
 
 SCHEMA = "art-e/golden/2"
 MAX_QUESTION_CHARS = 500
@@ -248,6 +250,11 @@ def _reading(folder: Path) -> Iterator[None]:
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
+
+
+def responses_folder(folder: Path, role: str, model: str) -> Path:
+    """Where the set in `folder` keeps the replies of `model` in a role ("generate", "read")."""
+    return folder / "responses" / f"{role}-{digest(model)}"
 
 
 def write_rows(path: Path, made: Iterable[Mapping[str, Any]]) -> None:

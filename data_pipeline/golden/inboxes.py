@@ -1,11 +1,11 @@
-"""The inboxes that a golden set asks about, their threads and cited mails, and `split`: inboxes
-into train, validation and test, with no gold mail on both sides."""
+"""The inboxes that a golden set asks about, their threads and cited mails, how a model sees these,
+and `split`: inboxes into train, validation and test, with no gold mail on both sides."""
 
 import datetime as dt
 import random
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email
+from art_e.inbox.mail import Email, format_date
 from art_e.inbox.schema import statements
-from art_e.inbox.tokenizer import words
+from art_e.inbox.threads import LEFT_OUT, added_texts
+from art_e.inbox.tokenizer import stems, words
 from art_e.question import SPLITS, Question, Split
+from art_e.tools import MAX_BODY_CHARS
 from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
 
 # ---- The mails that questions cite, looked up together.
@@ -121,6 +123,71 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     return threads
 
 
+def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
+    """The mails that the inbox has, each once, in the given order."""
+    found = inbox.read_many(list(message_ids))
+    return list({each.message_id: each for each in found if each is not None}.values())
+
+
+# ---- Mails as a model sees them.
+
+MAX_RECIPIENTS = 4
+# Passages of a mail are at most so many pieces of so many characters.
+_PIECES, _PIECE_CHARS = 6, 150
+
+# What disclaimers say, the header above a quote that is left out, and a quoted list of recipients.
+_DISCLAIMER = re.compile(r"(?is).*\b(?:intended recipient|property of Enron Corp)\b.*")
+_OUT, _HEADER = re.escape(LEFT_OUT), r"[ \t>]*(?:from|sent|to|cc|bcc|date|subject|importance):"
+_HEADERS = re.compile(rf"(?im)^(?:(?:[ \t>]*-{{3,}}.*|{_HEADER}.*|{_OUT}|[ \t>]*)\n)+(?={_OUT})")
+_RECIPIENTS = re.compile(rf"(?im)(^[ \t>]*(?:to|cc):[^:]{{150}})[^:]*(?=\n{_HEADER})")
+
+
+def new_texts(bodies: Iterable[str]) -> list[str]:
+    """What each mail adds to those before it, without disclaimers and long lists of recipients."""
+    texts = []
+    for text in added_texts([body[:MAX_BODY_CHARS] for body in bodies]):
+        paragraphs = (_DISCLAIMER.sub("[disclaimer]", each) for each in text.split("\n\n"))
+        texts.append(_RECIPIENTS.sub(r"\1 ...", _HEADERS.sub("", "\n\n".join(paragraphs))))
+    return texts
+
+
+def added_words(text: str) -> int:
+    """How many words one of `new_texts` has of its own."""
+    return len(words(text.replace(LEFT_OUT, "")))
+
+
+def passages(text: str, wanted: Collection[str]) -> str:
+    """The pieces of a text in which, or beside which, the rarest of the `wanted` stems are."""
+    pieces = re.findall(rf"(?s).{{1,{_PIECE_CHARS}}}(?=\s|$)|\S+", text.strip())
+    held = [{*wanted}.intersection(stems(words(piece))) for piece in pieces]
+    frequency = Counter(stem for each in held for stem in each)
+    hits = [*(sum(1 / frequency[stem] for stem in each) for each in held), 0.0]
+    near = [hits[at - 1] + 2 * hits[at] + hits[at + 1] for at in range(len(pieces))]
+    best = sorted(range(len(pieces)), key=near.__getitem__, reverse=True)[:_PIECES]
+    chosen = (piece if at in best else "\n[...]" for at, piece in enumerate(pieces))
+    return re.sub(r"(\n\[\.\.\.\])+", r"\1", "".join(chosen)).strip()
+
+
+def shown_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, Any]]:
+    """The mails with the handles m1, m2, ... as ids, and `texts` for their bodies."""
+    return [
+        {
+            "id": f"m{number}",
+            "date": format_date(mail.date, mail.message_id),
+            "from": str(mail.sender),
+            "to": _first([str(each) for each in (*mail.to, *mail.cc, *mail.bcc)]),
+            "subject": mail.subject,
+            "body": text[:MAX_BODY_CHARS],
+        }
+        for number, (mail, text) in enumerate(zip(mails, texts, strict=True), start=1)
+    ]
+
+
+def _first(names: list[str]) -> list[str]:
+    more = len(names) - MAX_RECIPIENTS
+    return names if more <= 0 else [*names[:MAX_RECIPIENTS], f"and {more} more"]
+
+
 # ---- Inboxes and splits.
 
 # The reference has 28 inboxes; two of its 20 for training are for validation here.
@@ -182,12 +249,6 @@ def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
             persons.append(address)
             taken |= names
     return persons
-
-
-def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
-    """The mails that the inbox has, each once, in the given order."""
-    found = inbox.read_many(list(message_ids))
-    return list({each.message_id: each for each in found if each is not None}.values())
 
 
 # ---- `split`.

@@ -32,13 +32,12 @@ from art_e.models.base import PolicyError
 from art_e.question import Question
 from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable, prompt_text
-from data_pipeline.golden.asking import Asker, added_words, new_texts, passages, shown_mails
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
-from data_pipeline.golden.inboxes import mails_of
+from data_pipeline.golden.inboxes import added_words, mails_of, new_texts, passages, shown_mails
 from evals.judges.claims import CHOICE, YES_NO
 from evals.scored import Judge, limited_gather
-from evals.structured import UnparseableError, parsed
+from evals.structured import StructuredModel, UnparseableError, parsed
 
 PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
@@ -225,14 +224,14 @@ _NO_MAIL = _Result(True, "the search finds no mail", by="search")
 class ModelChecks:
     """Checks rows with a reader and a judge."""
 
-    reader: Asker
+    reader: StructuredModel
     judge: Judge
     min_realism: float = MIN_REALISM
 
     def settings(self) -> dict[str, Any]:
         """Model, judge and prompts, for the manifest."""
         prompts = {name: digest(prompt_text(__package__, name)) for name in PROMPTS}
-        models = {"model": self.reader.name, "judge": self.judge.name}
+        models = {"model": self.reader.model, "judge": self.judge.name}
         return {**models, "min_realism": self.min_realism, "prompts": prompts}
 
     async def examine(self, inbox: Inbox, question: Question) -> Outcome:
@@ -257,7 +256,7 @@ class ModelChecks:
         return question, None
 
     def _check(self, name: str, result: _Result) -> Check:
-        by = result.by or f"{self.reader.name}, judged by {self.judge.name}"
+        by = result.by or f"{self.reader.model}, judged by {self.judge.name}"
         return Check(result.name or name, "verify", result.passed, result.reason, by)
 
     async def _realistic(self, inbox: Inbox, question: Question) -> _Result:

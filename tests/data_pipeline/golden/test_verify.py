@@ -13,10 +13,10 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.threads import LEFT_OUT
 from art_e.models.base import Usage
 from art_e.question import Question
-from data_pipeline.golden.asking import Asker, responses_folder, spent_on
-from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, responses_folder
 from data_pipeline.golden.verify import ModelChecks, verify
 from evals.judges import LlmJudge
+from evals.structured import Responses, StructuredModel
 from tests.builders import BOB, QUICK, date_header, make_inbox, raw, table_rows
 from tests.command_line import Run, json_of
 from tests.golden import JUDGE, READER, WRITER, correctness, data_of, form_of, set_of
@@ -105,9 +105,10 @@ def run(inbox: Path, tmp_path: Path) -> Iterator[Verified]:
 
         def run(rule: Callable[[Request], Reply], *rows: Question) -> GoldenSet:
             provider.replies, golden = rule, set_of(*rows)
-            reader = Asker(READER, tmp_path, "read", retries=QUICK)
-            judge_replies = responses_folder(tmp_path, "judge", JUDGE)
-            judge = LlmJudge(JUDGE, cache=judge_replies, retries=QUICK)
+            readings = responses_folder(tmp_path, "read", READER)
+            verdicts = responses_folder(tmp_path, "judge", JUDGE)
+            reader = StructuredModel(READER, cache=readings, retries=QUICK)
+            judge = LlmJudge(JUDGE, cache=verdicts, retries=QUICK)
             verify(file, golden, ModelChecks(reader, judge), concurrency=4)
             return golden
 
@@ -218,7 +219,11 @@ def test_command(art_e: Run, inbox: Path, tmp_path: Path) -> None:
     assert f"mail text stays on this machine ({host}, {READER})" in result.stderr
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
     # Reader and judge were paid in full, however often it is run.
-    both = [spent_on(folder, *each).cost_usd for each in (("read", READER), ("judge", JUDGE))]
+    roles = {"read": READER, "judge": JUDGE}
+    replies = {
+        name: Responses(responses_folder(folder, role, name)) for role, name in roles.items()
+    }
+    both = [kept.spent_on(name).cost_usd for name, kept in replies.items()]
     assert all(both)
     for run in (result, again):
         assert f"cost so far: ${sum(filter(None, both)):.4f}\n" in run.stderr
