@@ -63,11 +63,9 @@ def _step(
     """Open what the step begins with, save its rows, and print its counts and the next step."""
     folder = out or default_golden()
     with InboxFile(chosen_db(db)) as file, held(folder):
-        if step in ("generate", "import"):
-            golden = GoldenSet.begun(folder, step, source)
-        else:
-            golden = GoldenSet.load(folder, step)
-            check_db(golden, file)
+        is_first = step in ("generate", "import")
+        golden = GoldenSet.begun(folder, step, source) if is_first else GoldenSet.load(folder, step)
+        check_db(golden, file)
         yield file, golden, folder
         later = golden.save(folder)
     if later:
@@ -174,7 +172,7 @@ def generate_command(
         if kept := writer.total_spent.calls:
             output.note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         with output.progress("batches", len(plan.batches)) as advance:
-            lost = generate.generate(file, golden, writer, plan, concurrency, advance)
+            lost = generate.generate(golden, writer, plan, concurrency, advance)
         output.note(f"cost so far: {output.shown_usd(writer.total_spent.cost_usd)}")
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):

@@ -72,7 +72,6 @@ def import_rows(
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
     golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
-    golden.manifest["db"] = golden_set.made_from(file)
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
@@ -140,15 +139,15 @@ def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
 def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
     """The question with fields that agree, and the check that rejects it."""
     if not has_inbox:
-        reason = f"the inbox file has no mail of {_shown(question.inbox_address)}"
-        return question, golden_set.Check("inbox", "import", False, reason, "rule")
+        fault = f"the inbox file has no mail of {_shown(question.inbox_address)}"
+        return question, golden_set.by_rule("inbox", "import", fault)
     # Splits are by inbox, so an address needs one spelling.
     placed = dataclasses.replace(agreeing(question, cited), inbox_address=address_of(question))
     faults = [f"{_shown(name)} {mail.fault}" for name, mail in cited.items() if mail.fault]
     if not placed.answerable or (cited and not faults):
         return placed, None
-    reason = "; ".join(faults) or "no gold mail is named"
-    return placed, golden_set.Check("gold", "import", False, reason, "rule")
+    fault = "; ".join(faults) or "no gold mail is named"
+    return placed, golden_set.by_rule("gold", "import", fault)
 
 
 def _shown(value: object) -> str:
@@ -212,7 +211,14 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for name, questions in parts.items():
-            _write(partial, name, questions)
+            rows = [each.to_row() for each in questions]
+            golden_set.write_rows(partial / f"{name}.jsonl", rows)
+            for row in rows:
+                row["provenance"] = json.dumps(
+                    row["provenance"], ensure_ascii=False, sort_keys=True
+                )
+            table = pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA)
+            pq.write_table(table, partial / f"{name}.parquet")
         (partial / "README.md").write_text(card(golden), "utf-8")
         golden_set.write_manifest(partial, golden.manifest)
         # Whole or not at all.
@@ -220,14 +226,6 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
     except OSError as error:
         raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
-
-
-def _write(folder: Path, name: str, questions: Sequence[Question]) -> None:
-    rows = [each.to_row() for each in questions]
-    golden_set.write_rows(folder / f"{name}.jsonl", rows)
-    for row in rows:
-        row["provenance"] = json.dumps(row["provenance"], ensure_ascii=False, sort_keys=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA), folder / f"{name}.parquet")
 
 
 def _parts(questions: list[Question]) -> dict[str, list[Question]]:

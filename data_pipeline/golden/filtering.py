@@ -20,7 +20,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
 from art_e.text import cut_line
-from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, by_rule, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, cited_mails
 from evals.judges.claims import APPEAL, CHOICE, YES_NO, clean, content_stems, read_claims
 from evals.judges.offline import OfflineJudge
@@ -108,25 +108,18 @@ _IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner of an inbox: the address, and first and last names that mail gives it."""
-
-    address: str
-    names: tuple[tuple[str, str], ...]
-
-    def mention(self, text: str) -> str | None:
-        """The words by which `text` names the owner in full or by a title, or None."""
-        forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
-        for first, last in self.names:
-            forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
-            forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
-        match = re.search("|".join(forms), clean(text), re.IGNORECASE)
-        return match and match[0]
+def mention_of(address: str, names: Set[tuple[str, str]]) -> re.Pattern[str]:
+    """What finds the words that name the owner in full or by a title; `names` are first and last
+    ones that mail gives the address."""
+    forms = [rf"(?<![\w.+-]){re.escape(address)}(?![\w-])"]
+    for first, last in sorted(names):
+        forms.append(rf"\b(?:{first} (?:\w\.? )?{last}|{last}, {first})\b")
+        forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
+    return re.compile("|".join(forms), re.IGNORECASE)
 
 
-def owner_of(file: InboxFile, address: str) -> Owner | None:
-    """The owner of the inbox; None if the file has no such inbox."""
+def owner_of(file: InboxFile, address: str) -> re.Pattern[str] | None:
+    """What finds the owner of the inbox in a text; None if the file has no such inbox."""
     address = address.strip().lower()
     row = file.execute("SELECT names FROM addresses WHERE address = ?", [address]).fetchone()
     if row is None:
@@ -138,7 +131,7 @@ def owner_of(file: InboxFile, address: str) -> Owner | None:
     for spelled in _full_name(re.sub(r"[._-]+", " ", local)):
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
         fitting += [spelled] * (not names or any(spelled[1] == last for _, last in names))
-    return Owner(address, tuple(sorted(set(fitting or names))))
+    return mention_of(address, {*(fitting or names)})
 
 
 def _full_name(text: str) -> list[tuple[str, str]]:
@@ -179,11 +172,11 @@ def language_of(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules use besides the row: its owner (None without such an inbox), the mails of its
-    message ids, old ones included, and the texts of these."""
+    """What the rules use besides the row: what finds its owner in a text (None without such an
+    inbox), the mails of its message ids, old ones included, and the texts of these."""
 
     min_realism: float
-    owner: Owner | None
+    owner: re.Pattern[str] | None
     cited: Mapping[str, Cited]
     bodies: Sequence[str] = ()
 
@@ -301,9 +294,8 @@ def wording(question: Question, facts: Facts) -> str | None:
     """It is not the owner who speaks: it names the owner, or speaks of "this email"."""
     if fault := _in_texts(question, partial(_match, "talk-of-mail")):
         return fault
-    text = clean(question.question)
-    mention = None if facts.owner is None else facts.owner.mention(text)
-    return mention and f"speaks of the owner, {_shown(mention)}, by name"
+    mention = facts.owner and facts.owner.search(clean(question.question))
+    return mention and f"speaks of the owner, {_shown(mention[0])}, by name"
 
 
 def realism(question: Question, facts: Facts) -> str | None:
@@ -322,10 +314,7 @@ RULES = {rule.__name__.replace("_", "-"): rule for rule in _RULES}
 
 def checked(question: Question, facts: Facts) -> list[Check]:
     """The check of each rule; a question that nobody rated is unsure of its realism."""
-    faults = {name: rule(question, facts) for name, rule in RULES.items()}
-    checks = [
-        Check(name, "filter", not fault, fault or PASSED, "rule") for name, fault in faults.items()
-    ]
+    checks = [by_rule(name, "filter", rule(question, facts)) for name, rule in RULES.items()]
     if question.how_realistic is None:
         checks[-1] = Check("realism", "filter", None, "not rated", "rule")
     return checks
@@ -417,8 +406,8 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
                 group.append(text)
             continue
         words = "the same text" if twin.plain == text.plain else "nearly the same text"
-        reason = f"asks what {twin.question.id} does: {words} and the same answer"
-        faults[question.id] = Check("duplicate", "filter", False, reason, "rule")
+        fault = f"asks what {twin.question.id} does: {words} and the same answer"
+        faults[question.id] = by_rule("duplicate", "filter", fault)
     return faults
 
 

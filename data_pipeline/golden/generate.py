@@ -26,7 +26,7 @@ from art_e.models.base import PolicyError
 from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
-from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds, made_from
+from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     OWN_MAIL,
@@ -158,7 +158,9 @@ def draw_batches(file: InboxFile, splits: dict[str, Split], count: int, seed: in
         addresses = [each for each in splits if splits[each] == split]
         for address in addresses:
             place = list(splits).index(address) + 1
-            mails = [each for each in _mails(file, address) if each.content not in taken]
+            bounds = [address, address, LEAST_CHARS, MOST_CHARS]
+            drawable = map(Mail._make, file.execute(QUERIES["drawable"], bounds).fetchall())
+            mails = [each for each in drawable if each.content not in taken]
             drawn = draw(mails, count, random.Random(f"{seed}/batches/{address}"))
             taken.update(mail.content for batch in drawn for mail in batch)
             batches[address] = [
@@ -246,12 +248,6 @@ def _related(
     return numbers
 
 
-def _mails(file: InboxFile, address: str) -> list[Mail]:
-    parameters = [address, address, LEAST_CHARS, MOST_CHARS]
-    rows = file.execute(QUERIES["drawable"], parameters).fetchall()
-    return [Mail(*row) for row in rows]
-
-
 # ---- Planning.
 
 
@@ -268,12 +264,14 @@ class GoldenOptions:
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each of the `batches`."""
+    """What will be asked: `data` is what the model sees of each of the `batches`, and `days` are
+    those of the mails of each inbox."""
 
     options: GoldenOptions
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
+    days: dict[str, dict[str, dt.date]]
 
 
 def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
@@ -289,17 +287,19 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
             "no inbox has mails of a usable length that no inbox of another split holds;"
             " name others with --inbox, or lower --min-mails"
         )
-    data = []
+    data, days = [], {}
+    sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
     for address, drawn in groupby(batches, key=lambda each: each.inbox):
         row = file.execute(QUERIES["owner_name"], [address]).fetchone()
         owner = {"name": "" if row is None else str(row[0]), "address": address}
+        days[address] = dict(file.execute(sent, [address]).fetchall())
         inbox = file.open_inbox(address)
         for batch in drawn:
             mails = mails_of(inbox, batch.message_ids)
             assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
             shown = shown_mails(mails, new_texts(mail.body for mail in mails))
             data.append({"owner": owner, "mails": shown, "questions": options.questions})
-    return Plan(options, splits, batches, data)
+    return Plan(options, splits, batches, data, days)
 
 
 # ---- Asking.
@@ -309,40 +309,34 @@ Lost = tuple[str, str]  # the kind and the text of the error that left a batch w
 
 
 def generate(
-    file: InboxFile,
     golden: GoldenSet,
     writer: StructuredModel,
     plan: Plan,
     concurrency: int,
-    on_reply: Callable[[], None] = lambda: None,
+    on_reply: Callable[[], None],
 ) -> list[Lost]:
     """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
     nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
-    prompt, lost = prompt_text(__package__, "generate"), dict[str, Lost]()
+    prompt = prompt_text(__package__, "generate")
 
-    async def ask(pair: tuple[Batch, Mapping[str, Any]]) -> Items:
-        batch, data = pair
+    async def ask(data: Mapping[str, Any]) -> Items | Lost:
         read = partial(read_items, most=data["questions"])
         try:
             return await writer.read(prompt, data, GeneratedItems, read)
         except UnparseableError as error:
-            lost[batch.id] = "unreadable", str(error)
+            return "unreadable", str(error)
         except PolicyError as error:
-            lost[batch.id] = error.kind, cut_line(str(error), _KEPT_CHARS)
-        return []
+            return error.kind, cut_line(str(error), _KEPT_CHARS)
 
-    pairs = zip(plan.batches, plan.data, strict=True)
-    replies = asyncio.run(limited_gather(concurrency, ask, pairs, on_reply))
-    in_order = [lost[each.id] for each in plan.batches if each.id in lost]
+    replies = asyncio.run(limited_gather(concurrency, ask, plan.data, on_reply))
+    lost = [each for each in replies if isinstance(each, tuple)]
     if not any(isinstance(item, GeneratedItem) for items in replies for item in items):
-        why = in_order[0][1] if in_order else "the replies hold none"
+        why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{writer.model} gave no question: {why}")
-    golden.manifest["db"] = made_from(file)
-    sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE NOT id_taken AND sent_at IS NOT NULL"
-    days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
     origin = {"model": writer.model, "prompt": digest(prompt)}
     for batch, items in zip(plan.batches, replies, strict=True):
-        _put(golden, batch, items, days[batch.inbox], origin, plan.options.seed)
+        if isinstance(items, list):
+            _put(golden, plan, batch, items, origin)
     spent = writer.total_spent
     settings = {
         "seed": plan.options.seed,
@@ -352,26 +346,20 @@ def generate(
         "splits": dict(plan.splits),
         "batches": {
             "drawn": len(replies),
-            "used": len(replies) - len(in_order),
-            "lost": dict(sorted(Counter(kind for kind, _ in in_order).items())),
+            "used": len(replies) - len(lost),
+            "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
         },
         "usage": asdict(spent.usage),
         # Replies are summed in any order, so later digits may differ.
         "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
     }
     golden.finish("generate", [(each, None) for each in golden.questions], settings)
-    return in_order
+    return lost
 
 
-def _put(
-    golden: GoldenSet,
-    batch: Batch,
-    items: Items,
-    days: Mapping[str, dt.date],
-    origin: Mapping[str, str],
-    seed: int,
-) -> None:
-    """Put the items of a batch into the set; `days` are those of its inbox's mails."""
+def _put(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict[str, str]) -> None:
+    """Put the items of a batch into the set."""
+    days = plan.days[batch.inbox]
     handles = {f"m{place}": each for place, each in enumerate(batch.message_ids, start=1)}
     for number, item in enumerate(items, start=1):
         name = f"{batch.id}-q{number}"
@@ -384,7 +372,7 @@ def _put(
         own = [each for each in cited if each in batch.message_ids] or batch.message_ids
         newest = max(days[each] for each in own)
         # Each question draws for itself, because replies come in any order.
-        chance = random.Random(f"{seed}/asked/{name}").random()
+        chance = random.Random(f"{plan.options.seed}/asked/{name}").random()
         after = min(int(chance**2 * _DAYS_AFTER), (max(days.values()) - newest).days)
         golden.questions.append(
             Question(

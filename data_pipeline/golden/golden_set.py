@@ -51,7 +51,6 @@ STEPS = tuple(STEP_FILES)
 MANIFEST, QUESTIONS = "manifest.json", "questions.jsonl"
 REJECTED = "rejected.jsonl"
 SET_FILES = (MANIFEST, QUESTIONS, REJECTED, *STEP_FILES.values())
-PASSED = "no fault found"  # the reason of rules
 
 
 @checked_dataclass(frozen=True, slots=True)
@@ -64,6 +63,11 @@ class Check:
     passed: StrictBool | None
     reason: str
     by: str
+
+
+def by_rule(name: str, step: Step, fault: str | None) -> Check:
+    """The check of a rule, which failed if there is a fault."""
+    return Check(name, step, not fault, fault or "no fault found", "rule")
 
 
 Outcome = tuple[Question, Check | None]  # a row after a step, and the check that drops it
@@ -286,15 +290,12 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:
-    """Raise `UserError` if the set was made from other mail; the file may have been renamed."""
-    before, now = golden.manifest.get("db"), made_from(file)
-    if before is not None and {**before, "name": now["name"]} != now:
+    """Note the inbox file in a new set. Raise `UserError` if the set was made from other mail; the
+    file may have been renamed."""
+    now = {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}
+    before = golden.manifest.setdefault("db", now)
+    if {**before, "name": now["name"]} != now:
         raise UserError(
             f"the set was made from {before['name']} with {before['mails']:,} mails, not from"
             f" {file.path}, whose {now['mails']:,} mails are others; name that file with --db"
         )
-
-
-def made_from(file: InboxFile) -> dict[str, Any]:
-    """What a manifest says of the inbox file."""
-    return {"name": file.path.name, "mails": file.counts["stored"], "digest": file.digest}

@@ -19,7 +19,7 @@ from art_e.inbox.threads import LEFT_OUT, added_texts
 from art_e.inbox.tokenizer import stems, words
 from art_e.question import SPLITS, Question, Split
 from art_e.tools import MAX_BODY_CHARS
-from data_pipeline.golden.golden_set import PASSED, Check, GoldenSet, Outcome, natural, with_checks
+from data_pipeline.golden.golden_set import GoldenSet, Outcome, by_rule, natural, with_checks
 
 # ---- The mails that questions cite, looked up together.
 
@@ -216,7 +216,16 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
             f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
             " --min-mails, or name some with --inbox (art-e inboxes lists them)"
         )
-    return draw(_persons(rows, sum(wanted)), seed, wanted)
+    # The first address of each person, so that nobody is in two splits: "Kaminski, Vince J" is
+    # "Vince Kaminski", and a single word ("legal", "jeff") names nobody.
+    persons, taken = list[str](), set[frozenset[str]]()
+    for address, given in rows:
+        names = {frozenset(w for w in words(name) if len(w) > 1) for name in given.split(" | ")}
+        names = {each for each in names if len(each) > 1}
+        if len(persons) < sum(wanted) and names.isdisjoint(taken):
+            persons.append(address)
+            taken |= names
+    return draw(persons, seed, wanted)
 
 
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
@@ -235,20 +244,6 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     splits = [name for name in SPLITS for _ in range(counts.get(name, 0))]
     drawn = dict(zip(shuffled, splits, strict=True))
     return {inbox: drawn[inbox] for inbox in inboxes}
-
-
-def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
-    """The first address of up to `most` people, so that nobody is in two splits: "Kaminski, Vince
-    J" is "Vince Kaminski", and a single word ("legal", "jeff") names nobody."""
-    persons: list[str] = []
-    taken: set[frozenset[str]] = set()
-    for address, given in rows:
-        names = {frozenset(w for w in words(name) if len(w) > 1) for name in given.split(" | ")}
-        names = {each for each in names if len(each) > 1}
-        if len(persons) < most and names.isdisjoint(taken):
-            persons.append(address)
-            taken |= names
-    return persons
 
 
 # ---- `split`.
@@ -370,7 +365,10 @@ def _without_leaks(
             places: dict[str, Contents] = {"shared-gold": taken}
             if name != "test":
                 places = {"leak-test-inbox": held, "contained": quoted, **places}
-            checks = [_checked(check, gold[question.id], each) for check, each in places.items()]
+            checks = [
+                by_rule(check, "split", _leak(gold[question.id], each))
+                for check, each in places.items()
+            ]
             fault = next((check for check in checks if not check.passed), None)
             yield (question, fault) if fault else (with_checks(question, checks), None)
             if fault is None:
@@ -379,9 +377,6 @@ def _without_leaks(
         taken = new | taken
 
 
-def _checked(name: str, gold: Contents, places: Contents) -> Check:
-    for content, what in gold.items():
-        if content in places:
-            reason = " ".join(f"{what} is {places[content]}".split())
-            return Check(name, "split", False, reason, "rule")
-    return Check(name, "split", True, PASSED, "rule")
+def _leak(gold: Contents, places: Contents) -> str | None:
+    leaks = (f"{what} is {places[content]}" for content, what in gold.items() if content in places)
+    return next((" ".join(leak.split()) for leak in leaks), None)

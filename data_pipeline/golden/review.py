@@ -33,9 +33,9 @@ _SEEN = "question answer message_ids query_date inbox_address kind answerable".s
 
 
 class ReviewSample(NamedTuple):
-    """The first `size` rows in the order that `seed` gives, of one split or of all."""
+    """The first `sample` rows in the order that `seed` gives, of one split or of all."""
 
-    size: int = 100
+    sample: int = 100
     seed: int = 0
     split: Split | None = None
 
@@ -78,7 +78,7 @@ def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]
     one; added or dropped rows move no others."""
     of_split = [each for each in questions if sample.split in (None, each.split)]
     of_split.sort(key=lambda each: (digest(f"{sample.seed}/review/{each.id}"), each.id))
-    return of_split[: sample.size]
+    return of_split[: sample.sample]
 
 
 def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -> None:
@@ -94,9 +94,7 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
         "reviewed": len(judged),
         "kept": sum(kept),
         "stale": len({each.id for each in reviews} - given.keys()),
-        "sample": sample.size,
-        "seed": sample.seed,
-        "split": sample.split,
+        **sample._asdict(),
     }
     rows: list[Outcome] = []
     for each in golden.questions:

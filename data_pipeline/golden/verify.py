@@ -79,8 +79,15 @@ def verify(
         for each in unsure:
             if each.reason.startswith(NOT_CHECKED):
                 unchecked[each.name][each.reason.removeprefix(NOT_CHECKED)] += 1
-    counted = {name: dict(sorted(why.items())) for name, why in sorted(unchecked.items())}
-    golden.finish("verify", rows, {**checks.settings(), "strict": strict, "unchecked": counted})
+    settings = {
+        "model": checks.reader.model,
+        "judge": checks.judge.name,
+        "min_realism": checks.min_realism,
+        "prompts": {name: digest(prompt_text(__package__, name)) for name in PROMPTS},
+        "strict": strict,
+        "unchecked": {name: dict(sorted(why.items())) for name, why in sorted(unchecked.items())},
+    }
+    golden.finish("verify", rows, settings)
 
 
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
@@ -151,15 +158,6 @@ def by_date(mails: Iterable[Email]) -> list[Email]:
     return sorted(mails, key=lambda each: (each.date or _LONG_AGO, each.message_id))
 
 
-def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
-    """The mails that the question's words find, or its names and numbers alone."""
-    names = name_stems(question.question)
-    keywords = informative_words(question.question)
-    named = [each for each in keywords if stems([each])[0] in names]
-    results = (_search(inbox, each, ())[: 2 * MAX_RIVALS] for each in (keywords, named))
-    return list({mail.message_id: mail for mails in results for mail in mails}.values())
-
-
 def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Email]:
     if not keywords:
         # A search for nothing finds everything.
@@ -228,12 +226,6 @@ class ModelChecks:
     judge: Judge
     min_realism: float = MIN_REALISM
 
-    def settings(self) -> dict[str, Any]:
-        """Model, judge and prompts, for the manifest."""
-        prompts = {name: digest(prompt_text(__package__, name)) for name in PROMPTS}
-        models = {"model": self.reader.model, "judge": self.judge.name}
-        return {**models, "min_realism": self.min_realism, "prompts": prompts}
-
     async def examine(self, inbox: Inbox, question: Question) -> Outcome:
         """The row after its checks, and the failed one; `inbox` is as of the question's date."""
         checks = {"realistic": self._realistic}
@@ -289,7 +281,11 @@ class ModelChecks:
         return _Result(passed, f"the cited mails give {other}{_quoted(read.answer)}: {read.reason}")
 
     async def _unanswerable(self, inbox: Inbox, question: Question) -> _Result:
-        mails = possible_answers(inbox, question)
+        # Those that the question's words find, or its names and numbers alone.
+        names, keywords = name_stems(question.question), informative_words(question.question)
+        named = [each for each in keywords if stems([each])[0] in names]
+        results = (_search(inbox, each, ())[: 2 * MAX_RIVALS] for each in (keywords, named))
+        mails = list({mail.message_id: mail for hits in results for mail in hits}.values())
         if not mails:
             return _NO_MAIL
         read = await self._read("read", question, _shown(question, mails))

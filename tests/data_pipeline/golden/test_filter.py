@@ -10,18 +10,19 @@ from hypothesis import strategies as st
 
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
-from data_pipeline.golden.filtering import Owner, agreeing, duplicates
+from data_pipeline.golden.filtering import agreeing, duplicates, mention_of
 from data_pipeline.golden.inboxes import Cited
 from tests.builders import table_rows
 
-VINCE = Owner("vince.kaminski@enron.com", (("vince", "kaminski"),))
+ADDRESS = "vince.kaminski@enron.com"
+VINCE = mention_of(ADDRESS, {("vince", "kaminski")})
 ID = "<1.2@x>"
 
 
 def row(
     question: str = "When is the seminar?", answer: str | None = "May 7", **fields: Any
 ) -> Question:
-    base = Question("q-1", question, VINCE.address, None, answer, (ID,), answerable=True)
+    base = Question("q-1", question, ADDRESS, None, answer, (ID,), answerable=True)
     return dataclasses.replace(base, **fields)
 
 
