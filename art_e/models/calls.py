@@ -1,36 +1,39 @@
-"""Calls of one model: corrected, paced, tried again, counted and kept within a budget."""
+"""Calls of one model: corrected, paced, tried again, counted and kept within a budget.
+
+`failure_of` says how a call failed: what kind it is, whether and when a retry may help.
+"""
 
 import asyncio
+import contextlib
+import datetime as dt
+import email.utils
+import json
+import math
 import random
 import re
 import sys
 import time
+import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from art_e.message import compact_json
-from art_e.models.base import ModelOptions, PolicyError, Usage
+from art_e.models import providers
+from art_e.models.base import LASTING, ModelOptions, PolicyError, Usage
 from art_e.models.clients import complete
-from art_e.models.failures import LONGEST_ASKED_S, ProviderError, failure_of, finish_failure
 from art_e.models.prices import Budget, price_of, served_price
-from art_e.models.providers import (
-    Accepts,
-    accepts,
-    corrected,
-    load_litellm,
-    on_this_machine,
-    receiving_host,
-)
-from art_e.privacy import without_keys
+from art_e.privacy import redact, without_keys
+from art_e.text import encodable
 
 # Fields of a message with reasoning that goes back to its provider.
 THOUGHTS = ("thinking_blocks", "reasoning_items")
 # The longest silence of a provider, and of a model on this machine, which may load first.
 _ELSEWHERE_S, _HERE_S = 120.0, 600.0
 _MOST_USD = 1_000.0  # of one call
+_LONGEST_ASKED_S = 300.0  # a provider that asks for a longer wait has no more for today
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Retries:
     base_s: float = 0.5
     longest_s: float = 30.0
     # Longest wait that a provider may ask for.
-    longest_asked_s: float = LONGEST_ASKED_S
+    longest_asked_s: float = _LONGEST_ASKED_S
 
     def wait_s(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
@@ -60,7 +63,7 @@ class Pace:
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._withheld = self._passed = 0
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """A place for one call."""
         loop = asyncio.get_running_loop()
@@ -135,7 +138,7 @@ class Called(NamedTuple):
 
 
 # Makes a request as a model takes it.
-Build = Callable[[Accepts], Mapping[str, Any]]
+Build = Callable[[providers.Accepts], Mapping[str, Any]]
 
 # As vLLM refuses a prompt and an output that together are too long.
 _ROOM = re.compile(r"context length is (\d+) tokens and your request has (\d+) input tokens")
@@ -158,15 +161,15 @@ class Calls:
         self._model, self._options = model, options
         self._retries = retries or Retries(options.tries)
         # Raises if the host is unknown: litellm sends some such requests to OpenAI.
-        self.host = receiving_host(model)
-        self.takes = accepts(model)
+        self.host = providers.receiving_host(model)
+        self.takes = providers.accepts(model)
         self.max_output_tokens = options.max_output_tokens or self.takes.most_tokens
         self._price = price_of(model)
         self.budget = Budget(options.max_cost_usd, self._price, model)
         # The first count of a prompt loads a tokenizer, which must not count as latency.
         self._most_tokens({"messages": [{"role": "user", "content": ""}]})
         self._pace = Pace(options.concurrency)
-        patience = _HERE_S if on_this_machine(self.host) else _ELSEWHERE_S
+        patience = _HERE_S if providers.on_this_machine(self.host) else _ELSEWHERE_S
         self._timeout_s = options.timeout_s or patience
 
     @property
@@ -209,7 +212,7 @@ class Calls:
             except ProviderError as error:
                 if room is None and (room := room_left(str(error))):
                     continue
-                better = corrected(self.takes, str(error))
+                better = providers.corrected(self.takes, str(error))
                 if better is None or error.kind not in ("request", "no-model"):
                     raise
                 self.takes, changed = better
@@ -256,7 +259,7 @@ class Calls:
         except ValueError:
             told = "reports impossible numbers of tokens; costs follow our own count"
             _say_once(f"{self._model} {told}")
-        count = partial(load_litellm().token_counter, model=self._model)
+        count = partial(providers.load_litellm().token_counter, model=self._model)
         prompt = count(messages=request["messages"], tools=request.get("tools"))
         return Usage(prompt, completion_tokens=count(text=str(message)))
 
@@ -273,8 +276,143 @@ class Calls:
         if self._options.max_cost_usd is None:
             return 0, 0
         messages, tools = request["messages"], request.get("tools")
-        counted = load_litellm().token_counter(model=self._model, messages=messages, tools=tools)
+        count = providers.load_litellm().token_counter
+        counted = count(model=self._model, messages=messages, tools=tools)
         # litellm does not count thoughts. A token has two characters at least, nearly always.
         thoughts = [message.get(name, "") for message in messages for name in THOUGHTS]
         counted = int(counted * _COUNT_MARGIN) + len(compact_json(thoughts)) // 2
         return counted + _FRAME_TOKENS, self.max_output_tokens
+
+
+# ---- Failures.
+
+_MAX_CHARS = 300
+
+
+@dataclass(eq=False)
+class ProviderError(Exception):
+    """One call failed; kind and message become those of a `PolicyError` if no retry helps. `again`:
+    a retry may succeed, but not before `retry_after` seconds if the provider said so.
+    `may_be_billed`: the provider may have done the work, for `cost_usd` (None: unknown)."""
+
+    kind: str
+    message: str
+    again: bool
+    retry_after: float | None = None
+    may_be_billed: bool = False
+    cost_usd: float | None = 0.0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+# How litellm introduces a provider's message.
+_FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |[\w ]+(?:Exception|Error) - )+")
+_TABLES = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_WORDS: dict[str, str] = _TABLES["words"]
+_KINDS = {status: kind for kind, listed in _TABLES["statuses"].items() for status in listed}
+_PASSING = frozenset({408, 409, 425, 429})  # the same request may pass later
+
+
+def failure_of(error: Exception, model: str) -> ProviderError:
+    """Return the failure that `error`, raised by a call to `model`, stands for."""
+    chain: list[BaseException] = [error]
+    while (behind := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(behind)
+    for ours in chain:
+        if isinstance(ours, ProviderError):
+            return ours
+        if isinstance(ours, PolicyError):
+            return ProviderError(ours.kind, f"{model}: {_one_line(str(ours))}", again=False)
+        if isinstance(ours, ConnectionRefusedError):
+            # A retry would not help: no server is running.
+            here = f"{model}: no server answers at its address"
+            return ProviderError("connection", here, again=False)
+    response = getattr(error, "response", None)
+    listed = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None)
+    headers = {str(name).lower(): str(value) for name, value in listed.items()} if listed else None
+    if headers is None and (broken := _broken(chain)) is not None:
+        kind, how = broken
+        return ProviderError(kind, f"{model}: {how}", again=True, may_be_billed=True)
+    body = getattr(error, "body", None)
+    told = body if isinstance(body, dict) else {}
+    words = f"{type(error).__name__}: {error} {told.get('code')}"
+    what = _one_line(str(told.get("message") or error)) or type(error).__name__
+    at: Any = error if getattr(error, "status_code", None) else response
+    status = int(getattr(at, "status_code", 500))
+    by_words = (kind for kind, pattern in _WORDS.items() if re.search(pattern, words, re.I))
+    kind = _KINDS.get(status, "provider" if status >= 500 else "request")
+    if 400 <= status < 500:
+        kind = next(by_words, kind)
+    elif headers is None or status < 400:
+        unread = f"{model}: no readable answer: {what}"
+        return ProviderError("provider", unread, again=True, may_be_billed=True)
+    elif "overloaded" in words.lower():
+        kind = "overload"
+    asked = retry_after_s(headers or {}, words)
+    if kind == "rate-limit" and asked is not None and asked > _LONGEST_ASKED_S:
+        kind = "quota"
+    again = (status in _PASSING or status >= 500) and kind not in LASTING
+    return ProviderError(kind, f"{model}: {status}: {what}", again=again, retry_after=asked)
+
+
+def finish_failure(reason: str | None, model: str, *, empty: bool) -> ProviderError | None:
+    """The failure that a `finish_reason` stands for, if any. `empty`: neither text nor calls."""
+    if reason in ("content_filter", "refusal"):
+        kind, what = "content", f"the provider withheld the answer ({reason})"
+    elif reason == "length" and empty:
+        kind, what = "length", "the whole output went into thinking; ask for less effort"
+    # litellm says "stop" where Gemini says that a call was malformed. A model on one's own hardware
+    # may be too weak for more.
+    elif reason == "error" or (empty and model.partition("/")[0] not in providers.SELF_HOSTED):
+        kind, what = "provider", f"an answer without text or call ({reason})"
+    else:
+        return None
+    return ProviderError(kind, f"{model}: {what}", again=kind == "provider", may_be_billed=True)
+
+
+_DELAY = re.compile(r'"?retryDelay"?:\s*"([\d.]+)s"|retry in ([\d.]+)s\b', re.IGNORECASE)
+
+
+def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
+    """The seconds to wait that a provider asks for; None if it does not.
+
+    They stand in a Retry-After header (a number or a date; names in `headers` are lower case), or
+    as Google says it in the body: RetryInfo's `retryDelay`.
+    """
+    value = headers.get("retry-after", "").strip()
+    with contextlib.suppress(ValueError):
+        if math.isfinite(float(value)):
+            return max(0.0, float(value))
+    with contextlib.suppress(ValueError):
+        date = email.utils.parsedate_to_datetime(value)
+        date = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
+        return max(0.0, (date - dt.datetime.now(dt.UTC)).total_seconds())
+    asked = [float(first or second) for first, second in _DELAY.findall(body)]
+    return max(asked, default=None)
+
+
+def _broken(chain: list[BaseException]) -> tuple[str, str] | None:
+    """Return the kind and words of how a call ended without an answer; None with an answer."""
+    import httpx
+    import openai
+
+    timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
+    if any(isinstance(each, timeouts) for each in chain):
+        return "timeout", "no answer in time (--timeout)"
+    # litellm's own subclass stands for anything that it did not expect.
+    lost = (openai.APIConnectionError, httpx.TransportError)
+    if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
+        return "connection", "can't be reached, or the connection was cut"
+    return None
+
+
+def _one_line(text: str) -> str:
+    """The provider's message in one short line, without keys."""
+    text = _FRAMES.sub("", text).partition("Traceback (most recent call last)")[0]
+    # An error in OpenAI's form holds the message as JSON.
+    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+        message = json.loads(text)["error"]
+        text = str(message["message"] if isinstance(message, dict) else message)
+    line = redact(encodable(" ".join(text.split())))
+    return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} [cut]"

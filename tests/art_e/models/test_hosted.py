@@ -17,8 +17,7 @@ from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall, compact_json
 from art_e.models import calls as module
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
-from art_e.models.calls import Calls, Retries
-from art_e.models.failures import retry_after_s
+from art_e.models.calls import Calls, Retries, retry_after_s
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import accepts, load_litellm
 from art_e.tools import schemas

@@ -10,8 +10,7 @@ import pytest
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage
 from art_e.models.base import ModelOptions, PolicyError, Usage
-from art_e.models.calls import Pace, room_left
-from art_e.models.failures import ProviderError, finish_failure
+from art_e.models.calls import Pace, ProviderError, finish_failure, room_left
 from art_e.models.hosted import LitellmPolicy, written_calls
 from art_e.models.model import full_name
 from art_e.models.providers import KNOWN, Accepts, corrected, ending
