@@ -133,9 +133,11 @@ class Episode:
         self._answer: ReturnFinalAnswer | None = None
         template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
+        day = inbox.as_of or today
         system = Template(template).safe_substitute(
             inbox_address=inbox.address,
-            today=_day_in_words(inbox.as_of or today),
+            # With its weekday, because mail says "next Friday".
+            today=f"{day.isoformat()}, a {day:%A}" if day else "not given: all mail counts",
             max_turns=max_turns,
             max_calls=view.calls,
         )
@@ -307,11 +309,6 @@ def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
     elif gold:
         groups[0].update(equivalent)
     return groups
-
-
-def _day_in_words(day: dt.date | None) -> str:
-    """A day with its weekday, because mail says "next Friday"."""
-    return "not given: all mail counts" if day is None else f"{day.isoformat()}, a {day:%A}"
 
 
 def default_prompt(closed_book: bool = False) -> str:

@@ -106,11 +106,6 @@ def without_keys(text: str) -> str:
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def files_for_owner_alone() -> None:
-    """Make all new files of this process readable by its user alone: 0600, folders 0700."""
-    os.umask(0o077)
-
-
 def loopback_directly(*hosts: str) -> None:
     """Have clients reach this machine, and its names `hosts`, without a proxy. `HTTP_PROXY` and
     `ALL_PROXY` would send mail to another machine although the model runs here."""

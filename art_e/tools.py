@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
-from art_e.message import ToolCall, compact_json, observation_json
+from art_e.message import ToolCall, compact_json
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -96,10 +96,6 @@ class Observation(NamedTuple):
 
     content: dict[str, Any]
     message_ids: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        return observation_json(self.content)
 
 
 def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
@@ -213,9 +209,6 @@ class Tools:
         email = self.inbox.read(self.resolve(arguments.message_id))
         return None if email is None else self.shown(email)
 
-    def shown(self, email: Email) -> Observation:
-        return Observation(self._email(email), (email.message_id,))
-
     def resolve(self, handle_or_id: str) -> str:
         """The message id that a handle stands for; anything else stays as it is."""
         return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
@@ -228,17 +221,22 @@ class Tools:
         return handle
 
     def _hit(self, hit: Hit) -> dict[str, Any]:
+        snippet, limit = hit.snippet, self.view.snippet_chars
+        if limit is not None and len(snippet) > limit:
+            # Up to the end of a word.
+            head = snippet[:limit]
+            snippet = f"{head.rpartition(' ')[0] or head}..."
         shown = {
             "message_id": self._name(hit.message_id),
             "date": self._date(hit)[:10],
             "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
-            "snippet": _shorter(hit.snippet, self.view.snippet_chars),
+            "snippet": snippet,
             "missing": list(hit.missing),
         }
         return self._shown(shown)
 
-    def _email(self, email: Email) -> dict[str, Any]:
+    def shown(self, email: Email) -> Observation:
         body = email.body
         if len(body) > MAX_BODY_CHARS:
             left = len(body) - MAX_BODY_CHARS
@@ -253,7 +251,7 @@ class Tools:
             "subject": _cut(email.subject),
             "body": body,
         }
-        return self._shown(shown)
+        return Observation(self._shown(shown), (email.message_id,))
 
     def _date(self, mail: Hit | Email) -> str:
         date = mail.date and mail.date.astimezone(dt.UTC) if self.view.utc else mail.date
@@ -275,14 +273,6 @@ class Tools:
 
     def _person(self, mailbox: Mailbox) -> str:
         return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
-
-
-def _shorter(snippet: str, most: int | None) -> str:
-    """The snippet's first `most` characters, up to the end of a word."""
-    if most is None or len(snippet) <= most:
-        return snippet
-    head = snippet[:most]
-    return f"{head.rpartition(' ')[0] or head}..."
 
 
 def _cut(line: str) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from art_e import __version__
 from art_e.cli import output
-from art_e.cli.ask import OFFLINE_NOTE, exit_for, show_answer
+from art_e.cli.ask import OFFLINE_NOTE, exit_for
 from art_e.cli.conversation import Conversation
 from art_e.cli.options import JsonOption, OutOption
 from art_e.inbox.file import InboxFile
@@ -53,7 +53,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         output.print_json({**answered.to_json(), "gold_answer": question.answer})
     else:
-        show_answer(answered)
+        answered.show()
         output.print_text(
             ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
         )

@@ -248,7 +248,7 @@ def run(
             preset=f"{len(asked)} as in {preset}" if fewer else preset, differences=differences,
             repeat=repeat, judges=[each.name for each in judges], prompt=template.facts,
             recipe=recipe, max_turns=form.max_turns, view=replace(view, closed_book=closed_book),
-            concurrency={n: concurrency or model_options.default_concurrency([n]) for n in names},
+            concurrency={n: concurrency or model_options.default_concurrency(n) for n in names},
             reasoning_effort=effort, temperature=temperature,
             max_cost_usd=max_cost, tool_calls=tool_calls, timeout_s=timeout, retries=retries,
             gpu_usd_per_hour=gpu_usd_per_hour, self_hosted=own, db=str(inbox_file.path),

@@ -17,7 +17,7 @@ from filelock import FileLock
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.message import AssistantMessage, ChatMessage, ToolCall
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json
 from art_e.models.base import PolicyStep, Usage
 from art_e.models.calls import Retries
 from art_e.models.hosted import LitellmPolicy
@@ -54,9 +54,10 @@ def run(tools: Tools, made: ToolCall) -> dict[str, Any]:
         observation = tools.search(arguments)
     if observation is None:
         return {}
-    assert len(observation.text) < MOST_CHARS
-    assert "\n" not in observation.text
-    shown = json.loads(observation.text)
+    text = observation_json(observation.content)
+    assert len(text) < MOST_CHARS
+    assert "\n" not in text
+    shown = json.loads(text)
     assert isinstance(shown, dict)
     return shown
 

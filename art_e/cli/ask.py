@@ -15,16 +15,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli import model_options, options, output
-from art_e.cli.conversation import (
-    FEW_WORDS,
-    Answered,
-    Conversation,
-    after,
-    failure_reason,
-    said_without_call,
-    shown_source,
-    shown_turn,
-)
+from art_e.cli.conversation import Conversation, after, failure_reason, shown_source, shown_turn
 from art_e.cli.mail import shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -151,7 +142,7 @@ def ask(
     if as_json:
         output.print_json(answered.to_json())
     else:
-        show_answer(answered)
+        answered.show()
     exit_for(answered.trajectory)
 
 
@@ -161,34 +152,6 @@ def _last_run() -> Run:
         if run.complete:
             return run
     raise UserError("no question was answered yet; ask one first: art-e ask QUESTION")
-
-
-def show_answer(answered: Answered) -> None:
-    """Print the answer, its sources, passages if no model answered, time and cost."""
-    if (without := failure_reason(answered.trajectory)) is not None:
-        also = "; the best passages:" if answered.passages else ""
-        output.print_text(f"no answer: {without}{also}")
-        if (said := said_without_call(answered.trajectory)) is not None:
-            output.print_text(("the model said, without a source: ", "dim"), said)
-        answer = answered.trajectory.final_answer or ""
-        if len(answer.split()) > FEW_WORDS:
-            output.print_text(("the model said: ", "dim"), answer)
-    else:
-        if answered.kind == "passages":
-            output.print_text("best passages, for no model was asked:")
-        output.print_text((answered.trajectory.final_answer or "", "bold"))
-        if not answered.sources:
-            output.print_text(("  (no source was given)", "dim"))
-        notes = answered.trajectory.events[-1].get("notes", []) if answered.kind == "answer" else []
-        for dropped in notes:
-            output.print_text((f"  ({dropped})", "dim"))
-    for email in answered.sources:
-        output.print_text(*shown_source(email))
-    for passage in answered.passages:
-        if passage.email not in answered.sources:
-            output.print_text((output.one_line(passage.text), "bold"))
-            output.print_text(*shown_source(passage.email))
-    output.print_text((answered.took, "dim"))
 
 
 def exit_for(trajectory: Trajectory) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode, run_now
 from art_e.cli.model_options import DEFAULT_FORM, Options, Say
-from art_e.cli.output import STARTED, clean, one_line, plural, shown_usd, text
+from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -109,6 +109,33 @@ class Answered(NamedTuple):
     def rate(self, rating: Literal["good", "bad"], right: str) -> None:
         """Keep a rating of the answer; `right` may say what would be right."""
         rate(self.run, self.trajectory, rating, right or None, [])
+
+    def show(self) -> None:
+        """Print the answer, its sources, passages if no model answered, time and cost."""
+        answer, sources = self.trajectory.final_answer or "", self.sources
+        if (without := failure_reason(self.trajectory)) is not None:
+            also = "; the best passages:" if self.passages else ""
+            print_text(f"no answer: {without}{also}")
+            if (said := said_without_call(self.trajectory)) is not None:
+                print_text(("the model said, without a source: ", "dim"), said)
+            if len(answer.split()) > FEW_WORDS:
+                print_text(("the model said: ", "dim"), answer)
+        else:
+            if self.kind == "passages":
+                print_text("best passages, for no model was asked:")
+            print_text((answer, "bold"))
+            if not sources:
+                print_text(("  (no source was given)", "dim"))
+            notes = self.trajectory.events[-1].get("notes", []) if self.kind == "answer" else []
+            for dropped in notes:
+                print_text((f"  ({dropped})", "dim"))
+        for email in sources:
+            print_text(*shown_source(email))
+        for passage in self.passages:
+            if passage.email not in sources:
+                print_text((one_line(passage.text), "bold"))
+                print_text(*shown_source(passage.email))
+        print_text((self.took, "dim"))
 
     def to_json(self) -> dict[str, Any]:
         """The episode as `art-e ask --json` prints it; `seconds` is wall time."""

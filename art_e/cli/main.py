@@ -31,7 +31,7 @@ from art_e import __version__
 from art_e.children import import_nothing_here
 from art_e.cli.output import example, interrupted, listening, note, one_line, print_line
 from art_e.errors import UserError
-from art_e.privacy import files_for_owner_alone, loopback_directly, redact
+from art_e.privacy import loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
@@ -117,7 +117,7 @@ class Commands(TyperGroup):
             if isinstance(stream, io.TextIOWrapper):
                 # A character that the encoding lacks is escaped.
                 stream.reconfigure(errors="backslashreplace")
-        files_for_owner_alone()
+        os.umask(0o077)  # new files are for this user alone: 0600, folders 0700
         loopback_directly()
         given = list(sys.argv[1:] if args is None else args)
         try:

@@ -27,7 +27,7 @@ from art_e.inbox.mail import Email
 from art_e.inbox.threads import added_texts
 from art_e.message import observation_json
 from art_e.text import cut_line
-from art_e.tools import MAX_BODY_CHARS, Observation, ReadEmail, SearchEmails, Tools, View, not_found
+from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
 
 # Of a page of a conversation, about 4,000 tokens. A page has one mail at least.
 PAGE_CHARS = 2 * MAX_BODY_CHARS
@@ -103,7 +103,7 @@ def answer_call(inbox: Inbox, name: str, arguments: dict[str, Any]) -> types.Cal
 def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     tools = Tools(inbox, View(handles=False))
     if isinstance(arguments, SearchEmails):
-        return _as_read(tools.search(arguments))
+        return tools.search(arguments).content
     email = inbox.read(arguments.message_id)
     if email is None:
         raise UserError(not_found(arguments.message_id))
@@ -112,22 +112,17 @@ def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
     else:
         starts = range(0, len(email.body) or 1, MAX_BODY_CHARS)
         bodies = (email.body[start : start + MAX_BODY_CHARS] for start in starts)
-        pages = [_as_read(tools.shown(replace(email, body=body))) for body in bodies]
+        pages = [tools.shown(replace(email, body=body)).content for body in bodies]
     if arguments.page > len(pages):
         raise UserError(f"there is no page {arguments.page}; the last one is {len(pages)}")
     return {"page": arguments.page, "pages": len(pages), **pages[arguments.page - 1]}
-
-
-def _as_read(observation: Observation) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(observation.text)
-    return content
 
 
 def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
     """Return the pages of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
     for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-        fields = _as_read(tools.shown(replace(email, body=added)))
+        fields = tools.shown(replace(email, body=added)).content
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)

@@ -59,11 +59,9 @@ ToolCallsOption = Annotated[
 ]
 
 
-def default_concurrency(models: list[str]) -> int:
-    """Several questions at a time if all models but `offline` are hosted elsewhere, else 1."""
-    called = [model for model in map(Model, models) if model.kind != "offline"]
-    elsewhere = bool(called) and all(model.leaves_machine for model in called)
-    return HOSTED_CONCURRENCY if elsewhere else 1
+def default_concurrency(model: str) -> int:
+    """Several questions at a time if the model is hosted elsewhere, else 1."""
+    return HOSTED_CONCURRENCY if Model(model).leaves_machine else 1
 
 
 # ---- The form of its episodes.

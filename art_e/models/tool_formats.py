@@ -173,11 +173,13 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
     for message in messages:
         role, text = message["role"], message["content"] or ""
         if role == "assistant":
-            calls = [
-                ToolCall(each["id"], **each["function"]) for each in message.get("tool_calls", ())
-            ]
-            called.update((call.id, call.name) for call in calls)
-            text = "\n".join([*([text] if text else ()), *map(_written, calls)])
+            lines = [text] if text else []
+            for call in message.get("tool_calls", ()):
+                name, arguments = call["function"]["name"], call["function"]["arguments"]
+                called[call["id"]] = name
+                # Arguments that are not JSON stay text.
+                lines.append(compact_json({"name": name, "arguments": _as_json(arguments)}))
+            text = "\n".join(lines)
         elif role == "tool":
             role, text = "user", f"{called[message['tool_call_id']]} answered: {text}"
         if sent and role == "user" == sent[-1]["role"]:
@@ -228,8 +230,3 @@ def _calls_of(value: Any) -> list[ToolCall]:
     # Some models write the arguments as text, as the API does; the episode checks either.
     text = arguments if isinstance(arguments, str) else compact_json(arguments)
     return [ToolCall("", name, text)]
-
-
-def _written(call: ToolCall) -> str:
-    """Return a call as the prompt asks for it; arguments that are not JSON stay text."""
-    return compact_json({"name": call.name, "arguments": _as_json(call.arguments)})
