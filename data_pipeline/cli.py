@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace as with_fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,19 +26,18 @@ from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, inte
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
-from art_e.storage import locked, partial_of, write_whole
+from art_e.storage import locked, partial_of
 from data_pipeline.accounts import oauth, spool
 from data_pipeline.accounts.imap import Account
+from data_pipeline.golden.golden_set import write_rows
 from data_pipeline.ingest import build
+from data_pipeline.ingest.archives import head_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.records import Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import detect, messages_of, open_source
 from data_pipeline.synthetic.world import described, questions_of
 
-# "auto" and FORMATS: typer has no unions.
-FormatName = Literal[
-    "auto", "mail", "mbox", "maildir", "eml", "enron", "csv", "hf", "imap", "synthetic"
-]
+FormatName = Literal["auto", Format]
 
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
@@ -86,7 +86,9 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Make an inbox file of mail: IMAP, mbox, Maildir, .eml, Enron, CSV, Hugging Face."""
-    if no_filter and (max_body_chars is not None or max_recipients is not None):
+    given = {"max_body_chars": max_body_chars, "max_recipients": max_recipients}
+    limits: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if no_filter and limits:
         raise UserError("--no-filter goes without --max-body-chars and --max-recipients: drop one")
     if owner is not None and not _ADDRESS.fullmatch(owner := owner.strip().lower()):
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
@@ -99,27 +101,22 @@ def ingest(
     follows = spool.state_file(path).exists()
     if accounts:
         is_other = append and path.exists() and not follows
-        if len(accounts) < len(sources) or is_other or limit or max_body_chars or max_recipients:
+        if len(accounts) < len(sources) or is_other or limit or limits:
             raise UserError(
                 "IMAP accounts are read whole, into a file without other mail: name no other"
                 " source, and drop --limit, --max-body-chars and --max-recipients"
             )
         users = {each: each.user.lower() for each in accounts if _ADDRESS.fullmatch(each.user)}
         owners = {each: owner or users.get(each, "") for each in accounts}
-        changes, errors = spool.follow(owners, path)
+        changes, errors = spool.follow(owners, path, no_others=not append)
         if not changes:
             _raise(errors)
-        if not append:
-            spool.keep_only(path, accounts)
         sources, source_format, append = [str(path)], "imap", False
     elif append and follows:
         raise UserError(f"art-e sync replaces all mail in {path}: name another --db for this")
 
     def rules(name: Format) -> Rules:
-        usual = default_rules(name)
-        body_chars = max_body_chars or usual.max_body_chars
-        recipients = max_recipients or usual.max_recipients
-        return Rules() if no_filter else Rules(body_chars, recipients, usual.any_id)
+        return Rules() if no_filter else with_fields(default_rules(name), **limits)
 
     # A sync that ended only now would replace the file.
     with spool.alone(path) if follows and not accounts else contextlib.nullcontext():
@@ -251,16 +248,13 @@ def read_sources(
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
     choose = partial(_owner, owner) if infers else lambda _: None
-    with contextlib.ExitStack() as opened_bar:
-
-        @cache
-        def bar() -> Callable[..., None]:
-            return opened_bar.enter_context(output.progress("mails", total))
+    with contextlib.ExitStack() as stack:
+        # Its thread starts after the workers, which a process with threads can't fork.
+        bar = cache(lambda: stack.enter_context(output.progress("mails", total)))
 
         def on_progress(count: int) -> None:
             if output.interrupted():
                 raise KeyboardInterrupt
-            # Its thread starts after the workers, which a process with threads can't fork.
             bar()(count)
 
         report = build.ingest(
@@ -273,10 +267,8 @@ def read_sources(
         return report, None
     file = path.with_name(f"{path.stem}.questions.jsonl")
     old = file.read_text("utf-8").splitlines() if append and file.exists() else []
-    rows = {json.loads(line)["id"]: line for line in old}
-    for question in itertools.chain.from_iterable(map(questions_of, worlds)):
-        rows[question.id] = json.dumps(question.to_row(), ensure_ascii=False)
-    write_whole(file, "".join(f"{row}\n" for row in rows.values()))
+    new = [each.to_row() for each in itertools.chain.from_iterable(map(questions_of, worlds))]
+    write_rows(file, {row["id"]: row for row in [*map(json.loads, old), *new]}.values())
     return report, file
 
 
@@ -294,8 +286,7 @@ def _check_target(path: Path, *, may_change: bool) -> None:
         return
     if not path.is_file():
         raise UserError(f"{path} is no file; name another --db")
-    with path.open("rb") as file:
-        head = file.read(_MAGIC_AT + len(_DUCKDB_MAGIC))
+    head = head_of(path, _MAGIC_AT + len(_DUCKDB_MAGIC))
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:
@@ -374,34 +365,30 @@ def _sums(
 
 # ---- `people`: which addresses belong to one person, so that one inbox holds all their mail.
 
-# What is said of people stands in the inbox file, and stays when that is added to or made anew.
-
 people = typer.Typer(
     help="Say which addresses belong to one person: one inbox then holds all their mail.",
     no_args_is_help=True,
 )
 app.add_typer(people, name="people")
 
-Addresses = Annotated[list[str], Argument(metavar="ADDRESS...", show_default=False)]
+Address = Annotated[str, Argument(metavar="ADDRESS")]
+Addresses = Annotated[list[str], Argument(metavar="ADDRESS...")]
 
 
 def say_likely_others(path: Path, db: Path | None) -> None:
     """Note which addresses may be further ones of the file's owners: those with the same first and
     last name, as mail spells it or before the "@"."""
+    sql = "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
     with InboxFile(path) as file:
-        if not (owners := file.owners()):
-            return
-        rows = file.execute(
-            "SELECT address, names FROM addresses WHERE emails > 0 ORDER BY emails DESC, address"
-        ).fetchall()
-        names = {address: _names(address, spelled) for address, spelled in rows}
-        for owner in owners:
-            same = {owner}.union(*(listed for listed in file.people().values() if owner in listed))
-            own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
-            others = [each for each in names if each not in same and own & names[each]]
-            if others:
-                merge = " ".join(["art-e people merge", owner, *others[:5]])
-                output.note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
+        owners, people = file.owners(), file.people()
+        rows = file.execute(sql).fetchall() if owners else []
+    names = {address: _names(address, spelled) for address, spelled in rows}
+    for owner in owners:
+        same = next((listed for listed in people.values() if owner in listed), [owner])
+        own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
+        if others := [each for each in names if each not in same and own & names[each]]:
+            merge = " ".join(["art-e people merge", owner, *others[:5]])
+            output.note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
 
 
 def _names(address: str, names: str) -> set[frozenset[str]]:
@@ -463,11 +450,7 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
 
 
 @people.command(epilog=output.example("art-e people split ann@x.example"))
-def split(
-    address: Annotated[str, Argument(metavar="ADDRESS", show_default=False)],
-    db: DbOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def split(address: Address, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Give each address that was merged with this one an inbox of its own again."""
     path, name = build.target_of(chosen_db(db)), address.strip().lower()
     with InboxFile(path) as file:

@@ -18,6 +18,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +47,10 @@ _NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 _UNEXPECTED = re.compile(r"unexpected (?:tagged )?response: b")
 # Errors of this machine that name no file.
 _OURS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOMEM}
+_PASSWORD_REJECTED = (
+    "password: check both; Gmail, Fastmail, iCloud and Yahoo want an app password, Outlook.com and"
+    " Microsoft 365 take none but OAuth, which Gmail takes, too: art-e login {0} --client-id ID"
+)
 _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 # ---- Accounts and their passwords.
@@ -284,9 +289,15 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
     `UserError` if not."""
     grant = secret if isinstance(secret, Grant) else None
     password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
+    imap, context = None, ssl.create_default_context()
+    kind: Callable[..., Wire] = Wire
+    if account.scheme == "imaps":
+        kind = partial(_TlsWire, ssl_context=context)
     try:
-        with _signed_in(account, password, is_token=grant is not None) as imap:
-            yield imap
+        imap = kind(account.host, account.port, timeout=_TIMEOUT_S)
+        imap.password = password
+        _sign_in(imap, account, context, is_token=grant is not None)
+        yield imap
     except ssl.SSLCertVerificationError as error:
         raise UserError(
             f"the certificate of {account} can't be trusted ({error.verify_message}):"
@@ -295,8 +306,14 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
     except (imaplib.IMAP4.error, OSError, *_NONSENSE) as error:
         if isinstance(error, OSError) and (error.filename or error.errno in _OURS):
             raise
+        cut = isinstance(error, imaplib.IMAP4.abort | OSError)
+        refused = isinstance(error, imaplib.IMAP4.error | UnicodeEncodeError) and not cut
+        if refused and imap and imap.state == "NONAUTH" and "[UNAVAILABLE]" not in str(error):
+            # Without the server's words, which may repeat the password.
+            what = "sign-in: art-e login {0}" if grant else _PASSWORD_REJECTED
+            raise RejectedError(f"{account} rejects the {what.format(account)}") from None
         odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
-        if odd or not isinstance(error, imaplib.IMAP4.abort | OSError):
+        if odd or not cut:
             what = "answers what no IMAP server does" if odd else "refuses"
             raise UserError(
                 f"{account} {what} ({shown(error, password)}): check its name and that"
@@ -305,47 +322,28 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
         # What imaplib says holds pieces of mail.
         why = error.strerror or str(error) if isinstance(error, OSError) else "it was closed"
         raise ConnectionError(why) from None
-
-
-@contextlib.contextmanager
-def _signed_in(account: Account, password: str, *, is_token: bool) -> Iterator[Wire]:
-    context, at = ssl.create_default_context(), (account.host, account.port)
-    if account.scheme == "imaps":
-        imap: Wire = _TlsWire(*at, ssl_context=context, timeout=_TIMEOUT_S)
-    else:
-        imap = Wire(*at, timeout=_TIMEOUT_S)
-    imap.password = password
-    try:
-        open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
-        if account.scheme == "imap" and not open_is_fine:
-            if "STARTTLS" not in imap.capabilities:
-                raise UserError(f"{account.host} would get the password in the open: use imaps://")
-            imap.starttls(context)
-        if is_token:
-            bearer = f"user={account.user}\1auth=Bearer {password}\1\1".encode()
-            # A server that refuses says why first, and wants an answer to that.
-            imap.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
-        elif "AUTH=PLAIN" in imap.capabilities:
-            imap.authenticate("PLAIN", lambda _: f"\0{account.user}\0{password}".encode())
-        else:
-            imap.login(_quoted(account.user.encode()).decode(), password)
-        yield imap
-    except (imaplib.IMAP4.error, UnicodeEncodeError) as error:
-        cut = isinstance(error, imaplib.IMAP4.abort) or "[UNAVAILABLE]" in str(error)
-        if cut or imap.state != "NONAUTH":
-            raise
-        # Without the server's words, which may repeat the password.
-        if is_token:
-            raise RejectedError(f"{account} rejects the sign-in: art-e login {account}") from None
-        raise RejectedError(
-            f"{account} rejects the password: check both; Gmail, Fastmail, iCloud and Yahoo want an"
-            " app password, Outlook.com and Microsoft 365 take none but OAuth, which Gmail takes,"
-            f" too: art-e login {account} --client-id ID"
-        ) from None
     finally:
         # Without LOGOUT, which waits for what is still on its way.
         with contextlib.suppress(OSError):
-            imap.shutdown()
+            if imap is not None:
+                imap.shutdown()
+
+
+def _sign_in(imap: Wire, account: Account, context: ssl.SSLContext, *, is_token: bool) -> None:
+    user, password = account.user, imap.password
+    open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
+    if account.scheme == "imap" and not open_is_fine:
+        if "STARTTLS" not in imap.capabilities:
+            raise UserError(f"{account.host} would get the password in the open: use imaps://")
+        imap.starttls(context)
+    if is_token:
+        bearer = f"user={user}\1auth=Bearer {password}\1\1".encode()
+        # A server that refuses says why first, and wants an answer to that.
+        imap.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
+    elif "AUTH=PLAIN" in imap.capabilities:
+        imap.authenticate("PLAIN", lambda _: f"\0{user}\0{password}".encode())
+    else:
+        imap.login(_quoted(user.encode()).decode(), password)
 
 
 # ---- The wire, as far as imaplib leaves it to us.

@@ -73,12 +73,6 @@ def _save_states(db: Path, states: Collection[State]) -> None:
     write_whole(state_file(db), _STATES.dump_json(list(states)).decode())
 
 
-def keep_only(db: Path, accounts: Collection[Account]) -> None:
-    """Have an inbox file follow no other accounts; it is stale then."""
-    states = load_states(db)
-    _save_states(db, [state for state in states if Account.of(state.account) in accounts])
-
-
 def is_newer(db: Path) -> bool:
     """Return whether accounts brought more than an inbox file has, as after an ingest's end."""
     brought = state_file(db).stat().st_mtime_ns
@@ -105,10 +99,13 @@ def read(db: Path) -> Iterator[RawMessage]:
                 yield RawMessage(source, data, received, labels, False, thread, state.owner)
 
 
-def follow(owners: Mapping[Account, str], db: Path) -> tuple[Counter[str], Errors]:
+def follow(
+    owners: Mapping[Account, str], db: Path, *, no_others: bool = False
+) -> tuple[Counter[str], Errors]:
     """Bring the spool, and the state beside an inbox file, to what accounts hold; `owners` are new
-    owners, "" for the old. Return how many messages are new, have changed labels and are deleted;
-    and of accounts that can't be read, why."""
+    owners, "" for the old. With `no_others` the file follows only these, if one can be read. Return
+    how many messages are new, have changed labels and are deleted; and of accounts that can't be
+    read, why."""
     changes, errors = Counter[str](), Errors()
     with alone(db):
         for account, owner in owners.items():
@@ -116,6 +113,10 @@ def follow(owners: Mapping[Account, str], db: Path) -> tuple[Counter[str], Error
                 changes.update(_follow(account, db, owner))
             except UserError as error:
                 errors[account] = error
+        if no_others and changes:
+            _save_states(
+                db, [each for each in load_states(db) if Account.of(each.account) in owners]
+            )
     return changes, errors
 
 
