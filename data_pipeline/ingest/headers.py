@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from email.parser import BytesParser
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from art_e.inbox.mail import Mailbox
 from art_e.text import visible
@@ -233,11 +233,7 @@ _COMMENT = re.compile(r"\([^()]*\)")
 _LONGEST_DATE = 100
 _ISO = re.compile(r"\d{4}-\d\d-\d\d|\d{8}T")
 _NUMBERS = [re.compile(form) for form in SPELLINGS["dates"].values()]
-_CLOCK = re.compile(
-    r"(?:(오후|午後|下午|\bpm) ?)?\b(\d\d?)[:.h時시点] ?(\d\d)(?:[:.분分] ?(\d\d))?(?:[.,]\d+)?"
-    r"(?: ?([ap])\.?m\b)?"
-)
-_OFFSET = re.compile(r"(?:gmt|utc?|[\d ])([+-])(\d\d?):?(\d\d)?\b")
+_CLOCK, _OFFSET = (re.compile(form) for form in SPELLINGS["times"].values())
 _MONTHS = [f"{name.lower()} {more}".split() for name, more in SPELLINGS["months"].items()]
 _MONTH = {start: number for number, starts in enumerate(_MONTHS, 1) for start in starts}
 # What most mailers write; `email` takes five times as long for it.
@@ -255,8 +251,6 @@ def parse_date(text: str) -> dt.datetime | None:
     """The date in `text`, in its own zone, if there is one. A zone that is missing or further than
     14 hours from UTC counts as UTC."""
     text = text.strip()[:200]
-    if not text:
-        return None
     with contextlib.suppress(ValueError):
         if plain := _PLAIN_DATE.fullmatch(text):
             day, month, year, time, zone = plain.groups()
@@ -264,31 +258,18 @@ def parse_date(text: str) -> dt.datetime | None:
             return dt.datetime.fromisoformat(f"{year}-{number:02}-{day:0>2}T{time}{zone}")
         if _ISO.match(text):
             return zoned(dt.datetime.fromisoformat(text))
-    try:
-        while _COMMENT.search(text):  # comments nest
-            text = _COMMENT.sub(" ", text)
-        parsed: tuple[Any, ...] | None = email.utils.parsedate_tz(text)
-        # `email` takes a zone that it does not know for UTC, and "+1" for a minute.
-        if parsed is None or not parsed[9] or parsed[9] % 900:
-            parsed = _by_parts(decode_words(text[:_LONGEST_DATE]))
-        year, month, day, hour, minute, second, *_, distance = parsed
-        year += 1900 if 100 <= year < 200 else 0  # as C counts them
-        # A leap second has no place in datetime, and 25:00 is late on the day that is written.
-        time = dt.timedelta(hours=hour, minutes=minute, seconds=min(second, 59))
-        local = dt.datetime(year, month, day) + min(time, _END_OF_DAY)
-        zone = dt.timedelta(seconds=distance)
-        far = abs(zone) > _FURTHEST_ZONE
-        return zoned(local if far else local.replace(tzinfo=dt.timezone(zone)))
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+    while _COMMENT.search(text):  # comments nest
+        text = _COMMENT.sub(" ", text)
+    with contextlib.suppress(ValueError, OverflowError):
+        return zoned(_by_parts(decode_words(text[:_LONGEST_DATE])))
+    return None
 
 
-def _by_parts(text: str) -> tuple[int, ...]:
-    """Return a date in any order and language: year, month, day, hour, minute, second, and how many
-    seconds its zone is from UTC. Raises ValueError if it has no month, day or year."""
+def _by_parts(text: str) -> dt.datetime:
+    """Return a date in any order and language. Raises ValueError if it has no month, day or year.
+    (`email` takes a zone that it does not know for UTC, and "+1" for a minute.)"""
     text = unicodedata.normalize("NFKC", text).lower()
     text = re.sub("[a-z]+", lambda word: SPELLINGS["zones"].get(word[0], word[0]), text)
-
     date = next(filter(None, (form.search(text) for form in _NUMBERS)), None)
     text = text.replace(date[0], " ") if date else text
     clock, text = _CLOCK.search(text), _CLOCK.sub(" ", text, count=1)
@@ -299,20 +280,19 @@ def _by_parts(text: str) -> tuple[int, ...]:
         words = re.findall(r"[^\W\d_]+", text)
         starts = (_MONTH.get(word[:4]) or _MONTH.get(word[:3]) for word in words)
         month, (day, year) = next(filter(None, starts), 0), map(int, re.findall(r"\d+", text)[:2])
-        year += (2000 if year < 69 else 1900) if year < 100 else 0
+        year += 1900 if 69 <= year < 200 else 2000 if year < 69 else 0  # C counts from 1900
     hour, minute, second = (int(clock[at] or 0) for at in (2, 3, 4)) if clock else (0, 0, 0)
     if clock and (half := clock[1] or clock[5]):
         hour = hour % 12 + (0 if half == "a" else 12)
-    seconds = int(offset[2]) * 3600 + int(offset[3] or 0) * 60 if offset else 0
-    return (
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        -seconds if offset and offset[1] == "-" else seconds,
-    )
+    # A leap second has no place in datetime, and 25:00 is late on the day that is written.
+    time = dt.timedelta(hours=hour, minutes=minute, seconds=min(second, 59))
+    local = dt.datetime(year, month, day) + min(time, _END_OF_DAY)
+    zone = dt.timedelta()
+    if offset:
+        zone = dt.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    if zone > _FURTHEST_ZONE:
+        return local
+    return local.replace(tzinfo=dt.timezone(-zone if offset and offset[1] == "-" else zone))
 
 
 def zoned(date: dt.datetime) -> dt.datetime | None:
