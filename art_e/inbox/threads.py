@@ -20,7 +20,8 @@ LEFT_OUT = "[earlier text left out]"
 _SEVERAL_LEFT_OUT = re.compile(rf"{re.escape(LEFT_OUT)}([\W_]*{re.escape(LEFT_OUT)})+")
 # Of replies and forwards in the languages of mail programs, several in a row.
 _PREFIX = re.compile(
-    r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc)(\[\d+\])?\s*[:：]\s*)+"
+    r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc|vb)"
+    r"(\[\d+\]|\(\d+\))?\s*[:：]\s*)+"
 )
 
 # More mails than this are not sought one by one.

@@ -17,7 +17,7 @@ from art_e.inbox.file import InboxFile
 from art_e.models.model import Model, full_name
 from art_e.models.providers import ending
 from art_e.privacy import load_env
-from art_e.question import chosen_split, read_rows
+from art_e.question import SHIPPED, chosen_split, read_rows
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
@@ -213,7 +213,9 @@ def import_command(
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason.
     """
-    name = exchange.name_of(source)
+    # A path says nothing to others.
+    is_path = source not in SHIPPED and Path(source).exists()
+    name = Path(source).resolve().name if is_path else source
     with _step("import", out, db, as_json=as_json, source=name) as (file, golden, _):
         exchange.import_rows(file, golden, list(read_rows(source)), name)
 

@@ -7,10 +7,11 @@ hold anything. If a row has no split, all are in one file.
 """
 
 import dataclasses
+import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import without_markup
 from art_e.publish import Own, template
-from art_e.question import DIFFICULTIES, KINDS, SHIPPED, SPLITS, Question, RawRow
+from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, RawRow
 from art_e.ratings import AnswerRating
 from art_e.storage import partial_of
 from art_e.text import cut_line, encodable, visible
@@ -33,12 +34,6 @@ from data_pipeline.golden.inboxes import Cited, address_of, cited_mails
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
 RATINGS = "ratings"  # the source of what users rated
-
-
-def name_of(source: str) -> str:
-    """The name of a source in a set; a path says nothing to others."""
-    is_path = source not in SHIPPED and Path(source).exists()
-    return Path(source).resolve().name if is_path else source
 
 
 def rated_row(rating: AnswerRating) -> RawRow:
@@ -71,7 +66,15 @@ def import_rows(
         raise UserError(f"{name} has no row; name a file of questions")
     read = [_read(row, name, number) for number, row in enumerate(rows, start=1)]
     golden.rejected = [each for each in read if isinstance(each, golden_set.Rejected)]
-    golden.questions = list(_with_unique_ids([each for each in read if isinstance(each, Question)]))
+    ids: set[str] = set()
+    for question in (each for each in read if isinstance(each, Question)):
+        # Repeated ids get a number.
+        numbered = (f"{question.id}-{number}" for number in itertools.count(2))
+        new = next(each for each in itertools.chain([question.id], numbered) if each not in ids)
+        ids.add(new)
+        if new != question.id:
+            question.provenance["import"]["id"] = question.id
+        golden.questions.append(dataclasses.replace(question, id=new))
     addresses = sorted({address_of(each) for each in golden.questions})
     held = file.execute(
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
@@ -120,20 +123,6 @@ def _plain(value: Any) -> Any:
         return json.loads(encodable(text), parse_constant=lambda _: None)
     except (RecursionError, ValueError):
         return "(nested too deeply)"
-
-
-def _with_unique_ids(questions: Sequence[Question]) -> Iterator[Question]:
-    """The questions; repeated ids get a number."""
-    used: set[str] = set()
-    for question in questions:
-        name, number = question.id, 1
-        while name in used:
-            number += 1
-            name = f"{question.id}-{number}"
-        used.add(name)
-        if name != question.id:
-            question.provenance["import"]["id"] = question.id
-        yield dataclasses.replace(question, id=name)
 
 
 def _placed(question: Question, has_inbox: bool, cited: dict[str, Cited]) -> golden_set.Outcome:
@@ -214,9 +203,8 @@ def export(golden: golden_set.GoldenSet, to: Path) -> dict[str, int]:
             rows = [each.to_row() for each in questions]
             golden_set.write_rows(partial / f"{name}.jsonl", rows)
             for row in rows:
-                row["provenance"] = json.dumps(
-                    row["provenance"], ensure_ascii=False, sort_keys=True
-                )
+                provenance = json.dumps(row["provenance"], ensure_ascii=False, sort_keys=True)
+                row["provenance"] = provenance
             table = pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA)
             pq.write_table(table, partial / f"{name}.parquet")
         (partial / "README.md").write_text(card(golden), "utf-8")

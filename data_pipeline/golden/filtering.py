@@ -30,6 +30,8 @@ NEAR = 0.5  # share of content stems in common
 MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
 _SHOWN_CHARS = 80
 _LANGUAGE_CHARS = 2000  # of a mail, enough to see its language
+_FILES = resources.files(__package__)
+_TABLES = tomllib.loads(_FILES.joinpath("patterns.toml").read_text("utf-8"))
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
@@ -56,10 +58,8 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    file = resources.files("data_pipeline.golden").joinpath("patterns.toml")
-    tables = tomllib.loads(file.read_text("utf-8"))
-    pattern = "|".join(tables["patterns"][name])
-    for piece, text in tables["pieces"].items():
+    pattern = "|".join(_TABLES["patterns"][name])
+    for piece, text in _TABLES["pieces"].items():
         pattern = pattern.replace(f"{{{piece}}}", text)
     return re.compile(pattern, re.IGNORECASE)
 
@@ -146,10 +146,8 @@ def _full_name(text: str) -> list[tuple[str, str]]:
 # ---- The language of a text.
 
 
-@cache
-def _function_words() -> dict[str, frozenset[str]]:
-    text = resources.files("data_pipeline.golden").joinpath("languages.txt").read_text("utf-8")
-    return {code: frozenset(words) for code, *words in map(str.split, text.splitlines())}
+_LINES = _FILES.joinpath("languages.txt").read_text("utf-8").splitlines()
+_FUNCTION_WORDS = {code: frozenset(words) for code, *words in map(str.split, _LINES)}
 
 
 @lru_cache(maxsize=4096)
@@ -160,7 +158,7 @@ def language_of(text: str) -> str | None:
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in re.findall(r"\w+", text)]
-    hits = {code: sum(word in known for word in words) for code, known in _function_words().items()}
+    hits = {code: sum(word in known for word in words) for code, known in _FUNCTION_WORDS.items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
     enough = max(2, 2 * hits[second], len(words) // 10)
@@ -323,10 +321,9 @@ def checked(question: Question, facts: Facts) -> list[Check]:
 def answer_fault(question: Question) -> str | None:
     """The first rule about the answer that the question fails, and how."""
     facts = Facts(0.0, None, {})
-    for name in ("instructions", "answer", "ids", "leak", "one-fact", "day-asked"):
-        if (fault := RULES[name](question, facts)) is not None:
-            return f"{name}: {fault}"
-    return None
+    names = ("instructions", "answer", "ids", "leak", "one-fact", "day-asked")
+    faults = ((name, RULES[name](question, facts)) for name in names)
+    return next((f"{name}: {fault}" for name, fault in faults if fault), None)
 
 
 def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | None:

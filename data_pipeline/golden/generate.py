@@ -67,12 +67,7 @@ _KEPT_CHARS = 4_000
 # Docstrings are part of the schema and so of the kept request: a change pays replies again.
 
 
-_Text = Annotated[
-    str,
-    # pydantic refuses lone surrogates, which a model's JSON may hold.
-    BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value),
-    AfterValidator(lambda text: " ".join(text.split())),
-]
+_Text = Annotated[str, AfterValidator(lambda text: " ".join(text.split()))]
 
 
 class GeneratedItem(BaseModel):
@@ -133,7 +128,7 @@ def _item(item: Any) -> GeneratedItem | NoQuestion:
 
 
 def _kept(item: Any) -> str:
-    return encodable(json.dumps(item))[:_KEPT_CHARS]
+    return json.dumps(item)[:_KEPT_CHARS]
 
 
 # ---- Drawing batches.

@@ -15,7 +15,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.schema import statements
-from art_e.inbox.threads import LEFT_OUT, added_texts
+from art_e.inbox.threads import DAYS, LEFT_OUT, added_texts, bare_subject
 from art_e.inbox.tokenizer import stems, words
 from art_e.question import SPLITS, Question, Split
 from art_e.tools import MAX_BODY_CHARS
@@ -89,12 +89,6 @@ def _key(question: Question, message_id: str) -> tuple[str, str]:
 
 # ---- Threads, by subject.
 
-# After such a gap the same subject is another matter ("Expense report").
-LONGEST_GAP = dt.timedelta(days=60)
-
-# English, German and Swedish programs', also counted as in "Re[2]:".
-_PREFIX = re.compile(r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:)+", re.IGNORECASE)
-
 
 class Mail(NamedTuple):
     """A mail that may be drawn; `email_id` is in date order. `people` are ids of addresses."""
@@ -113,9 +107,10 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     threads: list[list[Mail]] = []
     last: dict[str, list[Mail]] = {}
     for mail in mails:
-        subject = " ".join(_PREFIX.sub("", mail.subject).split()).casefold()
+        subject = " ".join(bare_subject(mail.subject).split())
         thread = last.get(subject) if subject else None
-        if thread is not None and mail.sent_at - thread[-1].sent_at <= LONGEST_GAP:
+        # After such a gap the same subject is another matter ("Expense report").
+        if thread is not None and mail.sent_at - thread[-1].sent_at <= dt.timedelta(days=DAYS):
             thread.append(mail)
         else:
             threads.append([mail])

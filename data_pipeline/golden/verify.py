@@ -237,10 +237,9 @@ class ModelChecks:
         for name, examine in checks.items():
             try:
                 result = await examine(inbox, question)
-            except PolicyError as error:
-                result = _Result(None, f"{NOT_CHECKED}{error.kind}")
-            except UnparseableError:
-                result = _Result(None, f"{NOT_CHECKED}unparseable")
+            except (PolicyError, UnparseableError) as error:
+                kind = error.kind if isinstance(error, PolicyError) else "unparseable"
+                result = _Result(None, f"{NOT_CHECKED}{kind}")
             check = self._check(name, result)
             question = with_checks(result.question or question, [check])
             if check.passed is False:
