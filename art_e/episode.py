@@ -13,24 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from art_e import tools
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.tokenizer import words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json, without_markup
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable, prompt_text
-from art_e.tools import (
-    MAX_RESULTS,
-    WHOLE_VIEW,
-    CallError,
-    Observation,
-    ReturnFinalAnswer,
-    SearchEmails,
-    Tools,
-    View,
-    not_found,
-    parse_call,
-)
 from art_e.trajectory import AnsweredCall, Exchange
 
 DEFAULT_MAX_TURNS = 10
@@ -52,7 +41,7 @@ class EpisodeForm(BaseModel, extra="forbid", frozen=True):
     max_turns: _Count = DEFAULT_MAX_TURNS
     prompt: str | None = None
     handles: bool = True
-    hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
+    hits: Annotated[int, Field(ge=1, le=tools.MAX_RESULTS)] = tools.MAX_RESULTS
     snippet_chars: _Count | None = None
     addresses: bool = True
     spaced: bool = False
@@ -60,10 +49,10 @@ class EpisodeForm(BaseModel, extra="forbid", frozen=True):
     episode_tokens: _Count = 8_000
 
     @property
-    def view(self) -> View:
+    def view(self) -> tools.View:
         """What the tools show. Models of the spaced form learned dates in UTC."""
         limits = {"max_turns", "prompt", "turn_tokens", "episode_tokens"}
-        return View(**self.model_dump(exclude=limits), utc=self.spaced)
+        return tools.View(**self.model_dump(exclude=limits), utc=self.spaced)
 
     def begin(self, inbox: Inbox, question: Question, today: dt.date | None = None) -> "Episode":
         return Episode(
@@ -114,10 +103,11 @@ class Episode:
 
     def __init__(
         self, inbox: Inbox, question: Question, *, max_turns: int = DEFAULT_MAX_TURNS,
-        view: View = WHOLE_VIEW, system_prompt: str | None = None, today: dt.date | None = None,
+        view: tools.View = tools.WHOLE_VIEW, system_prompt: str | None = None,
+        today: dt.date | None = None,
     ) -> None:  # fmt: skip
         self.question = question
-        self.tools = Tools(inbox, view)
+        self.tools = tools.Tools(inbox, view)
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False
@@ -130,7 +120,7 @@ class Episode:
         self._found: set[str] = set()
         self._read: set[str] = set()
         self._wrong_messages = self._prose = 0
-        self._answer: ReturnFinalAnswer | None = None
+        self._answer: tools.ReturnFinalAnswer | None = None
         template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
         day = inbox.as_of or today
@@ -167,10 +157,10 @@ class Episode:
             try:
                 observation = self._run(call, number)
                 any_right = True
-            except CallError as error:
+            except tools.CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
-                observation = Observation({"error": str(error)}, ())
+                observation = tools.Observation({"error": str(error)}, ())
             calls.append(AnsweredCall(encodable(call.name), call.parsed, [observation.content]))
             events.append(self._event(calls[-1], observation.message_ids))
         replies: list[dict[str, Any]] = []
@@ -221,23 +211,23 @@ class Episode:
         ids = [str(each.get("message_id")) for each in named if isinstance(each, dict)]
         self.tools.inbox.read_many(list(map(self.tools.resolve, ids)))
 
-    def _run(self, call: ToolCall, number: int) -> Observation:
+    def _run(self, call: ToolCall, number: int) -> tools.Observation:
         view = self.tools.view
-        arguments = parse_call(call, view.offered)
+        arguments = tools.parse_call(call, view.offered)
         if number >= view.calls:
             calls = "call" if view.calls == 1 else f"{view.calls} calls"
-            raise CallError("refused", f"of a message only the first {calls} can be run")
-        if isinstance(arguments, ReturnFinalAnswer):
+            raise tools.CallError("refused", f"of a message only the first {calls} can be run")
+        if isinstance(arguments, tools.ReturnFinalAnswer):
             if self._answer is not None:
-                raise CallError("refused", "the final answer was given already")
+                raise tools.CallError("refused", "the final answer was given already")
             self._answer = arguments
-            return Observation({"done": True}, tuple(arguments.sources))
-        if isinstance(arguments, SearchEmails):
+            return tools.Observation({"done": True}, tuple(arguments.sources))
+        if isinstance(arguments, tools.SearchEmails):
             observation = self.tools.search(arguments)
             self._found.update(observation.message_ids)
         elif (read := self.tools.read(arguments)) is None:
             self.rubric.invalid_reads += 1
-            return Observation({"error": not_found(arguments.message_id)}, ())
+            return tools.Observation({"error": tools.not_found(arguments.message_id)}, ())
         else:
             observation = read
             self._read.update(observation.message_ids)

@@ -7,16 +7,10 @@ from functools import cache
 from importlib import import_module  # importlib.resources takes 5 ms to import
 from pathlib import Path
 
-
-def _class_of(spans: str) -> str:
-    """A regular expression's class of characters, given by their code points."""
-    edges = (span.split("-") for span in spans.split())
-    return f"[{''.join('-'.join(chr(int(edge, 16)) for edge in pair) for pair in edges)}]"
-
-
+# A regular expression's classes of characters, given by their code points.
 _LINES = Path(__file__).with_name("characters.txt").read_text("utf-8").splitlines()
 CLASSES = {
-    name: _class_of(spans)
+    name: f"[{re.sub('[0-9a-fA-F]+ ?', lambda code: chr(int(code[0], 16)), spans)}]"
     for name, _, spans in (line.partition(" ") for line in _LINES)
     if name != "#"
 }

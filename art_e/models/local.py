@@ -21,14 +21,7 @@ import torch
 from transformers import GenerationConfig
 
 from art_e.message import ChatMessage
-from art_e.models.base import (
-    LOCAL_PREFIX,
-    MAX_OUTPUT_TOKENS,
-    ModelOptions,
-    PolicyError,
-    PolicyStep,
-    Usage,
-)
+from art_e.models import base
 from art_e.models.checkpoint import of_training
 from art_e.models.loading import Checkpoint, load_checkpoint
 from art_e.models.prices import Budget, price_of
@@ -149,10 +142,10 @@ class LocalPolicy:
     `temperature` None is greedy decoding. Raises `UserError` for a checkpoint that can't be used,
     and for a cost limit without a price."""
 
-    def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
-        self.model = LOCAL_PREFIX + path_and_adapter
+    def __init__(self, path_and_adapter: str, options: base.ModelOptions) -> None:
+        self.model = base.LOCAL_PREFIX + path_and_adapter
         self._path, self._adapter = of_training(path_and_adapter)
-        self._max_output_tokens = options.max_output_tokens or MAX_OUTPUT_TOKENS
+        self._max_output_tokens = options.max_output_tokens or base.MAX_OUTPUT_TOKENS
         self._price = price_of(self.model)
         self._budget = Budget(options.max_cost_usd, self._price, self.model)
         self._temperature = options.temperature or 0.0
@@ -174,28 +167,30 @@ class LocalPolicy:
             "chat_template_hash": digest(str(template)),
         }
 
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+    async def act(
+        self, messages: list[ChatMessage], tools: list[dict[str, Any]]
+    ) -> base.PolicyStep:
         """Return the model's next message; `seconds` are its batch's. Raises `PolicyError`: context
         (the conversation is too long), model (out of memory or another failure), budget."""
         ids, context = self._prompt(messages, tools), self._checkpoint.context
         limit = min(self._max_output_tokens, context - len(ids))
         if limit < 1:
             why = f"the conversation has {len(ids):,} tokens, and the model takes {context:,}"
-            raise PolicyError("context", why)
+            raise base.PolicyError("context", why)
         reserved = self._budget.reserve(len(ids), limit)
         cost = None
         try:
             generated = await self._generator.generate(ids, limit)
-            usage = Usage(prompt_tokens=len(ids), completion_tokens=generated.tokens)
+            usage = base.Usage(prompt_tokens=len(ids), completion_tokens=generated.tokens)
             cost = None if self._price is None else self._price.cost(usage)
         except RuntimeError as error:
             line = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise PolicyError("model", f"{type(error).__name__}: {line[:200]}") from None
+            raise base.PolicyError("model", f"{type(error).__name__}: {line[:200]}") from None
         finally:
             self._budget.settle(reserved, cost)
         text = self._checkpoint.tokenizer.decode(generated.ids)
         turn = sum(each["role"] == "assistant" for each in messages)
-        return PolicyStep(parse_reply(str(text), turn), usage, cost, generated.seconds)
+        return base.PolicyStep(parse_reply(str(text), turn), usage, cost, generated.seconds)
 
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         tokenizer = self._checkpoint.tokenizer

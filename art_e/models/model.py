@@ -21,7 +21,7 @@ from art_e.privacy import load_env
 
 def full_name(name: str) -> str:
     """The full name of a short one, or of one as its provider or a server on this machine has it
-    (claude-sonnet-5-5, qwen3:14b); any other name unchanged."""
+    (claude-sonnet-5-5, qwen3:14b), whose address it sets; any other name unchanged."""
     if name in providers.SHORT_NAMES or "/" in name or kind_of(name) != "hosted":
         return providers.SHORT_NAMES.get(name, name)
     listed = providers.listed_models()
@@ -29,7 +29,12 @@ def full_name(name: str) -> str:
         return f"gemini/{name}"
     if (provider := listed.get(name, {}).get("litellm_provider")) in ("openai", "anthropic"):
         return f"{provider}/{name}"
-    return _served_here(name) or name
+    for near in (near for server in SERVERS for near in _served(server)):
+        if near.model.partition("/")[2] in (name, f"{name}:latest"):
+            if near.variable:
+                os.environ[near.variable] = near.value
+            return near.model
+    return name
 
 
 def default_model() -> str:
@@ -46,10 +51,6 @@ class Model:
     @property
     def kind(self) -> Literal["offline", "local", "hosted"]:
         return kind_of(self.name)
-
-    @property
-    def path(self) -> str:
-        return self.name.removeprefix(LOCAL_PREFIX)
 
     @property
     def host(self) -> str | None:
@@ -93,7 +94,7 @@ class Model:
             require_train_extra()
             from art_e.models.local import LocalPolicy
 
-            return LocalPolicy(self.path, chosen)
+            return LocalPolicy(self.name.removeprefix(LOCAL_PREFIX), chosen)
         load_env()
         from art_e.models.hosted import LitellmPolicy  # without a model, a third of all imports
 
@@ -161,14 +162,3 @@ def _served(server: Nearby) -> Iterator[Near]:
     export = (known.variables[0], f"{address}/v1") if needed else ("", "")
     for name in names:
         yield Near(f"{server.provider}/{name}", f"{server.program} listens here", *export)
-
-
-def _served_here(name: str) -> str | None:
-    """Return the full name of a model that a server on this machine has by that name, and set the
-    server's address in this process; None if none has it."""
-    for near in (near for server in SERVERS for near in _served(server)):
-        if near.model.partition("/")[2] in (name, f"{name}:latest"):
-            if near.variable:
-                os.environ[near.variable] = near.value
-            return near.model
-    return None

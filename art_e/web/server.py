@@ -51,7 +51,7 @@ from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import AttachedFile, Email
+from art_e.inbox.mail import AttachedFile
 from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
@@ -81,9 +81,9 @@ class Stoppable:
 
 
 class Desk:
-    """What the page can ask for. Each method takes what the page sends, and returns JSON. Its
-    threads share the file, which gives each of them a cursor of its own. Questions take turns, and
-    nothing else waits for them."""
+    """What the page can ask for. Each method takes what the page sends, which `make_app` checks by
+    the method's types, and returns JSON. Its threads share the file, which gives each of them a
+    cursor of its own. Questions take turns, and nothing else waits for them."""
 
     def __init__(
         self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
@@ -104,7 +104,6 @@ class Desk:
             lambda address, junk=False: (with_junk() if junk else file).open_inbox(address, day)
         )
 
-    @validate_call
     def start(self) -> dict[str, Any]:
         return {
             **self.inbox(self._inbox.address),
@@ -113,12 +112,10 @@ class Desk:
             "operators": list(OPERATORS),
         }
 
-    @validate_call
     def inbox(self, inbox: Words) -> dict[str, Any]:
         opened = self._opened(inbox.strip().lower())
         return {"inbox": opened.address, "mails": len(opened), "as_of": str(opened.as_of or "")}
 
-    @validate_call
     def search(self, inbox: Words, query: Words) -> dict[str, Any]:
         parsed = searched_query(query, self._inbox.as_of)
         opened, words = self._opened(inbox, parsed.junk), search_words(parsed.words)
@@ -130,7 +127,6 @@ class Desk:
         ]
         return {"hits": shown, "words": words, "junk": parsed.junk}
 
-    @validate_call
     def mail(
         self,
         inbox: Words,
@@ -148,12 +144,15 @@ class Desk:
         [size] = opened.thread_sizes([email.message_id])
         shown = []
         for each in mails:
-            names = [file.name for file in opened.files(each.message_id)]
-            marked = _shown_mail(each, sentence if each == email else "", words)
-            shown.append({**marked, "attached": names})
+            names, body = [file.name for file in opened.files(each.message_id)], clean(each.body)
+            # As `split_sentences` has joined it: lines, and the marks of quoted ones.
+            parts = clean(sentence if each == email else "").split()
+            pattern = r"[\s>]+".join(map(re.escape, parts))
+            found = re.search(pattern, body) if pattern else None
+            marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
+            shown.append({**each.to_json(), "body": body, "marks": marks, "attached": names})
         return {"mails": shown, "size": size, "opened": email.message_id}
 
-    @validate_call
     def attached(
         self, inbox: Words, message_id: Words, number: int, junk: bool = False
     ) -> AttachedFile:
@@ -163,7 +162,6 @@ class Desk:
             raise LookupError
         return files[number - 1]
 
-    @validate_call
     def ask(
         self,
         question: Words,
@@ -210,21 +208,11 @@ class Desk:
             "talk": conversation.history,
         }
 
-    @validate_call
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
         if run not in self._answered:
             raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
         self._answered[run].rate(rating, right.strip())
         return {"kept": rating}
-
-
-def _shown_mail(email: Email, sentence: str, words: list[str]) -> dict[str, Any]:
-    body = clean(email.body)
-    # As `split_sentences` has joined it: lines, and the marks of quoted ones.
-    pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
-    found = re.search(pattern, body) if pattern else None
-    marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
-    return {**email.to_json(), "body": body, "marks": marks}
 
 
 def _plain(error: Exception) -> dict[str, Any]:
@@ -238,7 +226,7 @@ def _plain(error: Exception) -> dict[str, Any]:
 def make_app(desk: Desk) -> Starlette:
     """The page and what it asks for, as an app without any guard."""
     methods: list[Callable[..., Any]] = [desk.start, desk.inbox, desk.search, desk.mail, desk.rate]
-    by_name = {f"/call/{each.__name__}": each for each in methods}
+    by_name = {f"/call/{each.__name__}": validate_call(each) for each in methods}
 
     def page(request: Request) -> Response:
         return FileResponse(Path(__file__).with_name(request.url.path[1:] or "page.html"))
@@ -256,7 +244,7 @@ def make_app(desk: Desk) -> Starlette:
     def attached(request: Request) -> Response:
         given: dict[str, Any] = dict(request.query_params)
         try:
-            found = desk.attached(**given)
+            found = validate_call(desk.attached)(**given)
         except (UserError, ValidationError, TypeError, LookupError):
             return PlainTextResponse("That file is not here, or was too large to keep.\n", 404)
         # It is saved, never shown: a browser would run what is in it.
@@ -281,7 +269,8 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
 
     def work() -> None:
         try:
-            tell({"answer": desk.ask(**json.loads(given), tell=tell, stopped=stopped.is_set)})
+            ask = validate_call(desk.ask)
+            tell({"answer": ask(**json.loads(given), tell=tell, stopped=stopped.is_set)})
         except asyncio.CancelledError:
             tell({"error": "stopped"})
         except Exception as error:  # noqa: BLE001 - a person reads it on the page
