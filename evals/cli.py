@@ -27,7 +27,7 @@ from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
 from evals import benchmark
 from evals.judges import choose_judge, needs_model
-from evals.judges.cli import JudgesOption, judge, label, note_cost, note_recipients
+from evals.judges.cli import JudgesOption, chosen_judges, judge, label, note_cost, note_recipients
 from evals.metrics import HEADLINE
 from evals.metrics import compare as compare_models
 from evals.report import tables
@@ -418,10 +418,7 @@ def rejudge(
     source = find_run(name, runs_folder())
     if not (source.folder / "metrics.json").exists():
         raise UserError(f"{source.id} was not measured to its end; resume it first")
-    judges = [
-        choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(judge or [OFFLINE])
-    ]
-    note_recipients(judge or ())
+    judges = chosen_judges(judge or [OFFLINE], max_cost)
     config = source.config | {"judges": [each.name for each in judges]}
     config |= {"rejudged": str(source.folder), "command": shlex.join(["art-e", *sys.argv[1:]])}
     with InboxFile(db or Path(config["db"])) as inbox_file:

@@ -5,7 +5,7 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ from art_e.errors import UserError
 from art_e.models.model import Model, full_name
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, exchanges
+from art_e.trajectory import exchanges
 from evals.judges import LlmJudge, choose_judge, labels, needs_model
 from evals.report.tables import number, percent
 from evals.scored import Judge, Scored, Verdict, load_run
@@ -71,19 +71,8 @@ def _shown(scored: Scored, heading: str) -> "Text":
     question, answer = scored.question, scored.trajectory.final_answer or ""
     gold = "(the mail does not tell)" if question.answer is None else question.answer
     shown = output.text((f"\n{heading}\n", "dim"))
-    for mail in _mails(scored.trajectory):
-        shown.append_text(mail).append("\n")
-    asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
-    lines = output.text(
-        *(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim")),
-        *(("\ngold      ", "dim"), (output.one_line(gold), "green")),
-        *(("\nanswer    ", "dim"), (output.one_line(answer), "yellow")),
-    )
-    return shown.append_text(lines)
-
-
-def _mails(trajectory: Trajectory) -> Iterator["Text"]:
-    """The mails that were read, each once, as the model was shown them."""
+    # The mails that were read, each once, as the model was shown them.
+    trajectory = scored.trajectory
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
     results = [call.results[0] for call in calls if call.results]
     mails = {
@@ -93,7 +82,15 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
         head = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
         date, sender, subject, body = head
         cited = trajectory.handles.get(name, name) in trajectory.sources
-        yield mail_excerpt(date, sender, subject, body, "cited" if cited else "")
+        excerpt = mail_excerpt(date, sender, subject, body, "cited" if cited else "")
+        shown.append_text(excerpt).append("\n")
+    asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
+    lines = output.text(
+        *(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim")),
+        *(("\ngold      ", "dim"), (output.one_line(gold), "green")),
+        *(("\nanswer    ", "dim"), (output.one_line(answer), "yellow")),
+    )
+    return shown.append_text(lines)
 
 
 def judge(
@@ -147,16 +144,21 @@ def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> ByJu
 
 
 def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -> ByJudge:
-    judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
-    note_recipients(names)
     measured = {}
-    for each in judges:
+    for each in chosen_judges(names, max_cost):
         with output.progress("answers", len(cases)) as advance:
             measured[each.name] = asyncio.run(
                 labels.rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
         note_cost(each)
     return measured
+
+
+def chosen_judges(names: Sequence[str], max_cost: float | None) -> list[Judge]:
+    """The judges of these names, once it is said where they send answers and mail."""
+    judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
+    note_recipients(names)
+    return judges
 
 
 def note_recipients(judges: Iterable[str]) -> None:
