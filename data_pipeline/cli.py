@@ -1,4 +1,4 @@
-"""`ingest`, `sync`, `login` and `people`: mail in, an inbox file out."""
+"""`ingest`, `sync`, `login`, `people` and `demo`: mail in, an inbox file out."""
 
 import contextlib
 import datetime as dt
@@ -21,11 +21,16 @@ import duckdb
 import typer
 from typer import Argument, Option
 
+from art_e import __version__
 from art_e.cli import output
-from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, integer
+from art_e.cli.ask import OFFLINE_NOTE, exit_for
+from art_e.cli.conversation import Conversation
+from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
+from art_e.models.model import Model
+from art_e.question import Question
 from art_e.storage import locked, partial_of
 from data_pipeline.accounts import oauth, spool
 from data_pipeline.accounts.imap import Account
@@ -35,7 +40,7 @@ from data_pipeline.ingest.archives import head_of
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.records import Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import detect, messages_of, open_source
-from data_pipeline.synthetic.world import described, questions_of
+from data_pipeline.synthetic.world import WorldConfig, described, messages, questions, questions_of
 
 FormatName = Literal["auto", Format]
 
@@ -145,7 +150,15 @@ def sync(
     rejected = set[Account]()
     while True:
         # The file may have been given other accounts, or other mail.
-        began, accounts = time.time(), _accounts_of(path, db)
+        began, states = time.time(), spool.load_states(path)
+        accounts = [Account.of(state.account) for state in states]
+        if not accounts:
+            raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
+        _check_target(path, may_change=True)
+        if unread := [account for account in accounts if not account.spool.is_dir()]:
+            # The file may come from elsewhere, and its account gets the password.
+            again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
+            raise UserError(f"{unread[0]} was never read from here; {again}")
         try:
             errors = _sync([each for each in accounts if each not in rejected], path, db, as_json)
             rejected |= {each for each in errors if isinstance(errors[each], oauth.RejectedError)}
@@ -163,22 +176,12 @@ def sync(
                 time.sleep(1)
 
 
-def _accounts_of(path: Path, db: Path | None) -> list[Account]:
-    accounts = [Account.of(state.account) for state in spool.load_states(path)]
-    if not accounts:
-        raise UserError(f"{path} is of no account; begin with: art-e ingest imaps://user@host")
-    _check_target(path, may_change=True)
-    if unread := [account for account in accounts if not account.spool.is_dir()]:
-        # The file may come from elsewhere, and its account gets the password.
-        again = f"if it is yours: art-e ingest {unread[0]} --replace{db_argument(db)}"
-        raise UserError(f"{unread[0]} was never read from here; {again}")
-    return accounts
-
-
 def _sync(accounts: list[Account], path: Path, db: Path | None, as_json: bool) -> spool.Errors:
     """Read all accounts, though one can't be reached, and make the file if anything changed."""
     (changes, errors), report = spool.follow(dict.fromkeys(accounts, ""), path), None
-    if spool.is_newer(path):
+    # Accounts may have brought more than the file has, as after an interrupted ingest.
+    brought = spool.state_file(path).stat().st_mtime_ns
+    if not path.exists() or path.stat().st_mtime_ns <= brought:
         owner = None
         with contextlib.suppress(UserError), InboxFile(path) as old:
             owner = next(iter(old.owners()), None)
@@ -241,16 +244,14 @@ def read_sources(
     named = list(zip(sources, formats, strict=True))
     opened = [build.Source(_open(source, name), rules(name)) for source, name in named]
     worlds = [source for source, name in named if name == "synthetic"]
-    total = limit
-    if limit is None and len(worlds) == len(sources):
-        total = sum(described(each).size for each in worlds)
+    size = sum(described(each).size for each in worlds) if len(worlds) == len(sources) else None
     infers = owner is not None or {"mail", "mbox", "maildir", "eml", "imap"}.issuperset(formats)
     if source_format == "imap":
         infers = not all(state.owner for state in spool.load_states(path))
     choose = partial(_owner, owner) if infers else lambda _: None
     with contextlib.ExitStack() as stack:
         # Its thread starts after the workers, which a process with threads can't fork.
-        bar = cache(lambda: stack.enter_context(output.progress("mails", total)))
+        bar = cache(lambda: stack.enter_context(output.progress("mails", limit or size)))
 
         def on_progress(count: int) -> None:
             if output.interrupted():
@@ -309,7 +310,6 @@ def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None
     if not owners or owners[0].share < LEAST_SHARE:
         output.note("no owner: no address has most of the mail; --owner ADDRESS names one")
         return None
-    address = owners[0].address
     if sys.stdin.isatty() and sys.stderr.isatty():
         output.note(f"is this the mail of {likely[0]}? its inbox will hold all of it")
         key = output.pressed_key("[y]es [n]o", "yn", "answers")
@@ -320,7 +320,7 @@ def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None
             return None
     else:
         output.note(f"owner: {likely[0]}; if that is wrong: --owner ADDRESS --replace")
-    return address
+    return owners[0].address
 
 
 def _sums(
@@ -459,3 +459,50 @@ def split(address: Address, db: DbOption = None, as_json: JsonOption = False) ->
         raise UserError(f"{name!r} is merged with no other address; art-e people list shows who is")
     _set_person(path, listed, None)
     _print({"addresses": listed}, [f"split: {', '.join(listed)}"], as_json)
+
+
+# ---- `demo`: a synthetic inbox, made once and kept, one question of its test split for the offline
+# policy, and the gold answer beside. It needs no key, no network and no mail.
+
+SIZE, SEED = 2_000, 0
+
+
+@app.command(epilog=output.example("art-e demo", "art-e demo --json"))
+def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
+    """Take the tour: a sample inbox, one question, every step, the answer."""
+    config = WorldConfig(size=SIZE, seed=SEED)
+    question = tour_question(world := questions(config))
+
+    def mails() -> Iterator[RawMessage]:
+        output.note(f"making a sample inbox of {SIZE:,} mails, once")
+        return messages(config)
+
+    db = build.made_up_file(f"{__version__}/{world}", mails)
+    output.note(OFFLINE_NOTE)
+    with InboxFile(db) as file:
+        opened = file.inbox_of(question)
+        if not as_json:
+            about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
+            output.print_text(("question  ", "dim"), (question.question, "bold"))
+            output.print_text((f"inbox     {about}\n", "dim"))
+        conversation = Conversation(opened, db, Model("offline").policy())
+        conversation.begin(question, "demo", out)
+        answered = conversation.answer(screen=None if as_json else output.console())
+    if as_json:
+        output.print_json({**answered.to_json(), "gold_answer": question.answer})
+    else:
+        answered.show()
+        gold = question.answer or ""
+        output.print_text(("\nexpected: ", "dim"), gold, (" (the gold answer)", "dim"))
+        output.print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
+        output.print_line("  art-e ingest ~/Downloads/takeout-*.zip")
+        output.print_line("  art-e search invoice march")
+        output.print_line('  art-e ask "When does the lease end?" --trace')
+    exit_for(answered.trajectory)
+
+
+def tour_question(world: list[Question]) -> Question:
+    """The first easy look-up of the test split, if possible one that asks when."""
+    wanted = ("test", "lookup", "easy")
+    easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
+    return next((each for each in easy if each.question.startswith("When ")), easy[0])

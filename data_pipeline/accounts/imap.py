@@ -18,7 +18,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from art_e.errors import UserError
 from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
 from art_e.storage import home
 from art_e.text import digest
-from data_pipeline.accounts.oauth import PROVIDERS, Grant, RejectedError, grant_in
+from data_pipeline.accounts.oauth import PROVIDERS, REJECTED, Grant, RejectedError, grant_in
 from data_pipeline.ingest.archives import buffered
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.labels import of_imap, words_of
@@ -47,10 +46,6 @@ _NONSENSE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 _UNEXPECTED = re.compile(r"unexpected (?:tagged )?response: b")
 # Errors of this machine that name no file.
 _OURS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOMEM}
-_PASSWORD_REJECTED = (
-    "password: check both; Gmail, Fastmail, iCloud and Yahoo want an app password, Outlook.com and"
-    " Microsoft 365 take none but OAuth, which Gmail takes, too: art-e login {0} --client-id ID"
-)
 _ADDRESS = re.compile(r"(imaps?)://([^:/]+)@([\w.-]+)(?::(\d{1,5}))?/?")
 
 # ---- Accounts and their passwords.
@@ -140,16 +135,37 @@ class Marks(NamedTuple):
 class Wire(imaplib.IMAP4):
     """A connection, signed in, and what is read over it."""
 
-    password = ""
     _query = "(UID FLAGS RFC822.SIZE)"
 
-    def open(self, *args: Any, **options: Any) -> None:
-        # STARTTLS makes another socket, for which nothing is read ahead.
+    def __init__(self, account: Account, password: str) -> None:
+        self.account, self.password, self.context = account, password, ssl.create_default_context()
+        # TLS makes another socket, for which nothing is read ahead.
         self._files: dict[socket.socket, BufferedReader]
         self._files = collections.defaultdict(lambda: buffered(self._receive))
         self._bytes, self._sign = 0, time.monotonic() + _SIGN_S
         self._expect(_ANSWER)
+        super().__init__(account.host, account.port, _TIMEOUT_S)
+
+    def open(self, *args: Any, **options: Any) -> None:
         super().open(*args, **options)
+        if self.account.scheme == "imaps":
+            self.sock = self.context.wrap_socket(self.sock, server_hostname=self.host)
+
+    def sign_in(self, *, is_token: bool) -> None:
+        user, password = self.account.user, self.password
+        open_is_fine = self.host in LOOPBACK and "LOGINDISABLED" not in self.capabilities
+        if self.account.scheme == "imap" and not open_is_fine:
+            if "STARTTLS" not in self.capabilities:
+                raise UserError(f"{self.host} would get the password in the open: use imaps://")
+            self.starttls(self.context)
+        if is_token:
+            bearer = f"user={user}\1auth=Bearer {password}\1\1".encode()
+            # A server that refuses says why first, and wants an answer to that.
+            self.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
+        elif "AUTH=PLAIN" in self.capabilities:
+            self.authenticate("PLAIN", lambda _: f"\0{user}\0{password}".encode())
+        else:
+            self.login(_quoted(user.encode()).decode(), password)
 
     def _expect(self, limit: int) -> None:
         """Begin a command with an answer of at most `limit` bytes."""
@@ -269,10 +285,6 @@ class Wire(imaplib.IMAP4):
                 yield uid, b"".join(literals[before : before + 1]), received
 
 
-class _TlsWire(Wire, imaplib.IMAP4_SSL):
-    pass
-
-
 def shown(words: object, password: str) -> str:
     """Return what a server says, unless it has 8 characters of the password, in any usual code."""
     secret = password.encode()
@@ -289,14 +301,10 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
     `UserError` if not."""
     grant = secret if isinstance(secret, Grant) else None
     password = grant.access_token(account.grant_file, str(account)) if grant else str(secret)
-    imap, context = None, ssl.create_default_context()
-    kind: Callable[..., Wire] = Wire
-    if account.scheme == "imaps":
-        kind = partial(_TlsWire, ssl_context=context)
+    imap = None
     try:
-        imap = kind(account.host, account.port, timeout=_TIMEOUT_S)
-        imap.password = password
-        _sign_in(imap, account, context, is_token=grant is not None)
+        imap = Wire(account, password)
+        imap.sign_in(is_token=grant is not None)
         yield imap
     except ssl.SSLCertVerificationError as error:
         raise UserError(
@@ -310,8 +318,8 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
         refused = isinstance(error, imaplib.IMAP4.error | UnicodeEncodeError) and not cut
         if refused and imap and imap.state == "NONAUTH" and "[UNAVAILABLE]" not in str(error):
             # Without the server's words, which may repeat the password.
-            what = "sign-in: art-e login {0}" if grant else _PASSWORD_REJECTED
-            raise RejectedError(f"{account} rejects the {what.format(account)}") from None
+            what = REJECTED["token" if grant else "password"].format(account)
+            raise RejectedError(f"{account} rejects the {what}") from None
         odd = isinstance(error, _NONSENSE) or _UNEXPECTED.search(str(error)) is not None
         if odd or not cut:
             what = "answers what no IMAP server does" if odd else "refuses"
@@ -327,23 +335,6 @@ def connection(account: Account, secret: str | Grant) -> Iterator[Wire]:
         with contextlib.suppress(OSError):
             if imap is not None:
                 imap.shutdown()
-
-
-def _sign_in(imap: Wire, account: Account, context: ssl.SSLContext, *, is_token: bool) -> None:
-    user, password = account.user, imap.password
-    open_is_fine = account.host in LOOPBACK and "LOGINDISABLED" not in imap.capabilities
-    if account.scheme == "imap" and not open_is_fine:
-        if "STARTTLS" not in imap.capabilities:
-            raise UserError(f"{account.host} would get the password in the open: use imaps://")
-        imap.starttls(context)
-    if is_token:
-        bearer = f"user={user}\1auth=Bearer {password}\1\1".encode()
-        # A server that refuses says why first, and wants an answer to that.
-        imap.authenticate("XOAUTH2", lambda reason: b"" if reason else bearer)
-    elif "AUTH=PLAIN" in imap.capabilities:
-        imap.authenticate("PLAIN", lambda _: f"\0{user}\0{password}".encode())
-    else:
-        imap.login(_quoted(user.encode()).decode(), password)
 
 
 # ---- The wire, as far as imaplib leaves it to us.

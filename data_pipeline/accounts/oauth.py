@@ -13,6 +13,7 @@ import secrets
 import sys
 import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -29,9 +30,9 @@ _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
 _URL = re.compile(r"(https?)://([\w.-]+)(?::\d+)?(?:/\S*)?")
-_PENDING = ("authorization_pending", "slow_down")
 _TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
 _FIXES: dict[str, str] = _TABLES["errors"]
+REJECTED: dict[str, str] = _TABLES["rejected"]
 
 
 class RejectedError(UserError):
@@ -103,7 +104,7 @@ def _by_code(grant: Grant) -> dict[str, Any]:
         page = reply.get("verification_uri") or reply.get("verification_url")
         note(f"to sign in, open {page} and enter the code {reply.get('user_code')}")
         reply = {"error": "authorization_pending"}
-    while reply.get("error") in _PENDING and time.monotonic() < ends:
+    while reply.get("error") in ("authorization_pending", "slow_down") and time.monotonic() < ends:
         wait += 5 * (reply["error"] == "slow_down")
         time.sleep(wait)
         reply = grant.ask(grant_type=_DEVICE_CODE, device_code=str(code))
@@ -148,19 +149,16 @@ def _post(url: str, fields: dict[str, str]) -> dict[str, Any]:
     import httpx
 
     host = _host(url)
-    elsewhere = f"{host} leads to another address, which gets no token: check it"
-    try:
-        with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
-            body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        why = type(error).__name__
-        raise UserError(f"no answer from {host} ({why}): check the network") from None
-    except PolicyError:  # httpx refuses redirects itself once this process has asked a model
-        raise UserError(elsewhere) from None
-    if answer.is_redirect:
-        raise UserError(elsewhere)
-    try:
-        return _BODY.validate_json(body)
-    except ValidationError:
-        what = f"{host} answers what no OAuth server does (HTTP {answer.status_code})"
-        raise UserError(f"{what}: check its address, or try again later") from None
+    with suppress(PolicyError):  # httpx raises it for a redirect once this process asked a model
+        try:
+            with httpx.stream("POST", url, data=fields, timeout=_TIMEOUT_S) as answer:
+                body = b"".join(itertools.islice(answer.iter_bytes(65_536), 16))
+            if not answer.is_redirect:
+                return _BODY.validate_json(body)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            why = type(error).__name__
+            raise UserError(f"no answer from {host} ({why}): check the network") from None
+        except ValidationError:
+            what = f"{host} answers what no OAuth server does (HTTP {answer.status_code})"
+            raise UserError(f"{what}: check its address, or try again later") from None
+    raise UserError(f"{host} leads to another address, which gets no token: check it")

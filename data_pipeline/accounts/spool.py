@@ -35,6 +35,7 @@ WAITS_S = (1.0, 5.0, 20.0)
 _BATCH_BYTES = 1_000_000
 
 Errors = dict[Account, UserError]
+Outcome = tuple[Counter[str], Errors]
 # A message's source, its labels, and Gmail's name of its thread.
 Message = tuple[str, tuple[str, ...], str]
 _File = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}-[0-9]{1,10}/[0-9]{1,10}$")]
@@ -73,12 +74,6 @@ def _save_states(db: Path, states: Collection[State]) -> None:
     write_whole(state_file(db), _STATES.dump_json(list(states)).decode())
 
 
-def is_newer(db: Path) -> bool:
-    """Return whether accounts brought more than an inbox file has, as after an ingest's end."""
-    brought = state_file(db).stat().st_mtime_ns
-    return not db.exists() or db.stat().st_mtime_ns <= brought
-
-
 @contextlib.contextmanager
 def alone(db: Path) -> Iterator[None]:
     """Keep out other processes that read the accounts of an inbox file."""
@@ -99,9 +94,7 @@ def read(db: Path) -> Iterator[RawMessage]:
                 yield RawMessage(source, data, received, labels, False, thread, state.owner)
 
 
-def follow(
-    owners: Mapping[Account, str], db: Path, *, no_others: bool = False
-) -> tuple[Counter[str], Errors]:
+def follow(owners: Mapping[Account, str], db: Path, *, no_others: bool = False) -> Outcome:
     """Bring the spool, and the state beside an inbox file, to what accounts hold; `owners` are new
     owners, "" for the old. With `no_others` the file follows only these, if one can be read. Return
     how many messages are new, have changed labels and are deleted; and of accounts that can't be
@@ -114,9 +107,8 @@ def follow(
             except UserError as error:
                 errors[account] = error
         if no_others and changes:
-            _save_states(
-                db, [each for each in load_states(db) if Account.of(each.account) in owners]
-            )
+            states = load_states(db)
+            _save_states(db, [each for each in states if Account.of(each.account) in owners])
     return changes, errors
 
 

@@ -30,7 +30,7 @@ from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens
 from art_e.question import load_questions, read_rows
 from art_e.trajectory import read_trajectories
-from data_pipeline.cli import FormatName
+from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.golden.exchange import import_rows
 from data_pipeline.golden.filtering import filter_rows
 from data_pipeline.golden.golden_set import GoldenSet
@@ -41,7 +41,6 @@ from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
-from data_pipeline.tour import SEED, SIZE, tour_question
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
