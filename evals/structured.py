@@ -99,7 +99,7 @@ class StructuredModel:
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """Return the model's reply to `prompt` about `data`, which it gets as quoted JSON. Raises
         `UnparseableError` for another form, which is not cached, and `PolicyError`."""
-        return parsed(await self._reply(prompt, data, form, only_readable=True), form)
+        return parsed(await self._reply(prompt, data, form, None), form)
 
     async def read(
         self,
@@ -112,20 +112,14 @@ class StructuredModel:
         what `reading` does after `ATTEMPTS` unreadable replies, and `PolicyError`."""
         for attempt in range(ATTEMPTS - 1):
             with contextlib.suppress(UnparseableError):
-                return reading(await self._reply(prompt, data, form, attempt=attempt))
-        return reading(await self._reply(prompt, data, form, attempt=ATTEMPTS - 1))
+                return reading(await self._reply(prompt, data, form, attempt))
+        return reading(await self._reply(prompt, data, form, ATTEMPTS - 1))
 
     async def _reply(
-        self,
-        prompt: str,
-        data: Mapping[str, Any],
-        form: type[BaseModel],
-        *,
-        attempt: int = 0,
-        only_readable: bool = False,
+        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int | None
     ) -> str:
-        """Return the model's reply as text, of the form or (unless `only_readable`) not. Another
-        `attempt` is another request to the cache, and the same to the model. Raises as `ask`."""
+        """Return the model's reply as text. Another `attempt` is another request to the cache, and
+        the same to the model; None takes and caches only readable replies. Raises as `ask`."""
         endpoint = set_address(self.model.partition("/")[0])
         request = self._request(prompt, data, accepts(self.model))
         named = {**request, "form": form.model_json_schema(), "endpoint": endpoint}
@@ -133,7 +127,7 @@ class StructuredModel:
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
             return kept.text
         response = await self._call(prompt, data, form)
-        if only_readable:
+        if attempt is None:
             parsed(response.text, form)
         if self._responses is not None:
             self._responses.put(key, response)

@@ -306,9 +306,8 @@ def verify_command(
         checks = verify.ModelChecks(reader, judging, min_realism)
         with output.progress("rows", len(golden.questions)) as done:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
-        costs = [reader.total_spent.cost_usd]
-        if needs_model(judge):
-            costs.append(Responses(verdicts).spent_on(judge).cost_usd)
+        models = (each for each in (reader, judging) if isinstance(each, StructuredModel))
+        costs = [each.total_spent.cost_usd for each in models]
         output.note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

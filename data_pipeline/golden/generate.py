@@ -180,7 +180,10 @@ def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mai
     for number, thread in enumerate(threads):
         stretches[before * len(stretches) // total].append(number)
         before += len(thread)
-    matters = [_matter(thread) for thread in threads]
+    matters: list[Set[str | int]] = []
+    for thread in threads:
+        subject = [word for word in words(thread[0].subject) if word not in STOP_WORDS]
+        matters.append({*stems(subject), *(person for mail in thread for person in mail.people)})
     frequency = Counter(part for matter in matters for part in matter)
 
     def likeness(one: int, other: int) -> float:
@@ -213,11 +216,6 @@ def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mai
 def recent(thread: Sequence[Mail]) -> list[Mail]:
     """The newest mails of a thread, as many as a batch takes."""
     return [each for each in thread if thread[-1].sent_at - each.sent_at <= SPANS[0]][-BATCH_MAILS:]
-
-
-def _matter(thread: Sequence[Mail]) -> Set[str | int]:
-    subject = [word for word in words(thread[0].subject) if word not in STOP_WORDS]
-    return {*stems(subject), *(person for mail in thread for person in mail.people)}
 
 
 def _related(

@@ -169,27 +169,24 @@ class GoldenSet:
     def load(cls, folder: Path, step: Step | None = None) -> Self:
         """The set in `folder`, or what `step` begins with; this needs no lock."""
         with _reading(folder):
+            before = STEPS if step is None else STEPS[: STEPS.index(step)]
             while True:
-                golden = cls._read(folder, step)
+                manifest = _manifest(folder)
+                recorded = manifest["steps"]
+                steps = {each: recorded[each] for each in before if each in recorded}
+                if not steps:
+                    raise FileNotFoundError
+                manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
+                questions = [Question.from_row(row) for row in _rows(folder / last)]
+                _ = [checks_of(each) for each in questions]  # of the right form
+                if len({each.id for each in questions}) < len(questions):
+                    raise ValueError(f"{last}: two rows have one id")
+                rows = _rows(folder / REJECTED)
+                dropped = [Rejected(**row.pop("rejected"), row=row) for row in rows]
+                rejected = [each for each in dropped if each.step in steps]
                 # No save of another process came in between.
-                if _manifest(folder)["steps"].items() >= golden.manifest["steps"].items():
-                    return golden
-
-    @classmethod
-    def _read(cls, folder: Path, step: Step | None) -> Self:
-        manifest = _manifest(folder)
-        before = STEPS if step is None else STEPS[: STEPS.index(step)]
-        steps = {name: manifest["steps"][name] for name in before if name in manifest["steps"]}
-        if not steps:
-            raise FileNotFoundError
-        manifest["steps"], last = steps, STEP_FILES[list(steps)[-1]]
-        questions = [Question.from_row(row) for row in _rows(folder / last)]
-        _ = [checks_of(each) for each in questions]  # of the right form
-        if len({each.id for each in questions}) < len(questions):
-            raise ValueError(f"{last}: two rows have one id")
-        dropped = (Rejected(**row.pop("rejected"), row=row) for row in _rows(folder / REJECTED))
-        rejected = [each for each in dropped if each.step in steps]
-        return cls(questions, rejected, manifest)
+                if _manifest(folder)["steps"].items() >= steps.items():
+                    return cls(questions, rejected, manifest)
 
     def save(self, folder: Path) -> list[Step]:
         """Write what the last step made to `folder`; the later steps, which must be run again."""
