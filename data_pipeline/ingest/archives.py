@@ -36,9 +36,24 @@ def decompressed(path: Path) -> Iterator[BufferedReader]:
         unpack = next((_PACKERS[magic] for magic in _PACKERS if head.startswith(magic)), None)
         if unpack is None:
             yield file
-        else:
-            with unpack(file) as unpacked:
-                yield _Bound(path).stream(unpacked.read)
+            return
+
+        def take(limit: int) -> bytes:
+            data: bytes = unpacked.read(limit)
+            _check_unpacked(path, unpacked.tell())
+            return data
+
+        with unpack(file) as unpacked:
+            yield buffered(take)
+
+
+def _check_unpacked(path: Path, size: int) -> None:
+    """Raise `UserError` if a file unpacks to more bytes than mail does."""
+    if size > max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE):
+        raise UserError(
+            f"{encodable(str(path))} unpacks to over {_MOST_TIMES} times its size, as no mail does;"
+            " if you trust it, unpack it and give the folder"
+        )
 
 
 class _Stream(io.RawIOBase):
@@ -57,29 +72,6 @@ class _Stream(io.RawIOBase):
 def buffered(take: Callable[[int], bytes]) -> BufferedReader:
     """Return the bytes that `take` gives, at most as many as it is asked for, as a file."""
     return BufferedReader(_Stream(take), 1 << 16)
-
-
-class _Bound:
-    """How many bytes all parts of an archive may have together."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._left = max(path.stat().st_size * _MOST_TIMES, _ALWAYS_FINE)
-
-    def stream(self, read: Callable[[int], bytes]) -> BufferedReader:
-        """The bytes that `read` gives of a part. Reading raises `UserError` beyond the bound."""
-
-        def take(limit: int) -> bytes:
-            data = read(limit)
-            self._left -= len(data)
-            if self._left < 0:
-                raise UserError(
-                    f"{encodable(str(self._path))} unpacks to over {_MOST_TIMES} times its size, as"
-                    " no mail does; if you trust it, unpack it and give the folder"
-                )
-            return data
-
-        return buffered(take)
 
 
 def head_of(path: Path, size: int) -> bytes:
@@ -126,7 +118,7 @@ def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
-    bound, shown, end = _Bound(path), encodable(str(path)), 0
+    shown, end = encodable(str(path)), 0
     with limited_memory():
         archive = zipfile.ZipFile(path)
     with archive:
@@ -135,6 +127,8 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
             if info.header_offset < end:
                 raise UserError(f"{shown} has entries that overlap, as no mail program writes them")
             end = info.header_offset + _LOCAL_HEADER + info.compress_size
+        # No entry is read beyond the size that the directory gives.
+        _check_unpacked(path, sum(info.file_size for info in archive.infolist()))
         for info in archive.infolist():
             if info.flag_bits & 1:
                 raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
@@ -142,7 +136,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
                 continue
             try:
                 with archive.open(info) as stream:
-                    yield encodable(info.filename), bound.stream(stream.read)
+                    yield encodable(info.filename), buffered(stream.read)
             except NotImplementedError:
                 why = f"packed by a method that isn't read (number {info.compress_type})"
                 yield encodable(info.filename), why
@@ -154,6 +148,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
 # Of a long name or an extended header: a real one has some hundred bytes.
 _LONGEST_EXTENDED = 1 << 20
+_WITHOUT_DATA = b"123456"  # kinds of links, devices and folders, whatever size a header gives
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
 
@@ -176,7 +171,6 @@ class TarMember:
     def skip(self) -> None:
         """Read on to where the next header begins."""
         self._left += self._padding
-        self._padding = 0
         while self._left:
             self.take(1 << 16)
 
@@ -189,26 +183,18 @@ def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
         extended: dict[str, str] = {}
         while (header := stream.read(_BLOCK)) != _END:
             name, size, kind = _tar_header(header)
-            if kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
-                if size > _LONGEST_EXTENDED:
-                    raise tarfile.ReadError(f"an extended header of {size:,} bytes")
-                record = TarMember(stream, size)
-                data = record.take(size)
-                record.skip()
-                if kind == tarfile.XHDTYPE:
-                    extended.update(_pax_records(data))
-                else:
-                    extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-                continue
-            name, size = extended.get("path", name), int(extended.get("size", size))
-            extended = {}
-            if kind == tarfile.GNUTYPE_SPARSE:
-                raise tarfile.ReadError(f"{encodable(name)} is stored as a sparse file")
-            is_file = kind in tarfile.REGULAR_TYPES
-            # A folder or a link has no data, whatever size its header gives.
-            is_empty = kind in tarfile.SUPPORTED_TYPES and kind != tarfile.GNUTYPE_LONGLINK
-            member = TarMember(stream, 0 if is_empty and not is_file else size)
-            if is_file:
+            is_extension = kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)
+            if not is_extension:
+                name, size = extended.get("path", name), int(extended.get("size", size))
+                extended = {}
+            if kind == tarfile.GNUTYPE_SPARSE or (is_extension and size > _LONGEST_EXTENDED):
+                raise tarfile.ReadError(f"{encodable(name)} is sparse or of {size:,} bytes")
+            member = TarMember(stream, 0 if kind in _WITHOUT_DATA else size)
+            if is_extension:
+                data = member.take(size)
+                name = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+                extended.update(_pax_records(data) if kind == tarfile.XHDTYPE else {"path": name})
+            elif kind in tarfile.REGULAR_TYPES:
                 yield name, member
             member.skip()
         while block := stream.read(1 << 16):
@@ -231,8 +217,7 @@ def _tar_header(header: bytes) -> tuple[str, int, bytes]:
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
     """The records of an extended header: lines of `<length> <name>=<value>`."""
-    end = len(data.rstrip(b"\0"))
-    start = 0
+    start, end = 0, len(data.rstrip(b"\0"))
     while start < end:
         digits = data[start : start + 20].partition(b" ")[0]
         if not digits.isdigit() or not len(digits) < int(digits) <= len(data) - start:

@@ -105,22 +105,10 @@ def _check_there(path: str) -> None:
 
 # ---- Mail in files: mbox, Maildir, MH, and as Apple Mail, Thunderbird and Outlook keep it.
 
-_GONE = Skipped("", "gone", "moved or deleted while the mail was read")
-_NOT_MAIL = Skipped("", "other-file", "of another kind, or a mail program's copy", "not_mail")
-_INTERNAL = Skipped("", "bookkeeping", "a mail program's notes on the mailbox", "not_mail")
-_PARTIAL = Skipped("", "partial", "Apple Mail keeps or has left its attachments elsewhere", "cut")
-_MAILDIR = re.compile(r"(?:(.*)/)?(cur|new|tmp)/(?:[^/]+/)*[^/.][^/]*")
-# A mail's name in a Maildir, which tells in an archive what its folders do elsewhere.
-_DELIVERED = re.compile(r"[:!;]2,\w*$|/\d{9,}\.[^/.]+\.[^/]+$")
-# A mailbox that Thunderbird is rewriting, its copies for the desktop's search, attachments that
-# Apple Mail keeps as files, and what a Mac writes beside a file.
-_BESIDE_MAIL = re.compile(
-    r"(?:.*/)?(?:nstmp(?:-\d+)?|[^/]+\.mozmsgs/.*|Attachments/\d+/.*|\._[^/]+)"
-)
-_NUMBERED = re.compile(r"[,#]?\d+\.?")
+_FAULTS = {name: Skipped("", **fault) for name, fault in PROGRAMS["faults"].items()}
+_MAILDIR, _DELIVERED, _BESIDE_MAIL, _NUMBERED = map(re.compile, PROGRAMS["files"].values())
 _PST_MAGIC, _PLIST, _OLM = b"!BDN", b"<?xml", "com.microsoft.__Messages/"
 _IN_MSG = "__properties_version1.0".encode("utf-16-le")
-_PACKED = Skipped("", "packed", "an archive that isn't opened here: unpack it", "not_mail")
 _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,20})</integer>")
 
 
@@ -151,7 +139,9 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
                     yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1), labels=labels)
                 else:
                     is_packed = place != path and name.lower().endswith(archives.ARCHIVES)
-                    yield RawMessage(name, b"", fault=_PACKED if is_packed else _NOT_MAIL)
+                    yield RawMessage(
+                        name, b"", fault=_FAULTS["packed"] if is_packed else _FAULTS["other"]
+                    )
 
 
 @contextlib.contextmanager
@@ -194,25 +184,21 @@ def _is_maildir(folder: Path) -> bool:
 
 def _maildir_message(place: Path | BufferedReader, name: str, part: re.Match[str]) -> RawMessage:
     """A message of a Maildir, which another program may flag, move or delete meanwhile."""
-
-    def bare(name: str) -> str:
-        # Without the flags (":2,S"), which change when a mail is read.
-        return INFO.split(name, maxsplit=1)[0]
-
-    def places() -> Iterator[Path | BufferedReader]:
-        yield place
-        if isinstance(place, Path):
-            for folder in (place.parent, place.parent.with_name("cur")):
-                files = archives.regular_files(folder)
-                yield from (each for each in files if bare(each.name) == bare(place.name))
-
-    for now in places() if part[2] != "tmp" else ():
+    # Without the flags (":2,S"), which change when a mail is read.
+    source = INFO.split(name, maxsplit=1)[0]
+    if part[2] == "tmp":
+        return RawMessage(source, b"", fault=_FAULTS["other"])
+    folders = [place.parent, place.parent.with_name("cur")] if isinstance(place, Path) else []
+    files = itertools.chain.from_iterable(map(archives.regular_files, folders))
+    unique = source.rpartition("/")[2]
+    renamed = (file for file in files if INFO.split(encodable(file.name))[0] == unique)
+    for now in itertools.chain([place], renamed):
         # Dovecot can pack them.
         with contextlib.suppress(FileNotFoundError), _opened(now) as stream:
             folder, file = now.parts[-2:] if isinstance(now, Path) else (part[2], name)
             labels = of_maildir(f"{part[1] or ''}/{folder}", encodable(file))
-            return RawMessage(bare(name), stream.read(LARGEST_MESSAGE + 1), labels=labels)
-    return RawMessage(bare(name), b"", fault=_NOT_MAIL if part[2] == "tmp" else _GONE)
+            return RawMessage(source, stream.read(LARGEST_MESSAGE + 1), labels=labels)
+    return RawMessage(source, b"", fault=_FAULTS["gone"])
 
 
 @lru_cache(maxsize=1)
@@ -242,7 +228,7 @@ def _read_emlx(
         return RawMessage(name, data[:size], labels=labels)
     beside = place.parents[1] / "Attachments" if isinstance(place, Path) else Path(os.devnull)
     message, lacks = _with_files(data[:size], beside / name.rpartition("/")[2].partition(".")[0])
-    return RawMessage(name, message, labels=labels, fault=_PARTIAL if lacks else None)
+    return RawMessage(name, message, labels=labels, fault=_FAULTS["partial"] if lacks else None)
 
 
 def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
@@ -268,11 +254,7 @@ def _with_files(message: bytes, folder: Path) -> tuple[bytes, bool]:
 def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
     """The mails of an Outlook data file, which libpst's program takes apart."""
     if (readpst := shutil.which("readpst")) is None or not isinstance(file, Path):
-        raise UserError(
-            f"{name} is an Outlook data file, which the program readpst reads: install it (Debian"
-            " and Ubuntu: apt install pst-utils; Fedora and Homebrew: libpst), take the file out of"
-            " its archive, and run this again"
-        )
+        raise UserError(f"{name} {PROGRAMS['closed']['pst']}")
     with tempfile.TemporaryDirectory() as folder:
         # Deleted items too, each mail in a file of its own, text in UTF-8.
         command = [readpst, "-D", "-e", "-8", "-q", "-j", "0", "-o", folder, str(file.absolute())]
@@ -306,13 +288,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
 
-# A From_ line has a time and a year; Thunderbird, Eudora and others leave these out, some the
-# sender as well.
-_DATED = re.compile(rb"From[ \t](?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
-_UNDATED = re.compile(
-    rb"From(?:[ \t]+(?:-|\?{3}@\?{3}|MAILER-DAEMON|[^\s@]{1,99}@\S{1,999})[\d/:., +APM-]{0,60}"
-    rb"|[ \t]\S+ .{0,99}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? .{0,99}\d(?: remote from \S+)?)?"
-)
+_DATED, *_UNDATED = (re.compile(form.encode()) for form in PROGRAMS["separators"].values())
 _DAYS = frozenset("Mon Tue Wed Thu Fri Sat Sun".split())
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -320,17 +296,15 @@ _LONGEST_READ, _LONGEST_HEADERS = 1 << 20, 1 << 18
 _MMDF = b"\1\1\1\1"  # the line above and below each of MMDF's messages
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
 # The first message of a mailbox of UW-IMAP and Pine holds what they know of it.
-_INTERNAL_MAIL = re.compile(
-    rb"^Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\s*$", re.M
-)
+_NOTES = b"\nX-IMAP", b"\nSubject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA"
 
 
 def _read_mbox(name: str, stream: BufferedReader, labels: tuple[str, ...]) -> Iterator[RawMessage]:
     """The messages of a file. `source` is "<file name>#<number>"."""
     for number, (separator, data) in enumerate(_pieces(stream), start=1):
         source = f"{name}#{number}"
-        if number == 1 and _INTERNAL_MAIL.search(data[:2000]) and b"\nX-IMAP" in data[:2000]:
-            yield RawMessage(source, b"", fault=_INTERNAL)
+        if number == 1 and all(note in b"\n" + data[:2000] for note in _NOTES):
+            yield RawMessage(source, b"", fault=_FAULTS["notes"])
             continue
         words = separator.decode("ascii", "replace").replace(" DST", "").split()
         days = [at for at, word in enumerate(words) if word.rstrip(",") in _DAYS]
@@ -416,7 +390,7 @@ def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> b
     if _DATED.match(line):
         return names >= 3 or (is_whole and (follows_blank or names > 0))
     is_likely = is_whole and names >= (2 if follows_blank else 4)
-    return is_likely and bool(_UNDATED.fullmatch(line.rstrip()))
+    return is_likely and any(form.fullmatch(line.rstrip()) for form in _UNDATED)
 
 
 # ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
@@ -458,14 +432,14 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
                 f"{path} lacks the columns {', '.join(missing)}: "
                 "it needs the shape of corbt/enron-emails"
             )
-        source = _text(row.get("file_name")) or f"{name}#{number}"
-        message_id, subject, sender, body = (
-            _text(row[column]) for column in ("message_id", "subject", "from", "body")
+        source = str(row.get("file_name") or f"{name}#{number}")
+        message_id, subject, sender, date, body = (
+            "" if row[column] is None else str(row[column])
+            for column in ("message_id", "subject", "from", "date", "body")
         )
         to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
-        date = row["date"]
-        date = date if isinstance(date, dt.datetime) else parse_date(_text(date))
-        yield MailFields(source, message_id, subject, sender, to, cc, bcc, date, body)
+        sent = row["date"] if isinstance(row["date"], dt.datetime) else parse_date(date)
+        yield MailFields(source, message_id, subject, sender, to, cc, bcc, sent, body)
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -479,12 +453,12 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
             with table:
                 # A thread that lacks memory would end the process.
                 batches = table.iter_batches(_PARQUET_ROWS, use_threads=False)
-                rows: list[dict[str, Any]] | None = []
-                while rows is not None:
-                    yield from rows
+                while True:
                     with records.limited_memory():
-                        batch = next(batches, None)
-                        rows = batch and batch.to_pylist()
+                        if (batch := next(batches, None)) is None:
+                            break
+                        rows = batch.to_pylist()
+                    yield from rows
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(f"{path} isn't readable Parquet: write or download it again") from error
 
@@ -505,14 +479,10 @@ def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
         ) from error
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
 def _texts(value: object) -> list[str]:
     """A list of addresses; None and single strings occur, too."""
     values = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    return [_text(item) for item in values if item]
+    return [str(item) for item in values if item]
 
 
 _NO_MAIL = "mail: give a mailbox, a folder of one, or .eml files"
@@ -536,9 +506,7 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
 _MAIL_HEADER = re.compile(
-    rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|delivered-to"
-    rb"|content-type|sender|x-mozilla-status|x-gmail-labels)[ \t]*:",
-    re.IGNORECASE | re.MULTILINE,
+    rf"^(?:{PROGRAMS['headers']['mail']})[ \t]*:".encode(), re.IGNORECASE | re.MULTILINE
 )
 # Headers that Enron's published mails have and other numbered files don't.
 _ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
@@ -553,21 +521,17 @@ def detect(path_or_id: str) -> Format:
         return "hf"
     _check_there(path_or_id)
     with reading(path):
-        files = itertools.islice(archives.files(path), _LOOKED_AT)
-        formats = (_format_of(path, *each) for each in files)
-        found: Format | None = next(filter(None, formats), None)
-    if found is None:
-        raise UserError(
-            f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
-            f" unpack archives in it, or name its format with --format {'|'.join(records.FORMATS)}"
-        )
-    return found
+        for name, place in itertools.islice(archives.files(path), _LOOKED_AT):
+            if not isinstance(place, str) and (format := _format_of(path, name, place)):  # noqa: A001
+                return format
+    raise UserError(
+        f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
+        f" unpack archives in it, or name its format with --format {'|'.join(records.FORMATS)}"
+    )
 
 
-def _format_of(path: Path, name: str, place: Path | BufferedReader | str) -> Format | None:
+def _format_of(path: Path, name: str, place: Path | BufferedReader) -> Format | None:
     """The format of `path` as far as one of its files tells."""
-    if isinstance(place, str):
-        return None
     with _opened(place) as stream:
         head = stream.peek(_HEAD)[:_HEAD]
         kind = _kind_of(name, stream)
