@@ -54,9 +54,12 @@ _PLAIN_TAGS = dict.fromkeys(("table", "thead", "tbody", "tfoot", "tr"), "div")
 _PLAIN_TAGS |= dict.fromkeys(_CELLS, "span")
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
 
-_UNSEEN = r"script|style|head|title|template"
-_TOKEN = re.compile(r"<!--|-->|<[!?/]?[a-zA-Z\[!-][^<>]*>|<!\s*>")
-_UNSEEN_TAG = re.compile(rf"<(/?)({_UNSEEN})\b", re.IGNORECASE)
+# Each form matches to its end or the text's, which takes linear time.
+_UNSEEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^<>]*>.*?(?:</\1\b[^<>]*>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_TOKEN = re.compile(r"-->|<[!?/]?[a-zA-Z\[!-][^<>]*>|<!\s*>")
 _BLOCK_TAG = re.compile(r"</?(?:p|div|br|tr|table|li|ul|ol|h[1-6]|blockquote|hr|pre)\b", re.I)
 
 _TAG = re.compile(rf"</?(?:{SPELLINGS['html']['tags']})\b[^<>]*>", re.IGNORECASE)
@@ -67,7 +70,6 @@ _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
 )
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
-_INNER_END = "</html>"
 _BLANK_LINES = re.compile(r"\n{3,}")
 # A document inside a text needs this many tags, a text made of tags this share of them.
 _INNER_TAGS = 20
@@ -85,10 +87,8 @@ def html_to_text(source: str) -> str:
     lines = (_strip_tags(source) if text is None else text).split("\n")
     for at, line in enumerate(lines):
         if _CELL_GAP in line:
-            cells = (cell.strip() for cell in line.split(_CELL_GAP))
-            lines[at] = "  ".join(cell for cell in cells if cell)
-    text = "\n".join(map(str.rstrip, lines))
-    return _BLANK_LINES.sub("\n\n", text).strip("\n")
+            lines[at] = "  ".join(filter(None, map(str.strip, line.split(_CELL_GAP))))
+    return _BLANK_LINES.sub("\n\n", "\n".join(map(str.rstrip, lines))).strip("\n")
 
 
 def _without_html(text: str) -> str:
@@ -114,8 +114,8 @@ def _without_html(text: str) -> str:
 
 
 def _converted(text: str, start: int) -> str:
-    end = text.lower().rfind(_INNER_END, start)
-    end = len(text) if end < 0 else end + len(_INNER_END)
+    end = text.lower().rfind("</html>", start)
+    end = len(text) if end < 0 else end + len("</html>")
     source = text[start:end]
     # Written in lines, with a frame of tags around: laying it out would join the lines.
     in_lines = len(_BLOCK_TAG.findall(source)) * _LINES_PER_BLOCK < source.count("\n")
@@ -124,8 +124,6 @@ def _converted(text: str, start: int) -> str:
 
 def _layout(source: str) -> str | None:
     """The text as `inscriptis` lays it out; None if the document is too deep for it."""
-    if not source.strip():
-        return ""
     parser = HTMLParser(encoding="utf-8")
     tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
@@ -175,33 +173,9 @@ def _flattened(tree: HtmlElement) -> bool:
 
 def _strip_tags(source: str) -> str:
     """The text between the tags, without scripts and styles; linear in the length."""
-    pieces: list[str] = []
-    unseen = ""  # the element (or comment) whose end is awaited
-    end = length = 0
-    for match in _TOKEN.finditer(source):
-        token = match[0]
-        if length > MOST_CHARS:
-            pieces.append(REST)
-            end = len(source)
-            break
-        if not unseen:
-            length += match.start() - end + 1
-            pieces.append(source[end : match.start()])
-            pieces.append("\n" if _BLOCK_TAG.match(token) else " ")
-        end = match.end()
-        tag = _UNSEEN_TAG.match(token)
-        if unseen == "<!--":
-            unseen = "" if token == "-->" else unseen
-        elif unseen:
-            unseen = "" if tag and tag[1] and tag[2].lower() == unseen else unseen
-        elif token == "<!--":
-            unseen = token
-        elif tag and not tag[1]:
-            unseen = tag[2].lower()
-    if not unseen:
-        pieces.append(source[end:])
-    lines = [" ".join(line.split()) for line in html.unescape("".join(pieces)).split("\n")]
-    return "\n".join(lines)
+    text = _UNSEEN.sub(" ", source)
+    text = _TOKEN.sub(lambda tag: "\n" if _BLOCK_TAG.match(tag[0]) else " ", text)
+    return "\n".join(" ".join(line.split()) for line in html.unescape(text).split("\n"))
 
 
 # ---- Well-formed messages of one text, split without `email`, which takes five times as long.
@@ -326,13 +300,6 @@ _WORD, _URL = re.compile(r"[^\W_]+"), re.compile(r"https?://\S+")
 Used = TypeVar("Used")
 
 
-class _Attachment(NamedTuple):
-    """An attached file, and the line that stands for it in the body."""
-
-    line: str
-    file: AttachedFile
-
-
 def leaf_text(data: bytes, kind: PartType) -> str:
     """The readable text of a part's bytes, its transfer encoding undone; a long text is cut."""
     is_calendar = kind.kind == "text/calendar" or bool(_CALENDAR.match(data))
@@ -383,7 +350,7 @@ def plain_text(text: str) -> str:
 
 
 def _texts(
-    part: Part, attachments: list[_Attachment], depth: int = 0, *, is_message: bool = True
+    part: Part, attachments: list[AttachedFile], depth: int = 0, *, is_message: bool = True
 ) -> list[str]:
     """Return the texts of a message or part in reading order, and add each attachment in it. A text
     that is a whole message may call itself an attachment."""
@@ -423,7 +390,7 @@ def _texts(
     return []
 
 
-def _uuencoded(match: re.Match[bytes]) -> _Attachment:
+def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
     """Return a file as mail had it before MIME: encoded, in the middle of the text."""
     part: Part = Message()
     part["Content-Transfer-Encoding"] = "x-uuencode"
@@ -447,14 +414,21 @@ def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
     return [*(plain or rich), *events] or [text for _, texts in versions[:1] for text in texts]
 
 
-def _attachment(part: Part, kind: PartType) -> _Attachment:
-    """The attachment, with a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
-    content = head.part_bytes(part)
-    size = "" if part.is_multipart() else f", {max(1, round(len(content) / 1024)):,} KB"
+def _attachment(part: Part, kind: PartType) -> AttachedFile:
     name = head.file_name(part) or "unnamed"
-    data = content if len(content) <= records.LARGEST_FILE else None
-    file = AttachedFile(scrub(name), kind.kind, data, kind.charset)
-    return _Attachment(f"[Attachment: {name} ({kind.kind}{size})]", file)
+    return AttachedFile(name, kind.kind, head.part_bytes(part), kind.charset)
+
+
+def _kept(file: AttachedFile) -> AttachedFile:
+    is_large = len(file.data or b"") > records.LARGEST_FILE
+    return file._replace(data=None) if is_large else file
+
+
+def _line(file: AttachedFile) -> str:
+    """Return a line such as `[Attachment: plan.pdf (application/pdf, 12 KB)]`."""
+    is_empty = not file.data and file.kind.startswith(("multipart/", "message/"))
+    size = "" if is_empty else f", {max(1, round(len(file.data or b'') / 1024)):,} KB"
+    return f"[Attachment: {file.name} ({file.kind}{size})]"
 
 
 def _open_packed(tree: Part, extractor: Extractor) -> None:
@@ -463,8 +437,8 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
     parts = [(tree, 0)]
     for part, depth in parts:
         kind = head.part_type(part)
-        packs = kind.kind.startswith("application/") and not part.is_multipart()
-        file = _attachment(part, kind).file if packs else None
+        is_file = kind.kind.startswith("application/") and not part.is_multipart()
+        file = _kept(_attachment(part, kind)) if is_file else None
         form = form_of(file) if file else ""
         if file and form in PACKED and (mime := read(file, extractor.ask, leaf_text)[0]):
             packed = head.parse_message_tree(head.split_message(mime.encode("latin-1")))
@@ -601,13 +575,12 @@ def message_by_email(data: bytes, extractor: Extractor | None = None) -> PlainMe
     if extractor is not None:
         extractor.ends = time.monotonic() + records.ATTACHMENT_SECONDS
         _open_packed(tree, extractor)
-    attachments: list[_Attachment] = []
+    attachments: list[AttachedFile] = []
     texts = _texts(tree, attachments)
-    lines = "\n".join(each.line for each in attachments)
-    body = "\n\n".join([*texts, lines]).strip("\n")
+    body = "\n\n".join([*texts, "\n".join(map(_line, attachments))]).strip("\n")
     headers = Headers(tree.raw_items())
     headers.charset = next(filter(None, (head.part_type(each).charset for each in tree.walk())), "")
-    return PlainMessage(headers, body, [each.file for each in attachments])
+    return PlainMessage(headers, body, list(map(_kept, attachments)))
 
 
 def compose(
