@@ -6,6 +6,7 @@ Mail is hostile: charsets lie, headers are broken, and some would keep `email` b
 import binascii
 import codecs
 import contextlib
+import copy
 import datetime as dt
 import email.utils
 import functools
@@ -98,9 +99,8 @@ def unbase64(data: bytes) -> bytes:
 # ---- Who wrote and who received a mail: address headers made into mailboxes.
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
-_BARE_ITEM = re.compile(rf"\s*({_PLAIN})\s*")
-# The name of a sender may have commas: From is one mailbox.
-_NAMED_ITEM = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
+# `a@x` or `Name <a@x>`; the name of a sender may have commas, as From is one mailbox.
+_ITEM = re.compile(rf"(?:([^<>@]*)(<))?\s*({_PLAIN})\s*(?(2)>)\s*")
 _SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
 _JUMBLE = re.compile(r"[,<>]")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
@@ -160,12 +160,9 @@ def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
 
 @cached_if_short
 def _first_mailbox(value: str) -> Mailbox:
-    named = _NAMED_ITEM.fullmatch(value)
-    if named and '"' not in named[1]:
-        first = [_mailbox(named[1], named[2])]
-    else:
-        first = mailboxes([value])[:1]
-    return first[0] if first else Mailbox("", _clean_name(value.partition("<")[0] or value))
+    item = None if '"' in value else _ITEM.fullmatch(value)
+    boxes = [_mailbox(item[1], item[3])] if item else mailboxes([value])
+    return boxes[0] if boxes else Mailbox("", _clean_name(value.partition("<")[0] or value))
 
 
 @cached_if_short
@@ -179,15 +176,12 @@ def _readable_name(directory_name: str) -> str:
 
 @cached_if_short
 def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
-    """The mailbox of `a@x` or `Name <a@x>`, if any; None for what needs the grammar."""
+    """The mailbox of an item, if it has one; None for what needs the grammar."""
     if _NEEDS_GRAMMAR.search(item):
         return None
-    if bare := _BARE_ITEM.fullmatch(item):
-        box = _mailbox("", bare[1])
-    elif named := _NAMED_ITEM.fullmatch(item):
-        box = _mailbox(named[1], named[2])
-    else:
+    if not (simple := _ITEM.fullmatch(item)):
         return None if "@" in item else ()
+    box = _mailbox(simple[1], simple[3])
     return (box,) if box.address else ()
 
 
@@ -204,7 +198,7 @@ def _grammar_list(value: str) -> list[Mailbox]:
     return [box for box in found if box.address]
 
 
-def _mailbox(name: str, address: str) -> Mailbox:
+def _mailbox(name: str | None, address: str) -> Mailbox:
     """A clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
@@ -501,21 +495,18 @@ def declared_type(value: str) -> PartType:
     return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset), flowed)
 
 
-def encoding_of(label: str) -> str:
-    """Return the transfer encoding that a label means; "" if the bytes stand for themselves."""
-    label = label.lower()
+def encoding_of(part: Part) -> str:
+    """Return the transfer encoding of a part; "" if its bytes stand for themselves."""
+    label = str(part.get(_ENCODING, "")).lower()
     return next((name for name, form in _ENCODINGS.items() if form.search(label)), "")
 
 
 def part_bytes(part: Part, *, is_text: bool = False) -> bytes:
     """Return the content of a part, its transfer encoding undone however that is spelled."""
-    declared = str(part.get(_ENCODING, ""))
-    encoding = encoding_of(declared)
-    if encoding:
-        part.replace_header(_ENCODING, encoding if encoding == "x-uuencode" else "binary")
-    content = part.get_payload(decode=True)
-    if encoding:
-        part.replace_header(_ENCODING, declared)
+    encoding, raw = encoding_of(part), copy.copy(part)
+    del raw[_ENCODING]
+    raw[_ENCODING] = encoding if encoding == "x-uuencode" else "binary"
+    content = raw.get_payload(decode=True)
     return decoded(content if isinstance(content, bytes) else b"", encoding, is_text=is_text)
 
 
@@ -566,7 +557,7 @@ def parse_message_tree(message: SplitMessage) -> Part:
 
 def message_in(part: Part, message: Part) -> Part:
     """Return the message in a part; `email` takes no account of the part's transfer encoding."""
-    encoding = encoding_of(str(part.get(_ENCODING, "")))
+    encoding = encoding_of(part)
     if message.is_multipart() or (message.keys() and encoding != "quoted-printable"):
         return message
     # A soft break in a header looks to `email` like the end of the headers.

@@ -463,7 +463,6 @@ _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
 
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
-_USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 
 
@@ -648,8 +647,6 @@ def _shown(text: str, left_out: int = 0) -> str:
 
 def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" if there is no usable one."""
-    if _USUAL_ID.fullmatch(value):
-        return value
     value = "".join(visible(head.one_line(value)).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
