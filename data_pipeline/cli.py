@@ -29,7 +29,7 @@ from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_arg
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
-from art_e.models.model import Model
+from art_e.models.base import OFFLINE
 from art_e.question import Question
 from art_e.storage import locked, partial_of
 from data_pipeline.accounts import oauth, spool
@@ -485,7 +485,8 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             output.print_text(("question  ", "dim"), (question.question, "bold"))
             output.print_text((f"inbox     {about}\n", "dim"))
-        conversation = Conversation(opened, db, Model("offline").policy())
+        conversation = Conversation(opened, db)
+        conversation.load(OFFLINE)
         conversation.begin(question, "demo", out)
         answered = conversation.answer(screen=None if as_json else output.console())
     if as_json:

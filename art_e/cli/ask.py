@@ -20,7 +20,6 @@ from art_e.cli.mail import shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
 from art_e.models.base import LASTING, OFFLINE
 from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.ratings import rate as keep_rating
@@ -114,21 +113,17 @@ def ask(
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
     is_default, model = model is None, model or default_model()
     with options.opened_inbox(db, inbox, as_of, junk=chosen.junk) as (file, opened):
+        talk = Conversation(opened, file.path, chosen, history)
         if question is None:
-            talk(file, opened, model, chosen, history)
+            run_chat(file, talk, model)
             return
         # The trace says itself what happens.
-        with nullcontext(lambda _: None) if trace else output.status() as say:
-            say(f"loading what calls {model}")
-            ready = model_options.ready_model(
-                model,
-                chosen,
-                lambda step: say(step),  # noqa: PLW0108 - the answer has another status line
-                lambda answer: say(f"answers: {answer}"),
-            )
-        conversation = Conversation(opened, file.path, *ready, chosen, history)
-        conversation.begin(question.strip(), out=out)
-        if ready.policy.model == OFFLINE:
+        with nullcontext(talk.say) if trace else output.status() as talk.say:
+            talk.on_answer = lambda answer: talk.say(f"answers: {answer}")
+            talk.say(f"loading what calls {model}")
+            talk.load(model)
+        talk.begin(question.strip(), out=out)
+        if talk.policy.model == OFFLINE:
             output.note(OFFLINE_NOTE)
             # Look for local servers only if a person is watching.
             if is_default and sys.stderr.isatty() and (near := next(iter(nearby()), None)):
@@ -137,8 +132,8 @@ def ask(
         elif (notice := Model(model).notice) is not None:
             output.note(notice)
         screen = output.console(to_stderr=as_json) if trace else None
-        with nullcontext(lambda _: None) if trace else output.status() as say:
-            answered = conversation.answer(say, screen)
+        with nullcontext(talk.say) if trace else output.status() as talk.say:
+            answered = talk.answer(screen)
     if as_json:
         output.print_json(answered.to_json())
     else:
@@ -200,7 +195,7 @@ class Chat:
     def _ask(self, line: str) -> None:
         self.arriving.update("")
         with self.arriving:
-            answered = self.talk.ask(line, say_step)
+            answered = self.talk.ask(line)
         without = failure_reason(answered.trajectory)
         answer = (answered.trajectory.final_answer or "", "bold")
         output.print_text(f"no answer: {without}" if without else answer)
@@ -235,28 +230,11 @@ class Chat:
 
     def _choose(self, name: str) -> None:
         model = full_name(name)
-        ready = model_options.ready_model(
-            model, self.talk.options, say_step, shown_in(self.arriving)
-        )
-        self.talk.policy, self.talk.form = ready
+        self.talk.load(model)
         output.note(Model(model).notice or f"{model} answers")
 
 
-def say_step(step: str) -> None:
-    """Print what happens at the moment."""
-    output.print_text((f"  {output.one_line(step)}", "dim"))
-
-
-def shown_in(arriving: "Live") -> Callable[[str], None]:
-    """Show an answer as far as it has arrived; once it is whole it is printed below the steps."""
-    return lambda answer: arriving.update(
-        output.text((output.clean(answer), "bold dim")), refresh=True
-    )
-
-
-def talk(
-    file: InboxFile, inbox: Inbox, model: str, chosen: model_options.Options, past: list[list[str]]
-) -> None:
+def run_chat(file: InboxFile, talk: Conversation, model: str) -> None:
     """Take lines until the last one."""
     from prompt_toolkit import PromptSession, completion, history
     from rich.live import Live
@@ -264,14 +242,20 @@ def talk(
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
     arriving = Live(console=output.console(), transient=True)
-    ready = model_options.ready_model(model, chosen, say_step, shown_in(arriving))
-    chat = Chat(file, Conversation(inbox, file.path, *ready, chosen, past), arriving)
+    talk.say = lambda step: output.print_text((f"  {output.one_line(step)}", "dim"))
+    # Once the answer is whole it is printed below the steps.
+    talk.on_answer = lambda answer: arriving.update(
+        output.text((output.clean(answer), "bold dim")), refresh=True
+    )
+    talk.load(model)
+    chat = Chat(file, talk, arriving)
     words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
     words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
     session: PromptSession[str] = PromptSession(
         history=history.FileHistory(str(lines)),
         completer=completion.WordCompleter(words, sentence=False),
     )
+    inbox = talk.inbox
     output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
     if (notice := Model(model).notice) is not None:
         output.note(notice)

@@ -6,19 +6,20 @@ Each question is a run of its own, which can be listed, shown, rated, and follow
 import datetime as dt
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode, run_now
-from art_e.cli.model_options import DEFAULT_FORM, Options, Say
+from art_e.cli.model_options import Options, chosen_form, turn_tokens
 from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.models.base import OFFLINE, Policy
+from art_e.models.base import OFFLINE, ModelOptions, Policy
+from art_e.models.model import Model
 from art_e.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.ratings import rate
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+RETRIES = 2  # while a person waits
 HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
 FEW_WORDS = 5  # of an "I don't know"; one of more words is shown, because it may say why
@@ -172,21 +174,44 @@ def _cited(email: Email) -> dict[str, Any]:
 @dataclass
 class Conversation:
     """An opened inbox of the file `db`, the model that answers, and in `history` the last questions
-    and answers, which go along with the next. Each run keeps `options` for `art-e ask -c`."""
+    and answers, which go along with the next. Each run keeps `options` for `art-e ask -c`. `say`
+    gets each step and each retry of a call, `on_answer` the answer as it arrives."""
 
     inbox: Inbox
     db: Path
-    policy: Policy
-    form: EpisodeForm = DEFAULT_FORM
     options: Options = field(default_factory=Options)
     history: list[list[str]] = field(default_factory=list)
+    say: Callable[[str], None] = lambda _: None
+    on_answer: Callable[[str], None] = lambda _: None
     answered: Answered | None = None
     began: float = STARTED  # since when a person waits
+    policy: Policy = field(init=False)
+    form: EpisodeForm = field(init=False)
 
-    def ask(self, question: str, say: Say) -> Answered:
+    def load(self, model: str) -> None:
+        """Load what calls a model, by its full name. Raises `UserError` if it can't be used."""
+        options = self.options
+        form = chosen_form(options.recipe, options.max_turns, [model])
+        called = ModelOptions(
+            temperature=options.temperature,
+            reasoning_effort=options.effort,
+            max_output_tokens=turn_tokens(form, model),
+            tool_calls=options.tool_calls,
+            concurrency=1,
+            timeout_s=options.timeout,
+            tries=1 + (RETRIES if options.retries is None else options.retries),
+            max_cost_usd=options.max_cost,
+            on_retry=lambda number, most, why, wait: self.say(
+                f"{why}; trying again in {wait:.0f} s, {number} of {most}"
+            ),
+            on_answer=lambda answer: self.on_answer(answer),  # noqa: PLW0108 - may change
+        )
+        self.policy, self.form = Model(model).policy(called), form
+
+    def ask(self, question: str) -> Answered:
         self.began = time.monotonic()
         self.begin(question)
-        return self.answer(say)
+        return self.answer()
 
     def begin(self, question: str | Question, name: str = "ask", out: Path | None = None) -> None:
         """Make the folder of the question's run. Raises `UserError` if `out` is taken."""
@@ -206,8 +231,8 @@ class Conversation:
         }
         self._run = start_run(name, config, runs_folder(), out)
 
-    def answer(self, say: Say = lambda _: None, screen: "Console | None" = None) -> Answered:
-        """Run the question's episode and end its run. `screen` gets turns, `say` gets steps."""
+    def answer(self, screen: "Console | None" = None) -> Answered:
+        """Run the question's episode and end its run. `screen` gets the turns."""
         line, model = self._question.question, self.policy.model
         said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
         whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
@@ -219,9 +244,9 @@ class Conversation:
                 screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
             if not episode.done:
                 done = "; ".join(_in_words(call) for call in exchange.calls)
-                say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
+                self.say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
 
-        say(f"waiting for {model}")
+        self.say(f"waiting for {model}")
         running = run_episode(episode, self.policy, self._run.id, show)
         trajectory = run_now(running, self.policy)
         with self._run.log() as log:

@@ -1,17 +1,17 @@
 """Options on the model that is asked: how it is called, and the form of its episodes."""
 
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 from typer import Option
 
 from art_e.episode import EpisodeForm
 from art_e.errors import UserError, fault_of
-from art_e.models.base import Effort, ModelOptions, Policy
+from art_e.models.base import Effort
 from art_e.models.checkpoint import episode_form
 from art_e.models.model import Model, full_name
 from art_e.storage import expanded
@@ -20,7 +20,6 @@ from art_e.storage import expanded
 
 # The default of `--concurrency` for hosted models.
 HOSTED_CONCURRENCY = 8
-_RETRIES = 2  # while a person waits
 
 ToolCalls = Literal["auto", "native", "text"]
 
@@ -129,8 +128,6 @@ def _form_in(file: Path) -> EpisodeForm | None:
 
 # ---- A question.
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Options:
@@ -158,31 +155,3 @@ class Options:
         if not same_model:
             left_out -= {"recipe", "effort", "temperature", "tool_calls"}
         return replace(self, **{name: earlier[name] for name in left_out & earlier.keys()})
-
-
-class ReadyModel(NamedTuple):
-    """A policy that can be called, and the form of its episodes."""
-
-    policy: Policy
-    form: EpisodeForm
-
-
-def ready_model(model: str, options: Options, say: Say, on_answer: Say) -> ReadyModel:
-    """Load what calls a model, by its full name. `say` gets each retry of a call, `on_answer` the
-    answer as it arrives. Raises `UserError` for a model that can't be used."""
-    form = chosen_form(options.recipe, options.max_turns, [model])
-    called = ModelOptions(
-        temperature=options.temperature,
-        reasoning_effort=options.effort,
-        max_output_tokens=turn_tokens(form, model),
-        tool_calls=options.tool_calls,
-        concurrency=1,
-        timeout_s=options.timeout,
-        tries=1 + (_RETRIES if options.retries is None else options.retries),
-        max_cost_usd=options.max_cost,
-        on_retry=lambda number, most, why, wait: say(
-            f"{why}; trying again in {wait:.0f} s, {number} of {most}"
-        ),
-        on_answer=on_answer,
-    )
-    return ReadyModel(Model(model).policy(called), form)

@@ -88,16 +88,15 @@ class Desk:
     def __init__(
         self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
     ) -> None:
-        self._file, self._inbox, self._model, self._options = file, inbox, model, options
+        self._file, self._inbox, self._model = file, inbox, model
         # An unknown provider ends the command.
         no_model = "no model: the best passages, and nothing leaves this machine"
         here = no_model if model == OFFLINE else "mail text stays in this process"
         self._notice = Model(model).notice or here
         self._turn = threading.Lock()
         self._answered: dict[str, Answered] = {}
-        # Of the question whose turn it is.
-        self._tell: Callable[[dict[str, Any]], None] = lambda _: None
-        self._ready: model_options.ReadyModel | None = None
+        self._conversation = Conversation(inbox, file.path, options)
+        self._policy: Policy | None = None
         with_junk = cache(lambda: InboxFile(file.path, junk=True))
         day = inbox.as_of
         self._opened = lru_cache(8)(
@@ -176,20 +175,16 @@ class Desk:
         if self._turn.locked():
             tell({"step": "waiting for another question to end"})
         with self._turn:
-            self._tell = tell
-            if self._ready is None:
+            conversation = self._conversation
+            conversation.say = lambda step: tell({"step": step})
+            conversation.on_answer = lambda answer: tell({"arriving": answer})
+            if self._policy is None:
                 tell({"step": "loading what calls the model"})
-                self._ready = model_options.ready_model(
-                    self._model,
-                    self._options,
-                    lambda step: self._tell({"step": step}),
-                    lambda answer: self._tell({"arriving": answer}),
-                )
-            policy = Stoppable(self._ready.policy, stopped)
-            conversation = Conversation(
-                self._opened(inbox), self._file.path, policy, self._ready.form, self._options, talk
-            )
-            answered = conversation.ask(question, lambda step: tell({"step": step}))
+                conversation.load(self._model)
+                self._policy = conversation.policy
+            conversation.policy = Stoppable(self._policy, stopped)
+            conversation.inbox, conversation.history = self._opened(inbox), talk
+            answered, history = conversation.ask(question), conversation.history
         trajectory = answered.trajectory
         self._answered[answered.run.id] = answered
         without = failure_reason(trajectory)
@@ -205,7 +200,7 @@ class Desk:
                 for each in answered.mails
             ],
             "took": answered.took,
-            "talk": conversation.history,
+            "talk": history,
         }
 
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
