@@ -283,11 +283,9 @@ def _check_target(path: Path, *, may_change: bool) -> None:
     """Refuse to replace the user's mail, or whatever is no inbox file that `may_change`."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
-    if not path.exists():
-        return
-    if not path.is_file():
+    if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file; name another --db")
-    head = head_of(path, _MAGIC_AT + len(_DUCKDB_MAGIC))
+    head = head_of(path, _MAGIC_AT + len(_DUCKDB_MAGIC)) if path.exists() else b""
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
     if head and not may_change:

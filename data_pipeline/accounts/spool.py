@@ -8,7 +8,6 @@ The state is written when all is there, then what the server no longer has leave
 a cut or a kill at any point the next time goes on from there.
 """
 
-import contextlib
 import datetime as dt
 import imaplib
 import itertools
@@ -16,6 +15,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -74,13 +74,11 @@ def _save_states(db: Path, states: Collection[State]) -> None:
     write_whole(state_file(db), _STATES.dump_json(list(states)).decode())
 
 
-@contextlib.contextmanager
-def alone(db: Path) -> Iterator[None]:
+def alone(db: Path) -> AbstractContextManager[None]:
     """Keep out other processes that read the accounts of an inbox file."""
     db.parent.mkdir(parents=True, exist_ok=True)
     busy = f"the accounts of {db} are being read already; wait for it to end"
-    with locked(state_file(db).with_suffix(".lock"), busy):
-        yield
+    return locked(state_file(db).with_suffix(".lock"), busy)
 
 
 def read(db: Path) -> Iterator[RawMessage]:
@@ -144,7 +142,9 @@ def _read_account(account: Account, old: Messages) -> Messages:
         before = have()
         try:
             with connection(account, secret) as imap:
-                _read_folders(imap, account.spool, old, folders)
+                for folder in imap.folders():
+                    if folder.key not in folders:
+                        folders[folder.key] = _read_folder(imap, account.spool, folder, old)
             return {file: each for part in folders.values() for file, each in part.items()}
         except ConnectionError as error:
             if have() > before:
@@ -158,23 +158,16 @@ def _read_account(account: Account, old: Messages) -> Messages:
             time.sleep(wait)
 
 
-def _read_folders(imap: Wire, spool: Path, old: Messages, folders: dict[str, Messages]) -> None:
-    """Add the folders that `folders` lacks."""
-    for folder in (each for each in imap.folders() if each.key not in folders):
-        try:
-            folders[folder.key] = _read_folder(imap, spool, folder)
-        except imaplib.IMAP4.abort:
-            raise
-        except imaplib.IMAP4.error as error:
-            name, words = (shown(each, imap.password) for each in (folder.name, error))
-            note(f"{name} can't be read ({words}); it stays as it was")
-            files = (each for each in old if each.startswith(digest(folder.key)))
-            folders[folder.key] = {file: old[file] for file in files}
-
-
-def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Messages:
+def _read_folder(imap: Wire, spool: Path, folder: Listed, old: Messages) -> Messages:
     """The folder's messages, after those that the spool lacks were fetched."""
-    validity, listed = imap.contents(folder)
+    name = shown(folder.name, imap.password)
+    try:
+        validity, listed = imap.contents(folder)
+    except imaplib.IMAP4.abort:
+        raise
+    except imaplib.IMAP4.error as error:
+        note(f"{name} can't be read ({shown(error, imap.password)}); it stays as it was")
+        return {file: each for file, each in old.items() if file.startswith(digest(folder.key))}
     place = spool / f"{digest(folder.key)}-{validity}"
     place.mkdir(exist_ok=True)
     # Empty is what a loss of power may leave.
@@ -182,7 +175,6 @@ def _read_folder(imap: Wire, spool: Path, folder: Listed) -> Messages:
     missing = [uid for uid in sorted(listed) if str(uid) not in names]
     totals = itertools.accumulate(max(listed[uid].size, _BATCH_BYTES // 100) for uid in missing)
     batch_of = {uid: total // _BATCH_BYTES for uid, total in zip(missing, totals, strict=True)}
-    name = shown(folder.name, imap.password)
     with progress("", len(missing), doing=f"fetching {name}") as advance:
         for _, batch in itertools.groupby(missing, batch_of.get):
             for uid, data, received in imap.messages(list(batch)):
