@@ -140,7 +140,7 @@ def test_a_failure_is_named_and_costs_what_was_billed(
     # What will not get better is tried once.
     assert not kind or len(rows) == (3 if kind in ("rate-limit", "overload", "provider") else 1)
     price = PRICES.get(model)
-    if price is not None:
+    if price:
         billed = sum(charged(each["response"], price) for each in rows if each["status"] == 200)
         # litellm drops the thoughts of an answer that Google withheld.
         assert trajectory.cost_usd == pytest.approx(billed, abs=0.002 * (kind == "content"))
