@@ -98,8 +98,7 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
 
 def scrub(text: str) -> str:
     """`text` without NUL characters; lone surrogates become U+FFFD."""
-    if "\0" in text:
-        text = text.replace("\0", "")
+    text = text.replace("\0", "")
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -169,8 +168,7 @@ def _repaired(data: bytes) -> str:
 
 
 def _detected(data: bytes, is_latin: bool) -> str:
-    """Return the codec that `chardet` takes the bytes for; "" for another Latin script than cp1252
-    that it is not sure of."""
+    """Return `chardet`'s codec; "" for a Latin script other than cp1252's if it is not sure."""
     import chardet  # here, because it takes a tenth of a second and few mails need it
 
     start = max(0, len(data) - len(data.lstrip(_ASCII)) - 100)

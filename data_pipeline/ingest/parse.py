@@ -44,14 +44,10 @@ REST = f"\n[Longer than {MOST_CHARS:,} characters: the rest is left out]"
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
 
 # Beyond these, tags are stripped. libxml2 drops what is nested deeper than 256.
-_LONGEST_LAYOUT = 1_000_000
-_DEEPEST_LAYOUT = 100
+_LONGEST_LAYOUT, _DEEPEST_LAYOUT = 1_000_000, 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
-_CELLS = ("td", "th")
-_INLINE = "a abbr b big center cite code em font i s small span strong sub sup tt u".split()
-_PLAIN_TAGS = dict.fromkeys(("table", "thead", "tbody", "tfoot", "tr"), "div")
-_PLAIN_TAGS |= dict.fromkeys(_CELLS, "span")
+_INLINE, _TABLE_TAGS = SPELLINGS["html"]["inline"].split(), SPELLINGS["tables"]
 _CONFIG = ParserConfig(css=CSS_PROFILES["strict"].copy(), display_links=False, display_images=False)
 
 # Each form matches to its end or the text's, which takes linear time.
@@ -72,9 +68,7 @@ _DOCUMENT_START = re.compile(
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 # A document inside a text needs this many tags, a text made of tags this share of them.
-_INNER_TAGS = 20
-_LEAST_TAGS = 5
-_TAG_SHARE = 0.4
+_INNER_TAGS, _LEAST_TAGS, _TAG_SHARE = 20, 5, 0.4
 _LINES_PER_BLOCK = 4
 
 
@@ -92,12 +86,9 @@ def html_to_text(source: str) -> str:
 
 
 def _without_html(text: str) -> str:
-    """`text`, declared plain, with the HTML in it made readable.
-
-    It is HTML if it starts as a document, if a whole document (`<html>` at a line's start, at
-    least 20 tags) stands inside, or if at least 40 % of it are tags, and not links alone (AOL
-    wrote those into plain text). Text before and after the HTML stays as it is.
-    """
+    """Make the HTML in a text declared plain readable: a text that starts as a document, a whole
+    document (`<html>` at a line's start, at least 20 tags) inside one, or a text of which 40 % are
+    tags, and not links alone (AOL wrote those into plain text)."""
     if text.count("<") < _LEAST_TAGS:
         return text
     if _DOCUMENT_START.match(text):
@@ -162,9 +153,9 @@ def _flattened(tree: HtmlElement) -> bool:
         style = element.get("style") or ""
         hidden = "display:none" in style.replace(" ", "").lower()
         element.attrib.clear()
-        if element.tag in _CELLS:
+        if _TABLE_TAGS.get(element.tag) == "span":
             element.tail = _CELL_GAP + (element.tail or "")
-        element.tag = _PLAIN_TAGS.get(element.tag, element.tag)
+        element.tag = _TABLE_TAGS.get(element.tag, element.tag)
         if hidden:
             element.set("style", "display:none")
             element.tag = "title" if element.tag in _INLINE else element.tag
@@ -226,8 +217,7 @@ _CALENDAR, _FOLD = re.compile(rb"\s*BEGIN:VCALENDAR", re.IGNORECASE), re.compile
 _PROPERTY = re.compile(r'([\w-]+)((?:;(?:"[^"\n]*+"|[^":\n])*+)?):(.*)')
 _PARAMETER = re.compile(r';(CN|TZID|PARTSTAT)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
-_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
-_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_DURATION = re.compile(SPELLINGS["durations"]["iso"])
 _ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
 
 
@@ -271,8 +261,7 @@ def _span(start: str, zone: str, end: str, duration: str) -> str:
     try:
         first, last = (dt.datetime.fromisoformat(each[:15]) for each in (start, end or start))
         if not end and (length := _DURATION.fullmatch(duration)):
-            amounts = zip(_UNITS, length.groups("0"), strict=True)
-            last += dt.timedelta(**{unit: int(amount) for unit, amount in amounts})
+            last += dt.timedelta(**{unit: int(n) for unit, n in length.groupdict("0").items()})
     except (ValueError, OverflowError):
         return f"{start} to {end}" if end else start
     is_whole = "T" not in start  # days; the end is the day behind
@@ -400,9 +389,8 @@ def _uuencoded(match: re.Match[bytes]) -> AttachedFile:
 
 
 def _telling(versions: list[tuple[PartType, list[str]]]) -> list[str]:
-    """Return what to keep of the versions of a text: plain text, HTML that says much more, or both
-    if each lacks what the other says (plain text may be a notice that there is HTML); and an
-    invitation."""
+    """Return the invitations, and the plain text, HTML that says much more, or both if each lacks
+    what the other says (plain text may be a notice that there is HTML)."""
     plain = [text for kind, texts in versions if kind.kind == "text/plain" for text in texts]
     rich = [text for kind, texts in versions if kind.is_html or kind.is_container for text in texts]
     events = [text for kind, texts in versions if kind.kind == "text/calendar" for text in texts]
@@ -432,8 +420,7 @@ def _line(file: AttachedFile) -> str:
 
 
 def _open_packed(tree: Part, extractor: Extractor) -> None:
-    """Put what is in winmail.dat, signed S/MIME and .eml files in their place in `tree`, without a
-    body that the mail has already."""
+    """Unpack winmail.dat, signed S/MIME and .eml files in `tree`, but no body that it has."""
     parts = [(tree, 0)]
     for part, depth in parts:
         kind = head.part_type(part)
@@ -469,8 +456,7 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 def parse_message(
     message: RawMessage | MailFields, extractor: Extractor | None = None
 ) -> ParsedEmail | Skipped:
-    """The mail, with the text of its attachments if there is an `extractor`, or why it can't be
-    stored. Never raises."""
+    """Return the mail, with its attachments' texts if there is an `extractor`; never raise."""
     return parse_within(message, extractor, lambda email: email)
 
 
@@ -613,16 +599,11 @@ def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
 def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
     # An address has one role, the strongest: to before cc before bcc.
-    seen: set[str] = set()
-    roles: list[tuple[Mailbox, ...]] = []
-    for values in (fields.to, fields.cc, fields.bcc):
-        boxes: dict[str, Mailbox] = {}
+    boxes: dict[str, tuple[int, Mailbox]] = {}
+    for role, values in enumerate((fields.to, fields.cc, fields.bcc)):
         for box in head.mailboxes(values):
-            if (key := box.address or box.name) not in seen:
-                boxes.setdefault(key, box)
-        seen.update(boxes)
-        roles.append(tuple(boxes.values()))
-    to, cc, bcc = roles
+            boxes.setdefault(box.address or box.name, (role, box))
+    to, cc, bcc = (tuple(box for at, box in boxes.values() if at == role) for role in range(3))
     sender = head.sender_mailbox(fields.sender, directory_name)
     decoded = decode_words(fields.subject)
     subject = visible(decoded)
@@ -654,8 +635,7 @@ def _clean_message_id(value: str) -> str:
 
 
 def derived_message_id(sent: dt.datetime | None, sender: Mailbox, subject: str, body: str) -> str:
-    """A stable id for a mail that has none: a hash of date, sender (the address, or else
-    the name), subject and body."""
+    """Return a stable id: a hash of date, sender (address, else name), subject and body."""
     date = sent.isoformat() if sent else ""
     content = "\0".join((date, sender.address or sender.name, subject, body))
     return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"
