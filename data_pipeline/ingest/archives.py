@@ -4,6 +4,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import itertools
 import lzma
 import os
 import re
@@ -129,11 +130,9 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
             end = info.header_offset + _LOCAL_HEADER + info.compress_size
         # No entry is read beyond the size that the directory gives.
         _check_unpacked(path, sum(info.file_size for info in archive.infolist()))
-        for info in archive.infolist():
+        for info in itertools.filterfalse(zipfile.ZipInfo.is_dir, archive.infolist()):
             if info.flag_bits & 1:
                 raise UserError(f"{shown} is encrypted; unpack it, and give the folder")
-            if info.is_dir():
-                continue
             try:
                 with archive.open(info) as stream:
                     yield encodable(info.filename), buffered(stream.read)
@@ -156,8 +155,7 @@ class TarMember:
     """The bytes of a file of an archive, read from the archive's stream."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
-        self._stream = stream
-        self._left, self._padding = size, -size % _BLOCK
+        self._stream, self._left, self._padding = stream, size, -size % _BLOCK
 
     def take(self, limit: int) -> bytes:
         """The next bytes, at most `limit`. Raises `tarfile.TarError` if the archive ends there."""

@@ -161,14 +161,8 @@ def _parts(form: str, file: io.BytesIO) -> Iterator[str]:
                 yield _mime(packed).as_bytes().decode("latin-1")
 
 
-# The parts of .docx, .pptx and OpenDocument that have text.
-_TEXTS = re.compile(
-    r"content\.xml|styles\.xml|word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml"
-    r"|ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml|\w+/diagrams/data\d+\.xml"
-)
-_FIRST = re.compile("document|content")
-# What is not shown, and numbers that say where a picture lies.
-_HIDDEN = "Fallback instrText delText positionH positionV sizeRelH sizeRelV".split()
+_OFFICE = _FORMS["office"]
+_TEXTS, _FIRST = re.compile(_OFFICE["texts"]), re.compile("document|content")
 # Latin-1 as an attribute: what tnefparse decodes by if no other follows.
 _CODE_PAGE = bytes.fromhex("010790060004000000af6f00001e01")
 
@@ -193,7 +187,9 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.parse(part, parser).getroot()
-    etree.strip_elements(root, *(f"{{*}}{name}" for name in _HIDDEN), with_tail=False)
+    etree.strip_elements(
+        root, *(f"{{*}}{name}" for name in _OFFICE["hidden"].split()), with_tail=False
+    )
     for gap in root.iter("{*}tab", "{*}br", "{*}s", "{*}line-break"):
         gap.text = " "
     for inner in root.findall(".//{*}p//{*}p"):  # a footnote, a box of text

@@ -55,16 +55,15 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     shown = encodable(os.fspath(path))
     try:
         yield
-    except (*_DAMAGE, OSError) as error:
+    except (*_DAMAGE, OSError, MemoryError) as error:
+        detail = " ".join(str(error).split()) or type(error).__name__
+        what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
         if isinstance(error, OSError) and error.errno is not None:
             at = encodable(str(error.filename)) if error.filename else shown
             what = f"can't read {at} ({error.strerror}): check the path and its permissions"
-            raise UserError(what) from error
-        detail = " ".join(str(error).split()) or type(error).__name__
-        what = f"{shown} is damaged or cut off ({detail}): copy or download it again"
-        raise UserError(what) from error
-    except MemoryError as error:
-        what = f"{shown} unpacks to more than ingest may hold: give its mail unpacked, or in parts"
+        elif isinstance(error, MemoryError):
+            advice = "give its mail unpacked, or in parts"
+            what = f"{shown} unpacks to more than ingest may hold: {advice}"
         raise UserError(what) from error
 
 
@@ -139,16 +138,13 @@ def _read_mail(path: Path, kind: str | None = None) -> Iterator[RawMessage]:
                     yield RawMessage(name, stream.read(LARGEST_MESSAGE + 1), labels=labels)
                 else:
                     is_packed = place != path and name.lower().endswith(archives.ARCHIVES)
-                    yield RawMessage(
-                        name, b"", fault=_FAULTS["packed"] if is_packed else _FAULTS["other"]
-                    )
+                    yield RawMessage(name, b"", fault=_FAULTS["packed" if is_packed else "other"])
 
 
 @contextlib.contextmanager
 def _opened(place: Path | BufferedReader) -> Iterator[BufferedReader]:
     """A file of mail without a byte order mark, with lines that end as they do today."""
-    opened = archives.decompressed(place) if isinstance(place, Path) else nullcontext(place)
-    with opened as stream:
+    with archives.decompressed(place) if isinstance(place, Path) else nullcontext(place) as stream:
         if stream.peek(3).startswith(codecs.BOM_UTF8):
             stream.read(3)
         head = stream.peek(_HEAD)
@@ -166,11 +162,19 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
         return "mail"
     if way_out := PROGRAMS["closed"].get("olm" if _OLM in name else head[:4].hex()):
         raise UserError(f"{name} {way_out}")
-    is_mail = _looks_like_mail(head, 1 if _NUMBERED.fullmatch(base) else 2)
+    lines = io.BytesIO(head.lstrip(b"\r\n"))
+    first = lines.readline()
+    is_mbox = first.startswith(b"From") and (
+        bool(_DATED.match(first)) or _is_separator(first, list(_header_block(lines, deque())), True)
+    )
+    # It starts with header lines, of which some only mail has.
+    block = _BLANK_LINE.split(head.lstrip(), maxsplit=1)[0]
+    names = len(set(_MAIL_HEADER.findall(block))) if _FIRST_LINE.match(block) else 0
+    is_mail = names >= (1 if _NUMBERED.fullmatch(base) else 2)
     by_content = {
         "pst": head.startswith(_PST_MAGIC),
         "emlx": base.endswith(".emlx") and head.partition(b"\n")[0].strip().isdigit(),
-        "mbox": _is_mbox(head) or (is_mail and base.endswith(".mbox")),
+        "mbox": is_mbox or first.startswith(_MMDF) or (is_mail and base.endswith(".mbox")),
         "mail": is_mail or base.endswith(".msg") or _IN_MSG in head,
     }
     return next((kind for kind, fits in by_content.items() if fits), None)
@@ -269,21 +273,19 @@ def _read_pst(name: str, file: Path | BufferedReader) -> Iterator[RawMessage]:
 def read_enron(path: Path) -> Iterator[RawMessage]:
     """A tar archive of `maildir/<owner>/<folder...>/<number>`, `maildir`, a folder that holds it,
     or one owner's folder."""
-    if not path.is_dir():
-        for name, member in archives.tar_members(path):
-            data = member.take(LARGEST_MESSAGE + 1)
-            # From `maildir` on, whatever folders an archive puts above it.
-            parts = [part for part in encodable(name).split("/") if part not in ("", ".", "..")]
-            start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
-            yield RawMessage("/".join([_ENRON_ROOT, *parts[start:]]), data)
-        return
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
-    owner = root.resolve()
-    is_owner = owner.parent.name == _ENRON_ROOT
-    prefix = f"{_ENRON_ROOT}/{encodable(owner.name)}" if is_owner else _ENRON_ROOT
-    for file in archives.regular_files(root):
-        source = f"{prefix}/{encodable(file.relative_to(root).as_posix())}"
-        yield RawMessage(source, archives.head_of(file, LARGEST_MESSAGE + 1))
+    above = root.resolve().parts[-2:] if root.is_dir() else ()
+    above = above if _ENRON_ROOT in above else ()
+    for file in archives.regular_files(root) if root.is_dir() else archives.tar_members(path):
+        if isinstance(file, Path):
+            name = file.relative_to(root).as_posix()
+            data = archives.head_of(file, LARGEST_MESSAGE + 1)
+        else:
+            name, data = file[0], file[1].take(LARGEST_MESSAGE + 1)
+        # From `maildir` on, whatever folders there are above it.
+        parts = [*above, *(part for part in name.split("/") if part not in ("", ".", ".."))]
+        start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
+        yield RawMessage(encodable("/".join([_ENRON_ROOT, *parts[start:]])), data)
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
@@ -411,12 +413,11 @@ def _read_csv(path: Path) -> Iterator[RawMessage]:
         header = next(rows, [])
         if not set(_CSV_COLUMNS) <= set(header):
             raise UserError(f"{path} lacks the columns {' and '.join(_CSV_COLUMNS)}: see --format")
-        columns = [header.index(name) for name in _CSV_COLUMNS]
         row = header
         for count, row in enumerate(rows, start=1):
-            file, message = (row[column] if column < len(row) else "" for column in columns)
-            source = encodable(file) or f"{encodable(path.name)}#{count}"
-            yield RawMessage(source, message.encode("utf-8", "surrogateescape"))
+            file, message = map(dict(zip(header, row, strict=False)).get, _CSV_COLUMNS)
+            source = encodable(file or "") or f"{encodable(path.name)}#{count}"
+            yield RawMessage(source, (message or "").encode("utf-8", "surrogateescape"))
         if 0 < len(row) < len(header):
             raise csv.Error("the last row lacks columns")
 
@@ -437,7 +438,10 @@ def _read_huggingface(path: Path) -> Iterator[MailFields]:
             "" if row[column] is None else str(row[column])
             for column in ("message_id", "subject", "from", "date", "body")
         )
-        to, cc, bcc = (_texts(row.get(role)) for role in ("to", "cc", "bcc"))
+        to, cc, bcc = (  # None and single strings occur, too
+            [str(item) for item in (value if isinstance(value, list) else [value]) if item]
+            for value in map(row.get, ("to", "cc", "bcc"))
+        )
         sent = row["date"] if isinstance(row["date"], dt.datetime) else parse_date(date)
         yield MailFields(source, message_id, subject, sender, to, cc, bcc, sent, body)
 
@@ -479,12 +483,6 @@ def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
         ) from error
 
 
-def _texts(value: object) -> list[str]:
-    """A list of addresses; None and single strings occur, too."""
-    values = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    return [str(item) for item in values if item]
-
-
 _NO_MAIL = "mail: give a mailbox, a folder of one, or .eml files"
 _READERS: dict[Format, tuple[Reader, str]] = {
     "enron": (read_enron, "files: give the maildir folder or an archive of it"),
@@ -522,41 +520,25 @@ def detect(path_or_id: str) -> Format:
     _check_there(path_or_id)
     with reading(path):
         for name, place in itertools.islice(archives.files(path), _LOOKED_AT):
-            if not isinstance(place, str) and (format := _format_of(path, name, place)):  # noqa: A001
-                return format
+            if isinstance(place, str):
+                continue
+            with _opened(place) as stream:
+                head = stream.peek(_HEAD)[:_HEAD]
+                kind = _kind_of(name, stream)
+            if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
+                return "hf"
+            is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
+            block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
+            is_enron = is_numbered and all(header in block for header in _ENRON_HEADERS)
+            # A tar archive itself, or a folder of files.
+            if is_enron and path.is_dir() == isinstance(place, Path):
+                return "enron"
+            columns = head.partition(b"\n")[0].decode("utf-8", "replace").split(",")
+            if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
+                return "csv"
+            if kind is not None:
+                return "mail"
     raise UserError(
         f"{path_or_id} holds no mail that can be recognised: save it as mbox, .eml or Maildir,"
         f" unpack archives in it, or name its format with --format {'|'.join(records.FORMATS)}"
     )
-
-
-def _format_of(path: Path, name: str, place: Path | BufferedReader) -> Format | None:
-    """The format of `path` as far as one of its files tells."""
-    with _opened(place) as stream:
-        head = stream.peek(_HEAD)[:_HEAD]
-        kind = _kind_of(name, stream)
-    if isinstance(place, Path) and head.startswith(_PARQUET_MAGIC):
-        return "hf"
-    is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
-    block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
-    is_enron = is_numbered and all(name in block for name in _ENRON_HEADERS)
-    # A tar archive itself, or a folder of files.
-    if is_enron and path.is_dir() == isinstance(place, Path):
-        return "enron"
-    columns = head.partition(b"\n")[0].decode("utf-8", "replace").split(",")
-    if place == path and set(_CSV_COLUMNS) <= {column.strip(' "\r') for column in columns}:
-        return "csv"
-    return None if kind is None else "mail"
-
-
-def _is_mbox(head: bytes) -> bool:
-    lines = io.BytesIO(head.lstrip(b"\r\n"))
-    line = lines.readline()
-    block = list(_header_block(lines, deque())) if line.startswith(b"From") else []
-    return bool(_DATED.match(line)) or line.startswith(_MMDF) or _is_separator(line, block, True)
-
-
-def _looks_like_mail(head: bytes, least: int) -> bool:
-    """Whether a text starts with header lines, `least` of which only mail has."""
-    block = _BLANK_LINE.split(head.lstrip(), maxsplit=1)[0]
-    return bool(_FIRST_LINE.match(block)) and len(set(_MAIL_HEADER.findall(block))) >= least
