@@ -93,9 +93,8 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
-    """Yield the name and the place of each file of a folder, and the name and the bytes (or why
-    they can't be read) of each file of its archives or of the archive `path`. Another file is the
-    only one."""
+    """Yield name and place of each file of a folder, and name and bytes (or why they can't be read)
+    of those of its archives or of the archive `path`. Another file is the only one."""
     for file in regular_files(path) if path.is_dir() else [path]:
         is_archive = file == path or file.name.lower().endswith(ARCHIVES)
         if (packed := members(file) if is_archive else None) is not None:
@@ -106,8 +105,8 @@ def files(path: Path) -> Iterator[tuple[str, Path | BufferedReader | str]]:
 
 
 def members(path: Path) -> Iterator[tuple[str, BufferedReader | str]] | None:
-    """Name and bytes (or why they can't be read) of the files of a zip or tar archive, each to be
-    read before the next one; None if `path` is no archive."""
+    """Return what `files` yields of a zip or tar archive, each to be read before the next one; None
+    for another file."""
     if head_of(path, len(ZIP)) == ZIP:
         return _zip_members(path)
     with decompressed(path) as stream:

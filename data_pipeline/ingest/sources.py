@@ -503,11 +503,7 @@ _HEAD = 1 << 16
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
-_MAIL_HEADER = re.compile(
-    rf"^(?:{PROGRAMS['headers']['mail']})[ \t]*:".encode(), re.IGNORECASE | re.MULTILINE
-)
-# Headers that Enron's published mails have and other numbered files don't.
-_ENRON_HEADERS = (b"\nX-Folder:", b"\nX-Origin:", b"\nX-FileName:")
+_MAIL_HEADER = re.compile(rf"(?im)^(?:{PROGRAMS['headers']['mail']})[ \t]*:".encode())
 
 
 def detect(path_or_id: str) -> Format:
@@ -529,7 +525,8 @@ def detect(path_or_id: str) -> Format:
                 return "hf"
             is_numbered = "/" in name and _NUMBERED.fullmatch(name.rpartition("/")[2])
             block = b"\n" + _BLANK_LINE.split(head, maxsplit=1)[0]
-            is_enron = is_numbered and all(header in block for header in _ENRON_HEADERS)
+            headers = PROGRAMS["headers"]["enron"]
+            is_enron = is_numbered and all(f"\n{name}:".encode() in block for name in headers)
             # A tar archive itself, or a folder of files.
             if is_enron and path.is_dir() == isinstance(place, Path):
                 return "enron"
