@@ -98,7 +98,8 @@ def decode_bytes(data: bytes, charset: str = "", nearby: str = "") -> str:
 
 def scrub(text: str) -> str:
     """`text` without NUL characters; lone surrogates become U+FFFD."""
-    text = text.replace("\0", "")
+    if "\0" in text:
+        text = text.replace("\0", "")
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 

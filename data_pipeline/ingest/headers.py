@@ -58,7 +58,9 @@ def one_line(text: str) -> str:
 
 def tidy(text: str) -> str:
     """A body as it is stored: "\\n" line ends, no blanks at line ends, no blank lines around."""
-    text = scrub(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = scrub(text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "\n".join(map(str.rstrip, text.split("\n"))).strip("\n")
 
 
@@ -72,13 +74,11 @@ def without_stray_quoted_printable(text: str) -> str:
     if not any(all(len(form.split(text, 2)) == 3 for form in check) for check in checks):
         return text
     # A break parts two runs of escapes, so that it may go only after them.
-    text = _ESCAPES.sub(lambda match: _unescaped(match[0]), text.replace("=\n", "\0"))
+    text = _ESCAPES.sub(
+        lambda match: decode_bytes(bytes.fromhex(match[0].replace("=", ""))),
+        text.replace("=\n", "\0"),
+    )
     return text.replace("\0", "")
-
-
-@cached_if_short
-def _unescaped(escapes: str) -> str:
-    return decode_bytes(bytes.fromhex(escapes.replace("=", "")))
 
 
 def unbase64(data: bytes) -> bytes:
@@ -94,8 +94,6 @@ def unbase64(data: bytes) -> bytes:
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 # `a@x` or `Name <a@x>`; the name of a sender may have commas, as From is one mailbox.
 _ITEM = re.compile(rf"(?:([^<>@]*)(<))?\s*({_PLAIN})\s*(?(2)>)\s*")
-_SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
-_JUMBLE = re.compile(r"[,<>]")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _LIST_ITEM = re.compile(r'(?:"[^"]*+"|[^",;])++')
 _NO_NAME = re.compile(r"@|^/|:")
@@ -184,9 +182,9 @@ def _grammar_list(value: str) -> list[Mailbox]:
         with contextlib.suppress(ValueError, IndexError, TypeError, RecursionError):
             pairs = email.utils.getaddresses([value], **_LENIENT)
     found = [_mailbox(name, address) for name, address in pairs]
-    if not any(box.address for box in found) or any(_JUMBLE.search(each) for _, each in pairs):
+    if not any(box.address for box in found) or any(re.search("[,<>]", each) for _, each in pairs):
         # Whole entries inside an encoded word, unbalanced quotes and brackets.
-        texts = _SEPARATORS.split(decode_words(value))
+        texts = re.split(r"[\s<>,;:\"()\\\[\]]+", decode_words(value))
         found = [_mailbox("", text) for text in texts if "@" in text]
     return [box for box in found if box.address]
 
@@ -346,7 +344,6 @@ _ENCODINGS = {name: re.compile(form) for name, form in SPELLINGS["encodings"].it
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t\r]*+(?:\n|\Z))*+")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60}", re.MULTILINE)
 _LEAST_READABLE = 16  # bytes: fewer may read as text by chance
-_BLANKS_OF_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
 BINARY = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
 _PARSER = BytesParser()
@@ -408,8 +405,7 @@ class Headers:
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
-        values = self._values.get(name)
-        return [_readable(value, self.charset) for value in values] if values else []
+        return [_readable(value, self.charset) for value in self._values.get(name, ())]
 
 
 def cut(data: bytes) -> SplitMessage:
@@ -417,7 +413,8 @@ def cut(data: bytes) -> SplitMessage:
     data = _trimmed(data)
     blank = _BLANK_LINE.search(data)
     block = (data[: blank.start()] if blank else data) + b"\n"
-    block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     return SplitMessage(block, data[blank.end() :] if blank else b"")
 
 
@@ -494,7 +491,7 @@ def decoded(data: bytes, encoding: str, *, is_text: bool = True) -> bytes:
     """Return `data` decoded; a text of nothing but base64 is base64 whatever its label says. A
     list's footer behind the base64 of a text stays in the clear."""
     if encoding == "quoted-printable":
-        data = binascii.a2b_qp(_BLANKS_OF_BREAK.sub(b"=", data))
+        data = binascii.a2b_qp(re.sub(rb"=[ \t]+(?=\r?\n)", b"=", data))
     is_base64 = encoding == "base64"
     if not (is_text and (is_base64 or _BASE64_LINE.match(data))):
         return unbase64(data) if is_base64 else data

@@ -66,7 +66,6 @@ _DOCUMENT_START = re.compile(
     r"\s*(?:<![^<>]*>\s*)*(?:<!doctype\s+html|<(?:html|head|body|meta|title)\b)", re.IGNORECASE
 )
 _INNER_START = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
-_BLANK_LINES = re.compile(r"\n{3,}")
 # A document inside a text needs this many tags, a text made of tags this share of them.
 _INNER_TAGS, _LEAST_TAGS, _TAG_SHARE = 20, 5, 0.4
 _LINES_PER_BLOCK = 4
@@ -82,7 +81,7 @@ def html_to_text(source: str) -> str:
     for at, line in enumerate(lines):
         if _CELL_GAP in line:
             lines[at] = "  ".join(filter(None, map(str.strip, line.split(_CELL_GAP))))
-    return _BLANK_LINES.sub("\n\n", "\n".join(map(str.rstrip, lines))).strip("\n")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(map(str.rstrip, lines))).strip("\n")
 
 
 def _without_html(text: str) -> str:
@@ -150,8 +149,7 @@ def _flattened(tree: HtmlElement) -> bool:
         pending.extend((child, depth + 1) for child in element)
         if not isinstance(element.tag, str):
             continue
-        style = element.get("style") or ""
-        hidden = "display:none" in style.replace(" ", "").lower()
+        hidden = "display:none" in element.get("style", "").replace(" ", "").lower()
         element.attrib.clear()
         if _TABLE_TAGS.get(element.tag) == "span":
             element.tail = _CELL_GAP + (element.tail or "")
@@ -216,7 +214,6 @@ _CALENDAR, _FOLD = re.compile(rb"\s*BEGIN:VCALENDAR", re.IGNORECASE), re.compile
 # Name, parameters and value of a property.
 _PROPERTY = re.compile(r'([\w-]+)((?:;(?:"[^"\n]*+"|[^":\n])*+)?):(.*)')
 _PARAMETER = re.compile(r';(CN|TZID|PARTSTAT)=(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
-_ESCAPE, _MAILTO = re.compile(r"\\(.)"), re.compile("^mailto:", re.IGNORECASE)
 _DURATION = re.compile(SPELLINGS["durations"]["iso"])
 _ENTRIES = ("VEVENT", "VTODO", "VJOURNAL")
 
@@ -238,11 +235,11 @@ def invitation_text(calendar: str) -> str:
             lines += [note] if note not in lines else []
         elif inside and inside[-1] in _ENTRIES:
             if name in ("ORGANIZER", "ATTENDEE"):
-                address = _MAILTO.sub("", value)
+                address = re.sub("(?i)^mailto:", "", value)
                 person = f"{options['CN']} <{address}>" if options.get("CN") else address
                 answer = options.get("PARTSTAT", "").lower().replace("needs-action", "")
                 people.append(f"{name.title()}: {person}" + (f" ({answer})" if answer else ""))
-            entry[name] = _ESCAPE.sub(lambda char: "\n" if char[1] in "nN" else char[1], value)
+            entry[name] = re.sub(r"\\(.)", lambda char: "\n" if char[1] in "nN" else char[1], value)
             entry[f"{name} zone"] = options.get("TZID", "")
     return "\n".join(lines) or calendar
 
@@ -449,7 +446,7 @@ _MOST_FILES = 1_000  # attachments of a mail
 _MOST_REFERENCES = 30
 _REFERENCE = re.compile(rf"<[^<>\s]{{1,{_LONGEST_ID - 2}}}>")
 
-_ESSENTIAL = ("from", "to", "date", "message-id", "subject")
+_USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 
 
@@ -526,7 +523,7 @@ def _parse_message(
         return Skipped(source, "empty", f"{len(raw.data):,} bytes")
     data = outlook.message_of(raw.data) if raw.data.startswith(outlook.MAGIC) else raw.data
     headers, body, files = plain_message(data) or message_by_email(data, extractor)
-    if not any(name in headers for name in _ESSENTIAL):
+    if not any(name in headers for name in ("from", "to", "date", "message-id", "subject")):
         return Skipped(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     labels, thread = raw.labels, raw.gmail_thread
     if raw.in_mbox:
@@ -599,11 +596,16 @@ def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:
 def _email(fields: MailFields, directory_name: str = "", **more: Any) -> ParsedEmail:
     """The mail of fields whose body and date are clean already."""
     # An address has one role, the strongest: to before cc before bcc.
-    boxes: dict[str, tuple[int, Mailbox]] = {}
-    for role, values in enumerate((fields.to, fields.cc, fields.bcc)):
+    seen: set[str] = set()
+    roles: list[tuple[Mailbox, ...]] = []
+    for values in (fields.to, fields.cc, fields.bcc):
+        boxes: dict[str, Mailbox] = {}
         for box in head.mailboxes(values):
-            boxes.setdefault(box.address or box.name, (role, box))
-    to, cc, bcc = (tuple(box for at, box in boxes.values() if at == role) for role in range(3))
+            if (key := box.address or box.name) not in seen:
+                boxes.setdefault(key, box)
+        seen.update(boxes)
+        roles.append(tuple(boxes.values()))
+    to, cc, bcc = roles
     sender = head.sender_mailbox(fields.sender, directory_name)
     decoded = decode_words(fields.subject)
     subject = visible(decoded)
@@ -628,6 +630,8 @@ def _shown(text: str, left_out: int = 0) -> str:
 
 def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" if there is no usable one."""
+    if _USUAL_ID.fullmatch(value):
+        return value
     value = "".join(visible(head.one_line(value)).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
