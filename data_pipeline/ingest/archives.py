@@ -142,10 +142,8 @@ def _zip_members(path: Path) -> Iterator[tuple[str, BufferedReader | str]]:
 
 # ---- Tar archives, at little more than the cost of reading them.
 
-_BLOCK = tarfile.BLOCKSIZE
-_END = bytes(_BLOCK)
-# Of a long name or an extended header: a real one has some hundred bytes.
-_LONGEST_EXTENDED = 1 << 20
+_BLOCK, _END = tarfile.BLOCKSIZE, bytes(tarfile.BLOCKSIZE)
+_LONGEST_EXTENDED = 1 << 20  # of a long name or an extended header; real ones have some 100 bytes
 _WITHOUT_DATA = b"123456"  # kinds of links, devices and folders, whatever size a header gives
 _OCTAL = re.compile(rb"[ \0]*([0-7]+)[ \0]*")
 
@@ -185,7 +183,8 @@ def tar_members(path: Path) -> Iterator[tuple[str, TarMember]]:
                 name, size = extended.get("path", name), int(extended.get("size", size))
                 extended = {}
             if kind == tarfile.GNUTYPE_SPARSE or (is_extension and size > _LONGEST_EXTENDED):
-                raise tarfile.ReadError(f"{encodable(name)} is sparse or of {size:,} bytes")
+                what = "an extended header" if is_extension else "stored as a sparse file"
+                raise tarfile.ReadError(f"{encodable(name)} is {what} of {size:,} bytes")
             member = TarMember(stream, 0 if kind in _WITHOUT_DATA else size)
             if is_extension:
                 data = member.take(size)

@@ -91,17 +91,15 @@ class Extractor:
     """Reads attachments up to the time `ends`; starts its child when it needs one, and another when
     one has failed."""
 
-    def __init__(self) -> None:
-        self._child: Popen[bytes] | None = None
-        self.ends = 0.0
+    _child: Popen[bytes] | None = None
+    ends = 0.0
 
     def ask(self, form: str, data: bytes) -> Reading:
         """Return what the child reads in a file of that form."""
         if (seconds := self.ends - time.monotonic()) <= 0:
             return "", HEAVY
-        if self._child is not None and self._child.poll() is not None:
+        if self._child is None or self._child.poll() is not None:
             self.close()
-        if self._child is None:
             self._child = start_reader("data_pipeline.ingest.attachments")
             atexit.register(self.close)
         child = self._child

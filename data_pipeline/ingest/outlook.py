@@ -81,17 +81,14 @@ def _message(item: _Item, streams: dict[str, bytes]) -> bytes:
     for name, text in fields.items():
         if text and not re.search(rf"^{name}:", head, re.I | re.M):
             head += f"{name}: {' '.join(text.split())}\n"
-    whole, body = MIMEMultipart(), MIMEMultipart("alternative")
     page = decode_bytes(item.data(0x1013, "0102"), f"cp{item.number(0x3FDE) or 1252}")
     plain, page = item.text(0x1000), item.text(0x1013) or page
     if not (plain or page) and (packed := item.data(0x1009, "0102")):
         plain = rtf_to_text(decompress(packed).decode("latin-1"), errors="replace")
-    for kind, text in (("plain", plain), ("html", page)):
-        if text:
-            body.attach(MIMEText(text, kind, "utf-8"))
-    whole.attach(body)
-    for part in item.below("attach"):
-        whole.attach(_attached(part, streams))
+    kinds = {"plain": plain, "html": page}
+    bodies = [MIMEText(text, kind, "utf-8") for kind, text in kinds.items() if text]
+    files = [_attached(part, streams) for part in item.below("attach")]
+    whole = MIMEMultipart(_subparts=[MIMEMultipart("alternative", _subparts=bodies), *files])
     return head.encode("utf-8", "replace") + whole.as_bytes()
 
 

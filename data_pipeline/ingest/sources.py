@@ -164,9 +164,8 @@ def _kind_of(name: str, stream: BufferedReader) -> str | None:
         raise UserError(f"{name} {way_out}")
     lines = io.BytesIO(head.lstrip(b"\r\n"))
     first = lines.readline()
-    is_mbox = first.startswith(b"From") and (
-        bool(_DATED.match(first)) or _is_separator(first, list(_header_block(lines, deque())), True)
-    )
+    behind = list(_header_block(lines, deque())) if first.startswith(b"From") else []
+    is_mbox = bool(_DATED.match(first)) or _is_separator(first, behind, True)
     # It starts with header lines, of which some only mail has.
     block = _BLANK_LINE.split(head.lstrip(), maxsplit=1)[0]
     names = len(set(_MAIL_HEADER.findall(block))) if _FIRST_LINE.match(block) else 0
@@ -275,7 +274,6 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     or one owner's folder."""
     root = path / _ENRON_ROOT if (path / _ENRON_ROOT).is_dir() else path
     above = root.resolve().parts[-2:] if root.is_dir() else ()
-    above = above if _ENRON_ROOT in above else ()
     for file in archives.regular_files(root) if root.is_dir() else archives.tar_members(path):
         if isinstance(file, Path):
             name = file.relative_to(root).as_posix()
@@ -284,7 +282,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
             name, data = file[0], file[1].take(LARGEST_MESSAGE + 1)
         # From `maildir` on, whatever folders there are above it.
         parts = [*above, *(part for part in name.split("/") if part not in ("", ".", ".."))]
-        start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else 0
+        start = parts.index(_ENRON_ROOT) + 1 if _ENRON_ROOT in parts else len(above)
         yield RawMessage(encodable("/".join([_ENRON_ROOT, *parts[start:]])), data)
 
 
@@ -395,8 +393,7 @@ def _is_separator(line: bytes, block: Sequence[bytes], follows_blank: bool) -> b
     return is_likely and any(form.fullmatch(line.rstrip()) for form in _UNDATED)
 
 
-# ---- Tables: Kaggle's emails.csv of Enron's mail, and data sets of the shape of
-# corbt/enron-emails.
+# ---- Tables: Kaggle's emails.csv of Enron's mail, data sets of the shape of corbt/enron-emails.
 
 _NEEDED = ("message_id", "subject", "from", "to", "date", "body")
 
@@ -497,9 +494,7 @@ _READERS: dict[Format, tuple[Reader, str]] = {
 
 # ---- Which format a source has, by its content.
 
-_LOOKED_AT = 10_000  # files of a folder
-_HEAD = 1 << 16
-
+_LOOKED_AT, _HEAD = 10_000, 1 << 16  # files of a folder; bytes of a file
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _FIRST_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|From ")
