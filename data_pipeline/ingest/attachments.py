@@ -185,9 +185,7 @@ def _zip(file: io.BytesIO) -> Iterator[str]:
 def _paragraphs(part: IO[bytes]) -> Iterator[str]:
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.parse(part, parser).getroot()
-    etree.strip_elements(
-        root, *(f"{{*}}{name}" for name in _OFFICE["hidden"].split()), with_tail=False
-    )
+    etree.strip_elements(root, *_OFFICE["hidden"].split(), with_tail=False)
     for gap in root.iter("{*}tab", "{*}br", "{*}s", "{*}line-break"):
         gap.text = " "
     for inner in root.findall(".//{*}p//{*}p"):  # a footnote, a box of text
