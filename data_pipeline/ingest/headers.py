@@ -405,7 +405,8 @@ class Headers:
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
-        return [_readable(value, self.charset) for value in self._values.get(name, ())]
+        values = self._values.get(name)
+        return [_readable(value, self.charset) for value in values] if values else []
 
 
 def cut(data: bytes) -> SplitMessage:
