@@ -7,21 +7,20 @@ The weights come from a softmax over the sentences of all mails read, fitted wit
 import datetime as dt
 import math
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
 from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
+from art_e.text import toml_table
 
 # Further text of a body is ignored, so that no mail can make the baseline slow.
 MAX_CHARS = 8_000
 MAX_SENTENCE_CHARS = 400
 
 
-_DATA = tomllib.loads(resources.files("art_e").joinpath("data/baseline.toml").read_text("utf-8"))
+_DATA = toml_table("art_e", "data/baseline.toml")
 WEIGHTS: dict[str, float] = _DATA["weights"]
 
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module  # importlib.resources takes 5 ms to import
 from pathlib import Path
+from typing import Any
 
 # A regular expression's classes of characters, given by their code points.
 _LINES = Path(__file__).with_name("characters.txt").read_text("utf-8").splitlines()
@@ -65,3 +67,10 @@ def prompt_text(package: str, name: str) -> str:
     """Return the prompt of that name of a package."""
     folder = Path(import_module(package).__path__[0], "prompts")
     return (folder / f"{name}.txt").read_text("utf-8")
+
+
+@cache
+def toml_table(package: str, name: str) -> dict[str, Any]:
+    """Return the table in the TOML file `name` of a package."""
+    folder = import_module(package).__path__[0]
+    return tomllib.loads(Path(folder, name).read_text("utf-8"))

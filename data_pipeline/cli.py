@@ -28,7 +28,7 @@ from art_e.cli.conversation import Conversation
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.tokenizer import words
+from art_e.inbox.tokenizer import name_sets
 from art_e.models.base import OFFLINE
 from art_e.question import Question
 from art_e.storage import locked, partial_of
@@ -380,20 +380,16 @@ def say_likely_others(path: Path, db: Path | None) -> None:
     with InboxFile(path) as file:
         owners, people = file.owners(), file.people()
         rows = file.execute(sql).fetchall() if owners else []
-    names = {address: _names(address, spelled) for address, spelled in rows}
+    names = {
+        address: name_sets([*spelled.split(" | "), address.partition("@")[0].replace("_", " ")])
+        for address, spelled in rows
+    }
     for owner in owners:
         same = next((listed for listed in people.values() if owner in listed), [owner])
         own = set[frozenset[str]]().union(*(names.get(address, ()) for address in same))
         if others := [each for each in names if each not in same and own & names[each]]:
             merge = " ".join(["art-e people merge", owner, *others[:5]])
             output.note(f"{owner} may have more addresses: {merge}{db_argument(db)}")
-
-
-def _names(address: str, names: str) -> set[frozenset[str]]:
-    """The names of an address, each as the set of its words; initials say nothing."""
-    spelled = [*names.split(" | "), address.partition("@")[0].replace("_", " ")]
-    word_sets = (frozenset(word for word in words(each) if len(word) > 1) for each in spelled)
-    return {name for name in word_sets if len(name) > 1}
 
 
 def _set_person(path: Path, addresses: list[str], person: str | None) -> None:

@@ -11,13 +11,11 @@ import asyncio
 import itertools
 import json
 import time
-import tomllib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -35,7 +33,7 @@ from art_e.publish import public_name
 from art_e.question import Question
 from art_e.runs import Run, held, runs_of
 from art_e.storage import AppendLog, whole_lines
-from art_e.text import digest, prompt_text
+from art_e.text import digest, prompt_text, toml_table
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.metrics import model_metrics, run_metrics, servings
@@ -229,7 +227,7 @@ def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
 PUBLISHED_VIEW = View(handles=False, all_words=True, calls=1)
 PUBLISHED_JUDGE = KNOWN["gemini/gemini-2.0-flash"]
 PUBLISHED_PROMPT = Prompt("published-100", prompt_text("evals", "published"))
-_PUBLISHED = tomllib.loads(resources.files("evals").joinpath("published.toml").read_text("utf-8"))
+_PUBLISHED = toml_table("evals", "published.toml")
 PUBLISHED_N: int = _PUBLISHED["n"]
 PUBLISHED_SET: str = _PUBLISHED["set"]
 

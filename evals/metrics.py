@@ -7,11 +7,9 @@ that needs their verdicts has a "range" in place of a value (`evals.statistics.E
 
 import datetime as dt
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
 from math import nan
 from statistics import mode
 from typing import Any, NamedTuple
@@ -23,12 +21,11 @@ from scipy.special import bdtr
 from art_e.errors import UserError
 from art_e.question import DIFFICULTIES, KINDS
 from art_e.runs import Run
+from art_e.text import toml_table
 from evals.scored import Scored, is_judged, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample
 
-FIGURES: dict[str, Any] = tomllib.loads(
-    resources.files(__package__).joinpath("figures.toml").read_text("utf-8")
-)
+FIGURES: dict[str, Any] = toml_table("evals", "figures.toml")
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 

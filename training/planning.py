@@ -7,12 +7,11 @@ its numbers come from. Planning needs neither a GPU nor torch nor a network.
 """
 
 import re
-import tomllib
 from dataclasses import dataclass
-from importlib import resources
 from typing import NamedTuple
 
 from art_e.errors import UserError
+from art_e.text import toml_table
 from art_e.tools import MAX_RESULTS
 from training.judging import JudgeFee, held_out_episodes, judge_fees
 from training.recipe import AT_ONCE, Grpo, ModelTable, Recipe
@@ -55,7 +54,7 @@ class Shape(NamedTuple):
         return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
 
 
-_KNOWN = tomllib.loads(resources.files("training").joinpath("hardware.toml").read_text("utf-8"))
+_KNOWN = toml_table("training", "hardware.toml")
 GPUS = {name: Gpu(**fields) for name, fields in _KNOWN["gpus"].items()}
 PUBLISHED = {name: Shape(**fields) for name, fields in _KNOWN["shapes"].items()}
 

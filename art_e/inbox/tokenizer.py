@@ -97,6 +97,12 @@ def words(text: str) -> list[str]:
     return WORD.findall(fold(text))
 
 
+def name_sets(names: Iterable[str]) -> set[frozenset[str]]:
+    """Names of a person, each as the set of its words; initials and single words say nothing."""
+    word_sets = (frozenset(word for word in words(name) if len(word) > 1) for name in names)
+    return {name for name in word_sets if len(name) > 1}
+
+
 def tokens(text: str) -> list[str]:
     """What is indexed of `text`: its words, without spaces between them as pairs of characters."""
     found = words(text)

@@ -13,11 +13,9 @@ import random
 import re
 import sys
 import time
-import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from art_e.message import compact_json
@@ -26,7 +24,7 @@ from art_e.models.base import LASTING, ModelOptions, PolicyError, Usage
 from art_e.models.clients import complete
 from art_e.models.prices import Budget, price_of, served_price
 from art_e.privacy import redact, without_keys
-from art_e.text import encodable
+from art_e.text import encodable, toml_table
 
 # Fields of a message with reasoning that goes back to its provider.
 THOUGHTS = ("thinking_blocks", "reasoning_items")
@@ -308,7 +306,7 @@ class ProviderError(Exception):
 
 # How litellm introduces a provider's message.
 _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |[\w ]+(?:Exception|Error) - )+")
-_TABLES = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_TABLES = toml_table(__package__, "failures.toml")
 _WORDS: dict[str, str] = _TABLES["words"]
 _KINDS = {status: kind for kind, listed in _TABLES["statuses"].items() for status in listed}
 _PASSING = frozenset({408, 409, 425, 429})  # the same request may pass later

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-import tomllib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +21,9 @@ from urllib.parse import urlsplit
 from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.privacy import loopback_directly
+from art_e.text import toml_table
 
-TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+TABLES = toml_table(__package__, "providers.toml")
 
 
 @cache

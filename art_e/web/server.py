@@ -13,7 +13,6 @@ import secrets
 import socket
 import sys
 import threading
-import tomllib
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -58,6 +57,7 @@ from art_e.message import ChatMessage
 from art_e.models.base import OFFLINE, Policy, PolicyStep
 from art_e.models.model import Model, default_model
 from art_e.privacy import redact
+from art_e.text import toml_table
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
 
@@ -288,7 +288,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 # ---- Who may use the page: the one browser that came with the printed address.
 
 LOOPBACK = "127.0.0.1"
-HEADERS = tomllib.loads(Path(__file__).with_name("headers.toml").read_text("utf-8"))
+HEADERS = toml_table(__package__, "headers.toml")
 _NO_ENTRY = "Open the address that art-e web printed; it works once. A new run prints another.\n"
 
 

@@ -12,7 +12,6 @@ import re
 import secrets
 import sys
 import time
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,13 @@ from art_e.errors import UserError
 from art_e.models.base import PolicyError
 from art_e.privacy import LOOPBACK
 from art_e.storage import write_whole
+from art_e.text import toml_table
 
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGN_IN_S, _TIMEOUT_S = 900.0, 30.0
 _BACK = "http://127.0.0.1:1"  # nothing listens there
 _URL = re.compile(r"(https?)://([\w.-]+)(?::\d+)?(?:/\S*)?")
-_TABLES = tomllib.loads(Path(__file__).with_name("providers.toml").read_text("utf-8"))
+_TABLES = toml_table(__package__, "providers.toml")
 _FIXES: dict[str, str] = _TABLES["errors"]
 REJECTED: dict[str, str] = _TABLES["rejected"]
 

@@ -7,7 +7,6 @@ the reason, and keeps one of several duplicates.
 import dataclasses
 import itertools
 import re
-import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question
-from art_e.text import cut_line
+from art_e.text import cut_line, toml_table
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, by_rule, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, cited_mails
 from evals.judges.claims import APPEAL, CHOICE, YES_NO, clean, content_stems, read_claims
@@ -30,8 +29,7 @@ NEAR = 0.5  # share of content stems in common
 MAX_WORDS = 50  # of a question, or an answer: the longest right one seen
 _SHOWN_CHARS = 80
 _LANGUAGE_CHARS = 2000  # of a mail, enough to see its language
-_FILES = resources.files(__package__)
-_TABLES = tomllib.loads(_FILES.joinpath("patterns.toml").read_text("utf-8"))
+_TABLES = toml_table(__package__, "patterns.toml")
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
@@ -146,7 +144,7 @@ def _full_name(text: str) -> list[tuple[str, str]]:
 # ---- The language of a text.
 
 
-_LINES = _FILES.joinpath("languages.txt").read_text("utf-8").splitlines()
+_LINES = resources.files(__package__).joinpath("languages.txt").read_text("utf-8").splitlines()
 _FUNCTION_WORDS = {code: frozenset(words) for code, *words in map(str.split, _LINES)}
 
 

@@ -16,7 +16,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.schema import statements
 from art_e.inbox.threads import DAYS, LEFT_OUT, added_texts, bare_subject
-from art_e.inbox.tokenizer import stems, words
+from art_e.inbox.tokenizer import name_sets, stems, words
 from art_e.question import SPLITS, Question, Split
 from art_e.tools import MAX_BODY_CHARS
 from data_pipeline.golden.golden_set import GoldenSet, Outcome, by_rule, natural, with_checks
@@ -215,8 +215,7 @@ def choose_inboxes(file: InboxFile, wanted: Counts, seed: int, min_mails: int) -
     # "Vince Kaminski", and a single word ("legal", "jeff") names nobody.
     persons, taken = list[str](), set[frozenset[str]]()
     for address, given in rows:
-        names = {frozenset(w for w in words(name) if len(w) > 1) for name in given.split(" | ")}
-        names = {each for each in names if len(each) > 1}
+        names = name_sets(given.split(" | "))
         if len(persons) < sum(wanted) and names.isdisjoint(taken):
             persons.append(address)
             taken |= names

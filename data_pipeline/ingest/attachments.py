@@ -15,11 +15,9 @@ import resource
 import select
 import sys
 import time
-import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
-from importlib import resources
 from subprocess import Popen
 from typing import IO, Any, TypeAlias
 
@@ -31,6 +29,7 @@ from tnefparse.properties import MAPI_ATTACH_LONG_FILENAME
 
 from art_e.children import start_reader
 from art_e.inbox.mail import AttachedFile
+from art_e.text import toml_table
 from data_pipeline.ingest import outlook
 from data_pipeline.ingest.charsets import decode_bytes, scrub
 from data_pipeline.ingest.headers import BINARY, PartType, one_line
@@ -49,9 +48,7 @@ HEAVY = "too slow or too large to read"
 _MAIL, _PARTS = "message/rfc822", "multipart/mixed"
 PACKED = {"mail": _MAIL, "msg": _MAIL, "pkcs7": _PARTS, "winmail": _PARTS}
 READ = (*PACKED, "pdf", "rtf", "ole", "zip")
-_FORMS: dict[str, dict[str, str]] = tomllib.loads(
-    resources.files(__package__).joinpath("forms.toml").read_text("utf-8")
-)
+_FORMS: dict[str, dict[str, str]] = toml_table(__package__, "forms.toml")
 _STARTS = {start.encode("latin-1"): form for start, form in _FORMS["starts"].items()}
 _NAMES = {name: form for form, names in _FORMS["names"].items() for name in names.split()}
 _STREAMS = {name.encode("utf-16-le"): form for name, form in _FORMS["ole"].items()}

@@ -8,16 +8,14 @@ wrong are UTF-8, in the charset declared next to them, or in what `chardet` take
 import codecs
 import functools
 import re
-import tomllib
 from contextlib import suppress
-from importlib import resources
 from typing import Any
 
 import webencodings  # type: ignore[import-untyped]
 
-SPELLINGS: dict[str, dict[str, str]] = tomllib.loads(
-    resources.files(__package__).joinpath("spellings.toml").read_text("utf-8")
-)
+from art_e.text import toml_table
+
+SPELLINGS: dict[str, dict[str, str]] = toml_table(__package__, "spellings.toml")
 _MISSPELLED = [(re.compile(form), name) for form, name in SPELLINGS["misspelled"].items()]
 # Labels that prove nothing: Western mailers write them on all that they send.
 _UNPROVEN = ("", "ascii", "utf-8", "cp1252")

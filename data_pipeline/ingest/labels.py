@@ -8,18 +8,16 @@ mbox, whose exporter put them there: in other mail a sender can write what he li
 import contextlib
 import csv
 import re
-import tomllib
 import unicodedata
 from collections.abc import Collection, Iterable
-from importlib import resources
 
-from art_e.text import printable, visible
+from art_e.text import printable, toml_table, visible
 from data_pipeline.ingest.headers import Headers, decode_words
 
 # Mail with one of these is in no inbox unless it is asked for.
 LEFT_OUT = frozenset({"spam", "trash", "drafts"})
 
-PROGRAMS = tomllib.loads(resources.files(__package__).joinpath("programs.toml").read_text("utf-8"))
+PROGRAMS = toml_table(__package__, "programs.toml")
 _NAMES: dict[str, str] = PROGRAMS["names"]
 _NAME_OF = {word.replace("_", " "): name for name, text in _NAMES.items() for word in text.split()}
 _FLAGS, _IMAP, _STATUS, _BITS = (PROGRAMS[each] for each in ("maildir", "imap", "status", "bits"))

@@ -9,7 +9,6 @@ import datetime as dt
 import functools
 import math
 import re
-import tomllib
 import unicodedata
 from dataclasses import dataclass
 from importlib import resources
@@ -17,6 +16,7 @@ from random import Random
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.text import toml_table
 
 MONTHS, WEEKDAYS = tuple(calendar.month_name[1:]), tuple(calendar.day_name)
 EPOCH = dt.date(2019, 1, 7)  # the first day of every world, a Monday
@@ -53,10 +53,7 @@ def word_list(name: str) -> tuple[str, ...]:
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-@functools.cache
-def load_toml(name: str) -> dict[str, Any]:
-    """A TOML file of this package."""
-    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+load_toml = functools.partial(toml_table, __package__)
 
 
 @functools.cache

@@ -1,13 +1,12 @@
 """The report's tables and dots: models with their figures, kinds of question, where they ended."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.runs import Run
+from art_e.text import toml_table
 from evals.judges.labels import without_errors
 from evals.metrics import FIGURES, HEADLINE, STEPS, load_costed, model_metrics, servings
 from evals.report.charts import Chart, DotChart, DotRow, Mark, ScatterChart
@@ -142,9 +141,7 @@ seconds = _form(lambda value: f"{value:z.2f}" if abs(value) >= 0.1 else f"{value
 
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
 
-_PUBLISHED: dict[str, Any] = tomllib.loads(
-    resources.files("evals").joinpath("published.toml").read_text("utf-8")
-)
+_PUBLISHED: dict[str, Any] = toml_table("evals", "published.toml")
 SOURCE: str = _PUBLISHED["source"]
 NET_REDUCTION: float = _PUBLISHED["net_reduction"]
 TRAINING_USD: int = _PUBLISHED["training_usd"]
