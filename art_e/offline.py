@@ -1,24 +1,27 @@
 """The offline policy: no model, the baseline that every model must beat.
 
-It searches with the question's informative words, reads the best hits, and answers with the
-sentence that fits the question best, or abstains. It answers "how many" by counting the hits that
-fit. Like a model it sees messages alone; the same messages give the same answer.
+It searches with the question's informative words, reads the best hits, and answers with a
+sentence of the passage that fits the question best (`passages.py`), or abstains. It answers "how
+many" by counting the hits that fit. Like a model it sees messages alone; the same messages give
+the same answer.
 """
 
+import json
 import re
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import OFFLINE, PolicyStep, Usage
-from art_e.sentences import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
+from art_e.passages import Passage, informative_words, name_stems, ranked_passages
 from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
-# Below this score an answer is likelier wrong than right, by a logistic regression on the
-# validation questions of the companies that the weights were fitted on.
-ABSTAIN_BELOW = 7.02
+# Below this score an answer is likelier wrong than right, by a logistic regression on validation
+# questions (`bench/fit_passages.py`).
+ABSTAIN_BELOW = 8.83
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
 # them from the rest, and few such hits.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
@@ -47,27 +50,27 @@ class OfflinePolicy:
         if _asks_how_many(seen):
             if sources := _counted(seen):
                 answer = str(len(sources))
-        elif fits := all_candidates(messages):
-            best = max(fits, key=lambda each: each.score)
+        elif passages := passages_of(messages):
+            best = passages[0]
             score = best.score
             if score >= ABSTAIN_BELOW:
-                answer, sources = best.text, [best.handle]
+                answer, sources = best.sentence, [best.handle]
         arguments = {"answer": answer, "sources": sources}
         return _step(seen.turn, "return_final_answer", arguments, score=score)
 
 
-def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
-    """Every sentence of the mails that an episode has read, with its score."""
+def passages_of(messages: list[ChatMessage]) -> list[Passage]:
+    """The passages of the hits that an episode has read, best first."""
     seen = _Seen(messages)
-    ranks = {hit["message_id"]: rank for rank, hit in enumerate(seen.hits)}
-    mails = tuple(
-        ReadMail(
-            each["message_id"], each["date"], each["subject"], each["from"], each["body"], rank
-        )
-        for each in seen.results
-        if (rank := ranks.get(each.get("message_id"))) is not None and "body" in each
-    )
-    return candidates(seen.question, mails)
+    hits = {hit["message_id"] for hit in seen.hits}
+    mails = [each for each in seen.results if "body" in each and each.get("message_id") in hits]
+    return _ranked(seen.question, compact_json([seen.hits, mails]))
+
+
+@lru_cache(1)
+def _ranked(question: str, shown: str) -> list[Passage]:
+    """The passages of hits and mails in JSON; the answer and what a person sees need the same."""
+    return ranked_passages(question, *json.loads(shown))
 
 
 class _Seen:

@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli import model_options, options, output
-from art_e.cli.conversation import Conversation, after, failure_reason, shown_source, shown_turn
+from art_e.cli.conversation import Conversation, after, show_passage, shown_source, shown_turn
 from art_e.cli.mail import shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 OFFLINE_NOTE = (
-    "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
-    " --model NAME asks a model instead"
+    "offline shows the passages that fit best and understands nothing; --model NAME asks a model"
 )
 
 COMPLETED = 500  # addresses that are suggested, the owners first
@@ -196,14 +195,12 @@ class Chat:
         self.arriving.update("")
         with self.arriving:
             answered = self.talk.ask(line)
-        without = failure_reason(answered.trajectory)
-        answer = (answered.trajectory.final_answer or "", "bold")
-        output.print_text(f"no answer: {without}" if without else answer)
+        output.print_text((answered.headline, "bold" if answered.kind == "answer" else ""))
         for number, mail in enumerate(answered.mails, start=1):
             output.print_text((f"{number} ", "bold"), *shown_source(mail))
-            quote = answered.quotes.get(mail.message_id)
-            if quote is not None and mail not in answered.sources:
-                output.print_text((f"    {output.one_line(quote)}", "italic"))
+            for passage in answered.passages:
+                if passage.email == mail:
+                    show_passage(answered.question, passage.text, indent="    ")
         output.print_text((answered.took, "dim"))
 
     def _show(self, number: int, *, whole: bool) -> None:

@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from art_e.agent import run_episode, run_now
+from art_e.cli.mail import marked
 from art_e.cli.model_options import Options, chosen_form, turn_tokens
 from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
+from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import OFFLINE, ModelOptions, Policy
 from art_e.models.model import Model
-from art_e.offline import OfflinePolicy, all_candidates
+from art_e.offline import OfflinePolicy, passages_of
+from art_e.passages import best_passages, informative_words, split_sentences
 from art_e.question import Question
 from art_e.ratings import rate
 from art_e.runs import Run, start_run
-from art_e.sentences import ReadMail, candidates
 from art_e.storage import runs_folder
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
@@ -38,10 +40,11 @@ PASSAGES = 3  # best passages shown if no model answered
 FEW_WORDS = 5  # of an "I don't know"; one of more words is shown, because it may say why
 
 
-class Passage(NamedTuple):
-    """A sentence that fits the question, and the mail that it stands in."""
+class Excerpt(NamedTuple):
+    """A passage that fits the question, its best sentence, and the mail that they stand in."""
 
     text: str
+    sentence: str
     email: Email
 
 
@@ -53,15 +56,32 @@ class Answered(NamedTuple):
     trajectory: Trajectory
     run: Run
     sources: list[Email]
-    passages: list[Passage]
+    passages: list[Excerpt]
     waited: float
 
     @property
     def kind(self) -> Literal["answer", "passages", "none"]:
-        """What the episode gave; without a model it is a passage rather than an answer."""
-        if failure_reason(self.trajectory) is not None:
-            return "none"
-        return "passages" if self.trajectory.model == OFFLINE else "answer"
+        """What the episode gave; without a model these are passages rather than an answer."""
+        if self.trajectory.model == OFFLINE and self.passages:
+            return "passages"
+        return "answer" if failure_reason(self.trajectory) is None else "none"
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer; without a model the sentence that fits best."""
+        return (
+            self.passages[0].sentence if self.kind == "passages" else self.trajectory.final_answer
+        )
+
+    @property
+    def headline(self) -> str:
+        """The answer, or what stands in its place."""
+        if self.kind == "passages":
+            return "best passages, for no model was asked:"
+        if self.kind == "answer":
+            return self.answer or ""
+        also = "; the best passages:" if self.passages else ""
+        return f"no answer: {failure_reason(self.trajectory)}{also}"
 
     @property
     def mails(self) -> list[Email]:
@@ -70,24 +90,27 @@ class Answered(NamedTuple):
 
     @property
     def quotes(self) -> dict[str, str]:
-        """The passage of each mail that has one, by message id."""
-        return {each.email.message_id: each.text for each in self.passages}
+        """The sentence of each mail that has a passage, by message id."""
+        return {each.email.message_id: each.sentence for each in reversed(self.passages)}
 
     def sentence_of(self, email: Email) -> str:
-        """The mail's passage, or else its sentence that shares most words with the answer, then
-        fits the question best. "" if no sentence shares a word with the answer."""
+        """The mail's sentence in `quotes`, or else the one that shares most words with the answer,
+        then with the question. "" if no sentence shares a word with the answer."""
         if email.message_id in self.quotes:
             return self.quotes[email.message_id]
-        date = format_date(email.date, email.message_id)
-        about = (date, email.subject, str(email.sender))
-        mail = (ReadMail(email.message_id, *about, email.body, 0),)
-        fits = {each.text: each.score for each in candidates(self.question, mail)}
-        shared = {
-            each.text: (each.features["own"], fits.get(each.text, 0.0))
-            for each in candidates(self.trajectory.final_answer or "", mail)
-            if each.features["own"]
+        answer, question = (
+            frozenset(stems(informative_words(text)))
+            for text in (self.trajectory.final_answer or "", self.question)
+        )
+        held = {
+            each.text: frozenset(stems(words(each.text))) for each in split_sentences(email.body)
         }
-        return max(shared, key=lambda text: shared[text], default="")
+        best = max(
+            held,
+            key=lambda text: (len(answer & held[text]), len(question & held[text])),
+            default="",
+        )
+        return best if answer & held.get(best, answer) else ""
 
     @property
     def took(self) -> str:
@@ -114,29 +137,24 @@ class Answered(NamedTuple):
 
     def show(self) -> None:
         """Print the answer, its sources, passages if no model answered, time and cost."""
-        answer, sources = self.trajectory.final_answer or "", self.sources
-        if (without := failure_reason(self.trajectory)) is not None:
-            also = "; the best passages:" if self.passages else ""
-            print_text(f"no answer: {without}{also}")
+        is_answer = self.kind == "answer"
+        print_text((self.headline, "bold" if is_answer else ""))
+        if is_answer:
+            if not self.sources:
+                print_text(("  (no source was given)", "dim"))
+            for dropped in self.trajectory.events[-1].get("notes", []):
+                print_text((f"  ({dropped})", "dim"))
+            for email in self.sources:
+                print_text(*shown_source(email))
+        elif self.kind == "none":
             if (said := said_without_call(self.trajectory)) is not None:
                 print_text(("the model said, without a source: ", "dim"), said)
+            answer = self.trajectory.final_answer or ""
             if len(answer.split()) > FEW_WORDS:
                 print_text(("the model said: ", "dim"), answer)
-        else:
-            if self.kind == "passages":
-                print_text("best passages, for no model was asked:")
-            print_text((answer, "bold"))
-            if not sources:
-                print_text(("  (no source was given)", "dim"))
-            notes = self.trajectory.events[-1].get("notes", []) if self.kind == "answer" else []
-            for dropped in notes:
-                print_text((f"  ({dropped})", "dim"))
-        for email in sources:
-            print_text(*shown_source(email))
         for passage in self.passages:
-            if passage.email not in sources:
-                print_text((one_line(passage.text), "bold"))
-                print_text(*shown_source(passage.email))
+            show_passage(self.question, passage.text)
+            print_text(*shown_source(passage.email))
         print_text((self.took, "dim"))
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +166,7 @@ class Answered(NamedTuple):
             "inbox_address": trajectory.inbox_address,
             "as_of": trajectory.as_of,
             "kind": self.kind,
-            "answer": trajectory.final_answer,
+            "answer": self.answer,
             "without_source": said_without_call(trajectory),
             "abstained": trajectory.rubric["abstained"],
             "sources": [_cited(email) for email in self.sources],
@@ -164,6 +182,13 @@ class Answered(NamedTuple):
             "model": trajectory.model,
             "trajectory": str(self.run.trajectories),
         }
+
+
+def show_passage(question: str, passage: str, indent: str = "") -> None:
+    """Print the lines of a passage, the question's words marked."""
+    wanted = informative_words(question)
+    for line in passage.splitlines():
+        print_text(indent, *marked(wanted, one_line(line)))
 
 
 def _cited(email: Email) -> dict[str, Any]:
@@ -255,12 +280,12 @@ class Conversation:
         if screen is not None:
             screen.print()
         sources = list(filter(None, map(self.inbox.read, trajectory.sources)))
-        passages: list[Passage] = []
+        passages: list[Excerpt] = []
         if trajectory.error is None and (model == OFFLINE or failure_reason(trajectory)):
-            own = passages_of(episode) if model == OFFLINE and not self.history else []
+            own = passages_read(episode) if model == OFFLINE and not self.history else []
             # The bare question first: earlier questions would match old passages.
-            passages = own or best_passages(self.inbox, self._question)
-            passages = passages or best_passages(self.inbox, question)
+            passages = own or search_passages(self.inbox, self._question)
+            passages = passages or search_passages(self.inbox, question)
         waited = time.monotonic() - self.began
         self.answered = Answered(line, trajectory, self._run, sources, passages, waited)
         self.history = after(self.history, line, trajectory)
@@ -316,23 +341,19 @@ def _in_words(call: AnsweredCall) -> str:
     return call.tool
 
 
-def best_passages(inbox: Inbox, question: Question) -> list[Passage]:
+def search_passages(inbox: Inbox, question: Question) -> list[Excerpt]:
     """The passages that the offline policy finds, without a call to a model."""
     episode, policy = Episode(inbox, question), OfflinePolicy()
     run_now(run_episode(episode, policy, "passages"), policy)
-    return passages_of(episode)
+    return passages_read(episode)
 
 
-def passages_of(episode: Episode) -> list[Passage]:
-    """The sentences that fit the question best, one from each mail that the episode read."""
-    passages: dict[str, Passage] = {}
-    for each in sorted(all_candidates(episode.messages), key=lambda each: -each.score):
-        if len(passages) == PASSAGES:
-            break
-        email = episode.tools.inbox.read(episode.tools.resolve(each.handle))
-        if email is not None:
-            passages.setdefault(email.message_id, Passage(each.text, email))
-    return list(passages.values())
+def passages_read(episode: Episode) -> list[Excerpt]:
+    """The passages of the mails that the episode read which fit the question best."""
+    best = best_passages(passages_of(episode.messages), PASSAGES)
+    mails = episode.tools.inbox.read_many([episode.tools.resolve(each.handle) for each in best])
+    pairs = zip(best, mails, strict=True)
+    return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 
 
 # ---- An episode's turns for a person: each tool call and what came back. What a model or a mail

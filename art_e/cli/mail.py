@@ -292,15 +292,21 @@ def _shown_hit(
     yield output.one_line(hit.subject) or "(no subject)", "bold"
     yield "\n    "
     if snippet := output.one_line(hit.snippet):
-        end = 0
-        for start, stop in places_of(searched, snippet):
-            yield snippet[end:start]
-            yield snippet[max(start, end) : stop], "bold yellow"
-            end = max(end, stop)
-        yield snippet[end:] + "\n    "
+        yield from marked(searched, snippet)
+        yield "\n    "
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
     yield f"{output.one_line(hit.message_id)}{lacks}", "dim"
+
+
+def marked(searched: list[str], line: str) -> Iterator[str | tuple[str, str]]:
+    """The parts of a line, those with a stem of the searched words in colour."""
+    end = 0
+    for start, stop in places_of(searched, line):
+        yield line[end:start]
+        yield line[max(start, end) : stop], "bold yellow"
+        end = max(end, stop)
+    yield line[end:]
 
 
 def places_of(searched: list[str], where: str) -> list[tuple[int, int]]:

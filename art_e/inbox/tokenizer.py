@@ -27,15 +27,15 @@ TOKENIZER = "snowball/3"
 MAX_WORD_CHARS = 64
 
 # The commonest words of languages, "may" aside, which is a month.
-_COMMON = {
+FUNCTION_WORDS = {
     line[:2]: frozenset(line.split()[1:])
     for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
 }
 # They are indexed, and dropped from a search that has other words ("The Who" finds The Who).
-STOP_WORDS = _COMMON.pop("en")
+STOP_WORDS = FUNCTION_WORDS.pop("en")
 # Of the other languages, by which their mails are recognised.
-MARKS = tuple(f"@{language}" for language in _COMMON)
-_NOT_ENGLISH = frozenset().union(*_COMMON.values())
+MARKS = tuple(f"@{language}" for language in FUNCTION_WORDS)
+_NOT_ENGLISH = frozenset().union(*FUNCTION_WORDS.values())
 # Characters of a mail that tell its language.
 SAMPLE_CHARS = 600
 
@@ -163,7 +163,7 @@ def stems(surfaces: list[str]) -> list[str]:
 def _other_stem(word: str, english: str) -> str:
     bare, at, mark = word.partition("@")
     if at:
-        return f"{_stemmer_of(mark).stemWord(bare)}@{mark}" if mark in _COMMON else word
+        return f"{_stemmer_of(mark).stemWord(bare)}@{mark}" if mark in FUNCTION_WORDS else word
     script = unicodedata.name(word[0], "").partition(" ")[0]
     if script in _AFFIXES:
         return _AFFIXES[script].sub("", word).translate(_FINAL_LETTERS)
@@ -177,7 +177,7 @@ def language_of(sample: Iterable[str]) -> str:
     """The mark of the language of these words; empty if it is English or not recognised."""
     if len(held := _NOT_ENGLISH.intersection(sample)) < 3:
         return ""
-    count, language = max((len(held & listed), each) for each, listed in _COMMON.items())
+    count, language = max((len(held & listed), each) for each, listed in FUNCTION_WORDS.items())
     return f"@{language}" if count > max(2, len(STOP_WORDS.intersection(sample))) else ""
 
 

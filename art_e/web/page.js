@@ -196,7 +196,7 @@ function showAnswer(entry, steps, answer, inbox) {
   const text = answer.kind === "none" ? "I don\u2019t know" : answer.answer;
   const labels = { answer: "Sources", passages: "Best passages; no model was asked", none: "Best passages" };
   const folded = el("details", {}, el("summary", {}, answer.took), steps);
-  entry.append(
+  if (answer.kind !== "passages") entry.append(
     el("p", { class: `answer ${answer.kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
   if (answer.kind === "none") entry.append(el("p", { class: "quiet why" }, `${capital(answer.without)}.`));
   entry.append(el("p", { class: "label" }, answer.sources.length ? labels[answer.kind] : "No source was given."),

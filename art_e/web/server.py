@@ -50,12 +50,13 @@ from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import AttachedFile
+from art_e.inbox.mail import AttachedFile, Email
 from art_e.inbox.query import OPERATORS
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
 from art_e.models.base import OFFLINE, Policy, PolicyStep
 from art_e.models.model import Model, default_model
+from art_e.passages import informative_words
 from art_e.privacy import redact
 from art_e.text import toml_table
 
@@ -193,12 +194,9 @@ class Desk:
         return {
             "run": answered.run.id,
             "kind": answered.kind,
-            "answer": trajectory.final_answer or "",
+            "answer": answered.answer or "",
             "without": without,
-            "sources": [
-                {**each.to_json(), "body": "", "sentence": answered.sentence_of(each)}
-                for each in answered.mails
-            ],
+            "sources": [_shown_source(answered, each) for each in answered.mails],
             "took": answered.took,
             "talk": history,
         }
@@ -208,6 +206,16 @@ class Desk:
             raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
         self._answered[run].rate(rating, right.strip())
         return {"kept": rating}
+
+
+def _shown_source(answered: Answered, email: Email) -> dict[str, Any]:
+    shown = {**email.to_json(), "body": "", "sentence": answered.sentence_of(email)}
+    texts = [each.text for each in answered.passages if each.email == email]
+    if texts:
+        snippet = clean("\n...\n".join(texts))
+        marks = places_of(informative_words(answered.question), snippet)
+        shown |= {"snippet": snippet, "marks": marks}
+    return shown
 
 
 def _plain(error: Exception) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError
+from art_e.passages import informative_words, name_stems, split_sentences
 from art_e.question import Question
-from art_e.sentences import informative_words, name_stems, split_sentences
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
@@ -182,7 +182,8 @@ def _shown(question: Question, mails: Iterable[Email], gold: Collection[Email] =
 @lru_cache(maxsize=64)
 def _lines(body: str) -> tuple[str, ...]:
     """The sentences of a body as their words: without spacing, case and quote marks."""
-    return tuple(filter(None, (" ".join(words(each.text)) for each in split_sentences(body))))
+    lines = (" ".join(words(each.text)) for each in split_sentences(body) if not each.frame)
+    return tuple(filter(None, lines))
 
 
 def with_equivalents(

@@ -1,0 +1,335 @@
+"""Which passages of the mails that were read fit a question best: features, and their weighted sum.
+
+A passage is a stretch of a mail's lines, as many as fit. The words that the question is about are
+weighted by how few hits have them. The weights come from a softmax over all passages of a question
+(`bench/fit_passages.py`).
+"""
+
+import datetime as dt
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from art_e.inbox.mail import format_date
+from art_e.inbox.tokenizer import FUNCTION_WORDS, STOP_WORDS, stems, tokens, words
+from art_e.text import toml_table
+
+# Further text of a body is ignored, so that no mail can make the baseline slow.
+MAX_CHARS = 8_000
+MAX_SENTENCE_CHARS = 400
+# Of a passage at most.
+PASSAGE_CHARS, PASSAGE_SENTENCES = 700, 20
+# A passage repeats one of the same mail, or of another, if it shares this part of its words.
+_OVERLAP, _COPY = 0.5, 0.8
+# What a value of the kind asked for counts in a sentence, where all words of the question are 1.
+_VALUE = 0.6
+
+_DATA = toml_table("art_e", "data/baseline.toml")
+WEIGHTS: dict[str, float] = _DATA["weights"]
+# Words about the question rather than its subject.
+_IDLE = STOP_WORDS | set(_DATA["idle"].split())
+
+
+@cache
+def _pattern(kind: str, part: Literal["asked", "stated"]) -> re.Pattern[str]:
+    """What finds a question for a kind of value, or such a value."""
+    names = {name: f"(?:{'|'.join(_DATA[name.lower()].split())})" for name in ("MONTH", "WEEKDAY")}
+    alternatives = "|".join(_DATA["values"][kind][part])
+    return re.compile(re.sub("MONTH|WEEKDAY", lambda found: names[found[0]], alternatives))
+
+
+# A mail to more people, or with such words, went out in bulk.
+_MANY, _BULK = 15, re.compile(_DATA["bulk"], re.IGNORECASE)
+_DEEP = 5
+
+# What a line at the top of a quoted mail says, by its name in the languages of mail programs.
+_HEADERS = {name: kind for kind, names in _DATA["headers"].items() for name in names}
+_HEADER = re.compile(rf"\s*\*?({'|'.join(_HEADERS)})\*?\s?:\*?(?!//)[ \t]*(.*)", re.IGNORECASE)
+_WROTE = re.compile(_DATA["wrote"], re.IGNORECASE)
+# Lotus Notes writes name and time above the other headers.
+_STAMP = re.compile(r"(?:(.{3,60}?) on )?(\d\d?/\d\d?/\d{2,4} \d\d?:\d\d(?::\d\d)?(?: ?[AP]M)?)$")
+_RULE = re.compile(r"[-_=*#~+ ]{3,}$|-{4}|.*-{4}$")
+_QUOTE = re.compile(r"^(?:\s*>)+\s?")
+_BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)])\s")
+_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:mr|mrs|ms|dr|prof|sr|jr|st|vs|inc|corp|ltd|no|nr|dept|approx|tel|fax|ext|jan|feb|mar"
+    r"|apr|jun|jul|aug|sept?|oct|nov|dec|[a-z]|\d{1,2})|\b[ap]\.m|e\.g|i\.e)\.$",
+    re.IGNORECASE,
+)
+_FRAME_LINES = 30  # Headers make a frame if a subject is among them, recipients on many lines.
+_SHORT_LINE = 45
+
+
+class Sentence(NamedTuple):
+    """A sentence, list item or short line. `depth` is 0 in the mail's own text, and one more below
+    each frame of quoted mail. `frame`: it says who wrote what follows, and when."""
+
+    text: str
+    depth: int
+    frame: bool = False
+    ends_line: bool = True
+
+
+class _Splitter:
+    """Splits a body into sentences; of frames around quoted mail it keeps who wrote, and when."""
+
+    def __init__(self, body: str) -> None:
+        self.sentences: list[Sentence] = []
+        self._paragraph: list[str] = []
+        self._depth = 0
+        self._frame: dict[str, str] | None = None
+        self._last = ""  # header of the frame
+        lines = [_QUOTE.sub("", line) for line in body[:MAX_CHARS].splitlines()]
+        headers = [
+            (_HEADERS[header[1].lower()], header[2].strip()) if header else ("", "")
+            for header in map(_HEADER.match, lines)
+        ]
+        for number, (line, (kind, value)) in enumerate(zip(lines, headers, strict=True)):
+            near = headers[number : number + _FRAME_LINES]
+            if kind and (self._frame is not None or any(name == "subject" for name, _ in near)):
+                self._take_header(kind, value)
+            else:
+                self._take(line.strip(), len(line), is_item=_BULLET.match(line) is not None)
+        self._close()
+        self._end_frame()
+
+    def _take(self, text: str, width: int, *, is_item: bool) -> None:
+        if not text or _RULE.match(text):
+            self._close()
+            if self._last == "subject" or (text and self._last):
+                self._end_frame()
+        elif _WROTE.match(text):
+            self._close()
+            self._end_frame()
+            self._depth += 1
+            self.sentences.append(Sentence(text, self._depth, frame=True))
+        elif self._last != "to" or not re.search("[@/;<>,]", text):
+            self._end_frame()
+            if is_item:
+                self._close()
+            self._paragraph.append(text)
+            if width < _SHORT_LINE:
+                # A line that ends early ends its paragraph: tables, lists, signatures.
+                self._close()
+
+    def _take_header(self, kind: str, value: str) -> None:
+        self._close()
+        if self._frame is None or (kind == "by" and "by" in self._frame):
+            self._end_frame()
+            self._frame = {} if kind == "by" else self._stamped()
+            self._depth += 1
+        self._frame.setdefault(kind, value)
+        self._last = kind
+
+    def _stamped(self) -> dict[str, str]:
+        """A frame that begins with what stands above its headers: a name and a time."""
+        above = [each.text for each in self.sentences[-3:] if each.depth == self._depth]
+        for number, text in enumerate(reversed(above), 1):
+            if stamp := _STAMP.match(text):
+                name = [] if stamp[1] else above[-number - 1 : -number]
+                del self.sentences[-number - len(name) :]
+                return {"by": stamp[1] or "".join(name), "at": stamp[2]}
+        return {}
+
+    def _end_frame(self) -> None:
+        frame = self._frame or {}
+        if text := ", ".join(frame[name] for name in ("by", "at") if frame.get(name)):
+            self.sentences.append(Sentence(f"{text}:", self._depth, frame=True))
+        self._frame, self._last = None, ""
+
+    def _close(self) -> None:
+        if self._paragraph:
+            *most, last = _cut(" ".join(" ".join(self._paragraph).split()))
+            self.sentences += [Sentence(each, self._depth, ends_line=False) for each in most]
+            self.sentences.append(Sentence(last, self._depth))
+            self._paragraph.clear()
+
+
+def split_sentences(body: str) -> list[Sentence]:
+    """The sentences of `body` in order; list items and short lines count as sentences."""
+    return _Splitter(body).sentences
+
+
+def _cut(text: str) -> Iterator[str]:
+    start = 0
+    for end in _END.finditer(text):
+        if not _ABBREVIATION.search(text, max(start, end.start() - 8), end.start()):
+            yield from _at_most(text[start : end.start()])
+            start = end.end()
+    yield from _at_most(text[start:])
+
+
+def _at_most(text: str) -> Iterator[str]:
+    """The text in pieces of at most `MAX_SENTENCE_CHARS` characters, whole words if there are."""
+    while len(text) > MAX_SENTENCE_CHARS:
+        end = text.rfind(" ", 1, MAX_SENTENCE_CHARS)
+        end = end if end > 0 else MAX_SENTENCE_CHARS
+        yield text[:end]
+        text = text[end:].lstrip()
+    yield text
+
+
+class Passage(NamedTuple):
+    """A passage of the mail `handle`. Its `sentence` is the likeliest answer."""
+
+    score: float
+    handle: str
+    text: str
+    sentence: str
+    features: dict[str, float]
+
+
+def informative_words(question: str) -> list[str]:
+    """The words of `question` that tell what it is about, else all its words."""
+    every = list(dict.fromkeys(words(question)))
+    foreign = max(FUNCTION_WORDS.values(), key=lambda each: len(each.intersection(every)))
+    english = len(STOP_WORDS.intersection(every)) >= len(foreign.intersection(every))
+    idle = _IDLE if english else foreign
+    return [word for word in every if word not in idle] or every
+
+
+def name_stems(question: str) -> frozenset[str]:
+    """Stems of the names and numbers in `question`."""
+    found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
+    named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
+    return frozenset(stems(named))
+
+
+class _Query:
+    """What a question asks, seen with the hits of its search: its stems with their weights, its
+    names, and the kind of value that it asks for."""
+
+    def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
+        missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})
+        # A word that few hits have tells more.
+        self.weights = {
+            stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
+            for stem in stems(tokens(" ".join(informative_words(question))))
+        }
+        self.names = name_stems(question) & self.weights.keys()
+        self._words = frozenset(tokens(question))
+        lower = question.lower()
+        kinds = (kind for kind in _DATA["values"] if _pattern(kind, "asked").search(lower))
+        self._kind = next(kinds, None)
+        # The question's own names are no answer, unless they are part of another word or number.
+        names = "|".join(map(re.escape, re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question)))
+        self._own = re.compile(rf"(?<![\w$€£])(?<!\d[,.:/-])(?:{names})(?!\w|[,.:/-]\d)")
+
+    def held(self, text: str) -> frozenset[str]:
+        return frozenset(self.weights.keys() & {*stems(tokens(text))})
+
+    def share(self, held: frozenset[str], of: Collection[str] | None = None) -> float:
+        """The share that `held` has of the weight of all stems, or of some."""
+        of = self.weights.keys() if of is None else of
+        whole = sum(self.weights[stem] for stem in of)
+        return sum(self.weights[stem] for stem in held if stem in of) / whole if whole else 1.0
+
+    def stated(self, sentence: Sentence) -> bool | None:
+        """Whether the sentence states a value of the kind asked for; None if no kind is."""
+        if self._kind is None:
+            return None
+        text = self._own.sub(" ", sentence.text)
+        return not sentence.frame and _pattern(self._kind, "stated").search(text) is not None
+
+    def has_number(self, sentence: Sentence) -> bool:
+        """Whether the sentence has a number that the question lacks."""
+        new = (word for word in words(sentence.text) if word not in self._words)
+        return not sentence.frame and any(word[0].isdigit() for word in new)
+
+
+def ranked_passages(
+    question: str, hits: Sequence[dict[str, Any]], mails: Sequence[dict[str, Any]]
+) -> list[Passage]:
+    """Every passage of `mails`, best first. Hits and mails are as an episode shows them."""
+    query = _Query(question, hits)
+    ranks = {hit["message_id"]: rank for rank, hit in enumerate(hits)}
+    days = [_day(mail["date"]) for mail in mails]
+    passages: list[Passage] = []
+    for mail, day in zip(mails, days, strict=True):
+        recipients = sum(len(mail.get(role, ())) for role in ("to", "cc", "bcc"))
+        features = {
+            "first": 1 / (1 + ranks[mail["message_id"]]),
+            "age": math.log1p((max(days) - day).days),
+            "long": math.log1p(len(mail["body"])),
+            "bulk": float(recipients > _MANY or _BULK.search(mail["body"]) is not None),
+            "subject": query.share(query.held(mail["subject"])),
+        }
+        passages += _passages(query, mail, f"{day:%B %Y}", features)
+    return sorted(passages, key=lambda each: -each.score)
+
+
+def best_passages(passages: Sequence[Passage], count: int) -> list[Passage]:
+    """The first `count` of ranked passages of which no two say the same."""
+    best: list[Passage] = []
+    for passage in passages:
+        if len(best) < count and not any(_repeats(passage, other) for other in best):
+            best.append(passage)
+    return best
+
+
+def _repeats(passage: Passage, other: Passage) -> bool:
+    """Whether most words of a passage stand in another one: of the same mail, or in a copy."""
+    own = _words_said(passage.text)
+    new = own - _words_said(other.text)
+    if passage.handle == other.handle:
+        return len(new) <= (1 - _OVERLAP) * len(own)
+    # A new number is another answer.
+    return len(new) <= (1 - _COPY) * len(own) and not any(word[0].isdigit() for word in new)
+
+
+def _words_said(text: str) -> set[str]:
+    """The words of a passage without the lines that say who wrote."""
+    return {word for line in text.splitlines() if not line.endswith(":") for word in words(line)}
+
+
+def _day(date: str) -> dt.date:
+    """The day of a mail's date as shown; long ago without one."""
+    return dt.date.min if date == format_date(None) else dt.date.fromisoformat(date[:10])
+
+
+def _passages(
+    query: _Query, mail: dict[str, Any], month: str, of_mail: dict[str, float]
+) -> Iterator[Passage]:
+    sentences = split_sentences(mail["body"] or mail["subject"])
+    held = [query.held(each.text) for each in sentences]
+    shares = [query.share(each) for each in held]
+    stated = [query.stated(each) for each in sentences]
+    fits = [share + _VALUE * bool(value) for share, value in zip(shares, stated, strict=True)]
+    lengths = [len(each.text) + 1 for each in sentences]
+    # Who wrote a sentence, and when.
+    by = query.held(f"{mail['from']} {month}")
+    authors = [by := own if each.frame else by for each, own in zip(sentences, held, strict=True)]
+    subject = query.held(mail["subject"])
+    end = size = before = covered = 0
+    for start, length in enumerate(lengths):
+        while end < len(sentences) and (
+            end == start
+            or (size + lengths[end] <= PASSAGE_CHARS and end - start < PASSAGE_SENTENCES)
+        ):
+            size, end = size + lengths[end], end + 1
+        # Otherwise the passage before holds all of this one.
+        if end > covered:
+            covered = end
+            best = max(range(start, end), key=shares.__getitem__)
+            around = sentences[max(start, best - 1) : min(end, best + 2)]
+            inside = subject.union(authors[best], *held[start:end])
+            part = sentences[start:end]
+            features = of_mail | {
+                "near": query.share(inside),
+                "best": shares[best],
+                "names": query.share(inside, query.names),
+                "kind": 0.0 if stated[best] is None else 1.0 if any(stated[start:end]) else -1.0,
+                "number": float(any(map(query.has_number, around))),
+                "depth": min(sentences[best].depth, _DEEP),
+                "place": math.log1p(before),
+                "frames": sum(each.frame for each in part) / len(part),
+            }
+            score = sum(WEIGHTS[name] * size for name, size in features.items())
+            text = "".join(each.text + ("\n" if each.ends_line else " ") for each in part).strip()
+            answer = sentences[max(range(start, end), key=fits.__getitem__)].text
+            yield Passage(score, mail["message_id"], text, answer, features)
+        size, before = size - length, before + length

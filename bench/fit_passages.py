@@ -1,0 +1,149 @@
+"""Fits the weights of `art_e.passages` and the threshold of `art_e.offline`.
+
+    python -m bench.fit_passages enron.duckdb enron
+
+prints the lines of `art_e/data/baseline.toml`, and how often the first passage and the first three
+hold the answer. A passage holds it if it has 70 % of the answer's words that the question lacks.
+The loss is a softmax over all passages of a training question, in which those of gold mails that
+hold the answer count together; at the threshold a logistic regression on the validation questions
+gives a right answer, by the offline judge, the chance of one half.
+"""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from art_e.agent import run_episode
+from art_e.episode import Episode, gold_mails
+from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import STOP_WORDS
+from art_e.offline import OfflinePolicy, passages_of
+from art_e.passages import WEIGHTS, Passage, best_passages
+from art_e.question import Question, load_questions
+from evals.judges.offline import OfflineJudge
+
+RIDGE = 0.01
+HOLDS = 0.7
+SHOWN = 3
+Numbers = NDArray[np.float64]
+
+
+class Case(NamedTuple):
+    """A question, the passages that the offline policy read, and which are right."""
+
+    question: Question
+    passages: list[Passage]
+    holds: NDArray[np.bool_]
+    from_gold: NDArray[np.bool_]
+
+    @property
+    def features(self) -> Numbers:
+        return np.array([list(each.features.values()) for each in self.passages])
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"[^\W_]+", text.lower())} - STOP_WORDS
+
+
+def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
+    """Return the cases of those questions whose search found mails."""
+    cases = []
+    for question in questions:
+        inbox = file.open_inbox(question.inbox_address, question.query_date)
+        episode = Episode(inbox, question)
+        asyncio.run(run_episode(episode, OfflinePolicy(), "fit"))
+        passages = passages_of(episode.messages)
+        answer = _words(question.answer or "")
+        new = (answer - _words(question.question)) or answer or {""}
+        gold = {name for names in gold_mails(inbox, question) for name in names}
+        holds = [len(new & _words(each.text)) >= HOLDS * len(new) for each in passages]
+        from_gold = [episode.tools.resolve(each.handle) in gold for each in passages]
+        if passages:
+            cases.append(Case(question, passages, np.array(holds), np.array(from_gold)))
+    return cases
+
+
+def fitted(cases: list[Case]) -> Numbers:
+    """Return the weights, in the order of the features."""
+    learned = [each for each in cases if (each.holds & each.from_gold).any()]
+    columns = np.concatenate([each.features for each in learned])
+    right = np.concatenate([each.holds & each.from_gold for each in learned])
+    starts = np.cumsum([0, *(len(each.passages) for each in learned[:-1])])
+    case_of = np.repeat(np.arange(len(learned)), [len(each.passages) for each in learned])
+    spread = columns.std(axis=0) + 1e-9
+    scaled = (columns - columns.mean(axis=0)) / spread
+
+    def loss(weights: Numbers) -> tuple[float, Numbers]:
+        scores = scaled @ weights
+        powers = np.exp(scores - np.maximum.reduceat(scores, starts)[case_of])
+        whole, part = np.add.reduceat(powers, starts), np.add.reduceat(powers * right, starts)
+        slope = scaled.T @ (powers / whole[case_of] - powers * right / part[case_of])
+        value = np.log(whole / part).mean() + RIDGE * weights @ weights
+        return float(value), slope / len(learned) + 2 * RIDGE * weights
+
+    best = minimize(loss, np.zeros(len(spread)), jac=True, method="L-BFGS-B").x
+    return np.asarray(best / spread)
+
+
+def ranked(cases: list[Case], weights: Numbers) -> list[Case]:
+    """Return the cases with their passages in the order of these weights."""
+    ordered = []
+    for case in cases:
+        scores = case.features @ weights
+        order = np.argsort(-scores, kind="stable")
+        passages = [case.passages[at]._replace(score=float(scores[at])) for at in order]
+        ordered.append(Case(case.question, passages, case.holds[order], case.from_gold[order]))
+    return ordered
+
+
+def held(cases: list[Case]) -> str:
+    """Return how often the first passage and the first three hold the answer."""
+    places = []
+    for case in cases:
+        best = best_passages(case.passages, SHOWN)
+        places.append([case.holds[case.passages.index(passage)] for passage in best])
+    first, three = np.mean([each[0] for each in places]), np.mean([any(each) for each in places])
+    return f"n = {len(cases)}, first {first:.1%}, first {SHOWN} {three:.1%}"
+
+
+def threshold(cases: list[Case]) -> float:
+    """Return the score above which a first passage's sentence is likelier right than wrong."""
+    judge = OfflineJudge()
+    scores = np.array([case.passages[0].score for case in cases])
+    right = np.array(
+        [judge.decide(case.question, case.passages[0].sentence).correct for case in cases]
+    )
+    signs, center = np.where(right, 1.0, -1.0), scores.mean()
+
+    def loss(line: Numbers) -> float:
+        return float(np.logaddexp(0, -signs * (line[0] + line[1] * (scores - center))).sum())
+
+    bias, slope = minimize(loss, np.zeros(2)).x
+    return float(center - bias / slope)
+
+
+def main(db: str, source: str) -> None:
+    """Print the weights that fit the golden set `source`, and the threshold."""
+    with InboxFile(Path(db)) as file:
+        splits = {name: load_questions(source, name) for name in ("train", "validation")}
+        cases = {name: read_cases(file, questions) for name, questions in splits.items()}
+    answerable = [each for each in cases["train"] if each.question.answerable]
+    weights = fitted(answerable)
+    names = [*cases["train"][0].passages[0].features]
+    weights[names.index("bulk")] = WEIGHTS["bulk"]  # by hand
+    for name, weight in sorted(zip(names, weights, strict=True), key=lambda each: -each[1]):
+        print(f"{name} = {weight:.2f}")
+    for name, read in cases.items():
+        ordered = ranked([each for each in read if each.question.answerable], weights)
+        print(f"# {name}: {held(ordered)}")
+    print(f"abstain_below = {threshold(ranked(cases['validation'], weights)):.2f}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
