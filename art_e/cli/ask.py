@@ -272,11 +272,7 @@ def run_chat(file: InboxFile, talk: Conversation, model: str) -> None:
 # ---- `rate`.
 
 
-@app.command(
-    epilog=output.example(
-        "art-e rate good", 'art-e rate bad --answer "May 3" --source 1842.1075@thyme'
-    )
-)
+@app.command(epilog=output.example("art-e rate good", 'art-e rate bad --answer "May 3" --source 2'))
 def rate(
     rating: Annotated[Literal["good", "bad"], Argument(help="What the answer was.")],
     answer: Annotated[
@@ -284,7 +280,7 @@ def rate(
     ] = None,
     source: Annotated[
         list[str] | None,
-        Option(metavar="MESSAGE_ID", help="A mail that tells it; may be repeated."),
+        Option(metavar="MAIL", help="A mail that tells it, as read takes it; may be repeated."),
     ] = None,
     name: Annotated[
         str | None, Option("--run", metavar="RUN", help="The run of ask [default: the last].")
@@ -302,10 +298,7 @@ def rate(
     [trajectory] = read_trajectories(run.trajectories)
     with InboxFile(Path(run.config["db"]), junk=True) as file:
         inbox = file.open_inbox(trajectory.inbox_address)
-        found = {each: inbox.canonical_id(each) for each in source or ()}
-    if unknown := [each for each, stored in found.items() if stored is None]:
-        raise UserError(f"no mail {unknown[0]} in the inbox of {trajectory.inbox_address}")
-    sources = [each for each in found.values() if each is not None]
+        sources = [options.find_mail(each, file, inbox) for each in source or ()]
     given = keep_rating(run, trajectory, rating, answer, sources)
     if as_json:
         output.print_json(given.model_dump())

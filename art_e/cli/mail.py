@@ -33,8 +33,12 @@ _SHOWN = frozenset(
 )
 _UNSAFE_IN_NAMES = re.compile(r"[^\w .,()+@=-]+")
 
-MessageId = Annotated[
-    str, Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
+MailReference = Annotated[
+    str,
+    Argument(
+        metavar="MAIL",
+        help="Its number in the last list, its message id, or the beginning of that.",
+    ),
 ]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -105,7 +109,8 @@ def search(
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     searched = search_words(query.words)
-    with options.opened_inbox(db, inbox, as_of, junk=junk or query.junk) as (_, opened):
+    junk = junk or query.junk
+    with options.opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
         hits = opened.search(
             query.words,
             from_addr=sender,
@@ -117,6 +122,8 @@ def search(
         )
         sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
         unread = {} if hits else opened.unread_files()
+        if hits and not as_json:
+            options.keep_list(file, opened, [hit.message_id for hit in hits], junk=junk)
     if as_json:
         output.print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
     elif hits:
@@ -133,17 +140,20 @@ def search(
     "read",
     help="Show one mail of an inbox in full.",
     epilog=output.example(
-        "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com"
+        "art-e read 2",
+        "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com",
     ),
 )
 @app.command(
     "thread",
     help="Show the conversation that a mail belongs to, oldest mail first.",
-    epilog=output.example("art-e thread 18249430.1075853404722.JavaMail.evans@thyme"),
+    epilog=output.example(
+        "art-e thread 2", "art-e thread 18249430.1075853404722.JavaMail.evans@thyme"
+    ),
 )
 def read(
     context: typer.Context,
-    message_id: MessageId,
+    reference: MailReference,
     inbox: options.InboxOption = None,
     as_of: options.AsOfOption = None,
     junk: options.AllOption = False,
@@ -152,14 +162,22 @@ def read(
 ) -> None:
     """Show a mail, or the conversation that it belongs to."""
     whole = context.info_name == "thread"
-    with options.opened_inbox(db, inbox, as_of, junk=junk) as (_, opened):
-        mail = opened.read(message_id)
-        if mail is None:
-            raise _no_mail(message_id, opened, db)
-        mails = opened.thread(message_id) if whole else [mail]
-    if as_json:
-        output.print_json([each.to_json() for each in mails] if whole else mail.to_json())
-        return
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
+        if as_json:
+            mails = [each.to_json() for each in mails_of(opened, message_id, whole=whole)]
+            output.print_json(mails if whole else mails[0])
+        else:
+            show_mails(opened, message_id, whole=whole)
+
+
+def mails_of(inbox: Inbox, message_id: str, *, whole: bool) -> list[Email]:
+    """A mail, or its whole thread."""
+    return inbox.thread(message_id) if whole else list(filter(None, [inbox.read(message_id)]))
+
+
+def show_mails(inbox: Inbox, message_id: str, *, whole: bool) -> None:
+    """Print a mail, or its whole thread."""
+    mails = mails_of(inbox, message_id, whole=whole)
     for number, each in enumerate(mails, start=1):
         if whole:
             gap = "\n" if number > 1 else ""
@@ -170,12 +188,11 @@ def read(
 @app.command(
     "open",
     epilog=output.example(
-        "art-e open 18249430.1075853404722.JavaMail.evans@thyme",
-        "art-e open 18249430.1075853404722.JavaMail.evans@thyme 2 --save .",
+        "art-e open 2", "art-e open 18249430.1075853404722.JavaMail.evans@thyme 2 --save ."
     ),
 )
 def open_attachment(
-    message_id: MessageId,
+    reference: MailReference,
     number: Annotated[
         int | None, Argument(metavar="N", min=1, help="Which file, if it has several.")
     ] = None,
@@ -188,9 +205,7 @@ def open_attachment(
     db: options.DbOption = None,
 ) -> None:
     """Open a file that is attached to a mail, or save it."""
-    with options.opened_inbox(db, inbox, as_of, junk=junk) as (_, opened):
-        if opened.canonical_id(message_id) is None:
-            raise _no_mail(message_id, opened, db)
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
@@ -228,14 +243,6 @@ def searched_query(text: str, today: dt.date | None) -> Query:
     if not (query.words or query.groups):
         raise UserError("the search words hold no letter or digit: give words to look for")
     return query
-
-
-def _no_mail(message_id: str, inbox: Inbox, db: Path | None) -> UserError:
-    until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
-    return UserError(
-        f"no mail {message_id} in the inbox of {inbox.address}{until};"
-        f" art-e search WORDS --inbox {inbox.address}{options.db_argument(db)} shows message ids"
-    )
 
 
 def shown_email(email: Email) -> "Text":

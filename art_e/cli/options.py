@@ -2,10 +2,11 @@
 
 import contextlib
 import datetime as dt
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from typer import Option
 
@@ -13,7 +14,7 @@ from art_e.config import setting
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.storage import default_db
+from art_e.storage import default_db, home, write_whole
 
 DbOption = Annotated[
     Path | None,
@@ -88,3 +89,79 @@ def opened_inbox(
     today = parse_day(as_of, "--as-of")
     with InboxFile(chosen_db(db), junk=junk) as file:
         yield file, file.open_inbox(chosen_address(file, inbox, db), today)
+
+
+# ---- A mail by its id, by the beginning of its id, or by its number in the last list.
+
+MIN_BEGINNING = 6  # characters
+LAST_LIST = "last_list.json"
+
+
+class MailList(NamedTuple):
+    """The mails of a numbered list, and how their inbox was opened."""
+
+    db: str = ""
+    inbox: str = ""
+    as_of: str | None = None
+    junk: bool = False
+    message_ids: list[str] = []  # noqa: RUF012 - never changed
+
+    def numbered(self, number: str, db: Path | None, inbox: str | None) -> str | None:
+        """The mail of this number, unless the options name another file or inbox."""
+        is_other = (db and str(db.resolve()) != self.db) or (
+            inbox and inbox.strip().lower() != self.inbox
+        )
+        places = {str(place): name for place, name in enumerate(self.message_ids, 1)}
+        return None if is_other else places.get(number)
+
+
+def keep_list(file: InboxFile, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
+    """Keep a list that is printed, so that later commands take its numbers."""
+    day = None if inbox.as_of is None else inbox.as_of.isoformat()
+    listed = MailList(str(file.path.resolve()), inbox.address, day, junk, message_ids)
+    with contextlib.suppress(OSError):  # a home that can't be written to keeps none
+        home().mkdir(parents=True, exist_ok=True)
+        write_whole(home() / LAST_LIST, json.dumps(listed))
+    return listed
+
+
+def last_list() -> MailList:
+    """The list that was printed last; an empty one without it."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return MailList(*json.loads((home() / LAST_LIST).read_text("utf-8")))
+    return MailList()
+
+
+@contextlib.contextmanager
+def opened_mail(
+    reference: str, db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
+) -> Iterator[tuple[Inbox, str]]:
+    """Open an inbox and find the id of a mail in it. The number of a mail in the last list opens
+    the inbox of the list. Raises `UserError`."""
+    listed = last_list()
+    if listed.numbered(reference, db, inbox):
+        db, inbox = Path(listed.db), listed.inbox
+        as_of, junk = as_of or listed.as_of, junk or listed.junk
+    with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
+        yield opened, find_mail(reference, file, opened)
+
+
+def find_mail(reference: str, file: InboxFile, inbox: Inbox) -> str:
+    """The id of the mail that a reference names. Raises `UserError` without it, and for the
+    beginning of several ids."""
+    for name in (reference, last_list().numbered(reference, file.path, inbox.address)):
+        if name is not None and (message_id := inbox.canonical_id(name)) is not None:
+            return message_id
+    long_enough = len(reference.strip("<> ")) >= MIN_BEGINNING
+    ids = inbox.ids_beginning(reference) if long_enough else []
+    if len(ids) > 1:
+        raise UserError(
+            f"{reference} begins several message ids; write more of {', '.join(ids[:3])}"
+        )
+    if ids:
+        return ids[0]
+    until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
+    raise UserError(
+        f"no mail {reference} in the inbox of {inbox.address}{until};"
+        f" art-e search WORDS --inbox {inbox.address} shows mails with numbers and message ids"
+    )

@@ -22,7 +22,7 @@ import numpy as np
 from art_e.inbox.mail import AttachedFile, Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.query import Query, passing
 from art_e.inbox.schema import K1, POINTS, B, statement
-from art_e.inbox.slice import Postings, Slice, Vocabulary
+from art_e.inbox.slice import Named, Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import SAMPLE_CHARS, forms, language_of, search_words, stems, words
 
@@ -196,15 +196,22 @@ class Inbox:
         [position] = self._positions([message_id])
         return None if position is None else self._mail.rows([position])[0][0]
 
+    def ids_beginning(self, beginning: str) -> list[str]:
+        """The ids of the mails that have, or whose dropped copies have, an id that begins so."""
+        named = self._mail.named_from(f"<{beginning.strip().lstrip('<')}").values()
+        positions = {at for at in map(self._first, named) if at is not None}
+        return [row[0] for row in self._mail.rows(sorted(positions))]
+
     def _positions(self, message_ids: Sequence[str]) -> list[int | None]:
         stripped = (each.strip() for each in message_ids)
         names = [each if each.startswith("<") else f"<{each}>" for each in stripped]
         if self._seen.keys() >= {*names}:
             return [self._seen[each] for each in names]
-        return [
-            next((position for position, sent in named if sent < self._end), None)
-            for named in self._mail.named(names)
-        ]
+        return list(map(self._first, self._mail.named(names)))
+
+    def _first(self, named: Sequence[Named]) -> int | None:
+        """The first of the mails of an id whose id was known by the inbox's day."""
+        return next((position for position, sent in named if sent < self._end), None)
 
     def _holding(self, stem: str) -> Numbers:
         terms = self._vocabulary.term_ids([stem])

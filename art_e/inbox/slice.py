@@ -128,6 +128,11 @@ class Slice:
         found = self._named(f"message_id IN ({', '.join('?' * len(wanted)) or 'NULL'})", wanted)
         return [found.get(each, ()) for each in message_ids]
 
+    def named_from(self, beginning: str) -> dict[str, list[Named]]:
+        """The mails of each id that begins so."""
+        found = self._named("starts_with(message_id, ?)", [beginning])
+        return {name: mails for name, mails in found.items() if name.startswith(beginning)}
+
     def _named(self, condition: str, parameters: list[str]) -> dict[str, list[Named]]:
         found = {name: [(at, int(self.sent[at]))] for at, name in self.renamed.items()}
         among = statement("every_id_and_copy" if self._copies else "every_id", several=self._copies)

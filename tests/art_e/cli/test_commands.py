@@ -14,14 +14,15 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import Result
 
 from art_e.cli import output
 from tests.art_e.test_text import NOTHING
-from tests.builders import table_rows
+from tests.builders import make_inbox, raw, table_rows
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
-IN_ANN = ["--inbox", ANN]
+IN_ANN, EARLY = ["--inbox", ANN], ["--as-of", "2001-02-28"]
 
 
 # A command line, and words of its error.
@@ -139,6 +140,39 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path) -> None:
     shown = art_e("read", LEASE_ID.strip("<>"), "--db", owned_db).stdout
     assert f"To: Ann Alm <{ANN}>\n" in shown
     assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
+
+
+def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path: Path) -> None:
+    def read(*args: object) -> str:
+        return str(json_of(art_e("read", *args, "--json"))["message_id"])
+
+    assert "no mail" in the_error(art_e("read", "1", *IN_ANN, "--db", db))
+    art_e("search", "lease", "--as-of", "2001-05-31", *IN_ANN, "--db", db)
+    art_e("search", "lunch", "--json", *IN_ANN, "--db", db)  # prints no numbers
+    assert (home / "last_list.json").stat().st_mode & 0o077 == 0
+    assert read("1") == read("1", *IN_ANN) == LEASE_ID
+    # The day of the list holds for the thread, too.
+    assert [each["message_id"] for each in json_of(art_e("thread", "1", "--json"))] == [LEASE_ID]
+    assert "no mail 2" in the_error(art_e("read", "2", *IN_ANN, "--db", db))
+    assert f"inbox of {BOB}" in the_error(art_e("read", "1", "--inbox", BOB, "--db", db))
+    assert "no mail 1 in" in the_error(art_e("read", "1", "--as-of", "2001-01-01"))
+    numeric = make_inbox(tmp_path / "numeric.duckdb", [raw("<1>"), raw("<2>")]).db
+    art_e("search", "hello", "--db", numeric, "--inbox", "ann@test.example")
+    assert [read("1"), read("2")] == ["<1>", "<2>"]
+
+
+def test_the_beginning_of_an_id_is_enough(art_e: Run, db: Path) -> None:
+    def read(beginning: str, *inbox: str) -> Result:
+        return art_e("read", beginning, *(inbox or IN_ANN), "--db", db, "--json")
+
+    assert (
+        json_of(read("lease.2"))["message_id"]
+        == json_of(read("<lease.2@"))["message_id"]
+        == LEASE_2
+    )
+    assert "lease.1@harbor.example>, <lease.2" in the_error(read("lease."))
+    for beginning, *where in (["lunch"], ["hostile", "--inbox", BOB], ["lease.2", *IN_ANN, *EARLY]):
+        assert "no mail" in the_error(read(beginning, *where))
 
 
 FORBIDDEN = {
