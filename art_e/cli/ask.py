@@ -15,12 +15,19 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli import model_options, options, output
-from art_e.cli.conversation import Conversation, after, show_passage, shown_source, shown_turn
+from art_e.cli.conversation import (
+    Conversation,
+    after,
+    outside_failure,
+    show_passage,
+    shown_source,
+    shown_turn,
+)
 from art_e.cli.mail import shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import LASTING, OFFLINE
+from art_e.models.base import OFFLINE
 from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.ratings import rate as keep_rating
 from art_e.ratings import ratings_file
@@ -100,11 +107,13 @@ def ask(
         recipe, max_turns, effort, temperature, max_cost, tool_calls, junk, timeout, retries
     )
     history: list[list[str]] = []
+    conversation: str | None = None
     if follow_up:
         run = _last_run()
         [trajectory] = read_trajectories(run.trajectories)
         last = run.config
         history = after(last.get("talk", []), last["question"], trajectory)
+        conversation = last.get("conversation") or run.id
         chosen = chosen.following(
             last.get("options", {}), same_model=model in (None, last["model"])
         )
@@ -112,7 +121,7 @@ def ask(
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
     is_default, model = model is None, model or default_model()
     with options.opened_inbox(db, inbox, as_of, junk=chosen.junk) as (file, opened):
-        talk = Conversation(opened, file.path, chosen, history)
+        talk = Conversation(opened, file.path, chosen, history, id=conversation)
         if question is None:
             run_chat(file, talk, model)
             return
@@ -150,9 +159,8 @@ def _last_run() -> Run:
 
 def exit_for(trajectory: Trajectory) -> None:
     """Exit with code 1 and a line on stderr if the episode failed for an outside reason."""
-    if trajectory.error is not None:
-        kind, message = trajectory.error["kind"], trajectory.error["message"]
-        output.note(f"Error: {kind}: {message}{'' if kind in LASTING else '; try again'}")
+    if (failure := outside_failure(trajectory)) is not None:
+        output.note(f"Error: {failure}")
         raise typer.Exit(1)
 
 

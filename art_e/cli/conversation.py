@@ -20,7 +20,8 @@ from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.tokenizer import stems, words
-from art_e.models.base import OFFLINE, ModelOptions, Policy
+from art_e.message import ChatMessage
+from art_e.models.base import LASTING, OFFLINE, ModelOptions, Policy
 from art_e.models.model import Model
 from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import best_passages, informative_words, split_sentences
@@ -28,6 +29,7 @@ from art_e.question import Question
 from art_e.ratings import rate
 from art_e.runs import Run, start_run
 from art_e.storage import runs_folder
+from art_e.text import toml_table
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
 if TYPE_CHECKING:
@@ -209,6 +211,7 @@ class Conversation:
     say: Callable[[str], None] = lambda _: None
     on_answer: Callable[[str], None] = lambda _: None
     answered: Answered | None = None
+    id: str | None = None  # that of its first question's run, which the runs after it name
     began: float = STARTED  # since when a person waits
     policy: Policy = field(init=False)
     form: EpisodeForm = field(init=False)
@@ -246,15 +249,17 @@ class Conversation:
         config = {
             "question": question.question,
             "talk": self.history,
+            "conversation": self.id,
             "inbox_address": self.inbox.address,
             "as_of": None if self.inbox.as_of is None else self.inbox.as_of.isoformat(),
             "model": self.policy.model,
             "policy": self.policy.settings,
             "max_turns": self.form.max_turns,
-            "db": str(self.db),
+            "db": str(self.db.absolute()),
             "options": asdict(self.options),
         }
         self._run = start_run(name, config, runs_folder(), out)
+        self.id = self.id or self._run.id
 
     def answer(self, screen: "Console | None" = None) -> Answered:
         """Run the question's episode and end its run. `screen` gets the turns."""
@@ -279,15 +284,8 @@ class Conversation:
         self._run.finish()
         if screen is not None:
             screen.print()
-        sources = list(filter(None, map(self.inbox.read, trajectory.sources)))
-        passages: list[Excerpt] = []
-        if trajectory.error is None and (model == OFFLINE or failure_reason(trajectory)):
-            own = passages_read(episode) if model == OFFLINE and not self.history else []
-            # The bare question first: earlier questions would match old passages.
-            passages = own or search_passages(self.inbox, self._question)
-            passages = passages or search_passages(self.inbox, question)
         waited = time.monotonic() - self.began
-        self.answered = Answered(line, trajectory, self._run, sources, passages, waited)
+        self.answered = answered_of(self.inbox, self._run, trajectory, waited)
         self.history = after(self.history, line, trajectory)
         return self.answered
 
@@ -298,7 +296,24 @@ class Conversation:
         return self.answered
 
     def forget(self) -> None:
-        self.history, self.answered = [], None
+        self.history, self.answered, self.id = [], None, None
+
+
+def answered_of(
+    inbox: Inbox, run: Run, trajectory: Trajectory, waited: float | None = None
+) -> Answered:
+    """Return what a question's run gave, with its sources, and passages if no model answered."""
+    line, history = (run.config[name] for name in ("question", "talk"))
+    passages: list[Excerpt] = []
+    if trajectory.error is None and (trajectory.model == OFFLINE or failure_reason(trajectory)):
+        own = trajectory.model == OFFLINE and not history
+        passages = passages_read(inbox, trajectory.messages, trajectory.handles) if own else []
+        # The bare question first: earlier questions would match old passages.
+        for text in (line, str(trajectory.messages[1]["content"])):
+            passages = passages or search_passages(inbox, text)
+    sources = list(filter(None, inbox.read_many(trajectory.sources)))
+    waited = trajectory.seconds["total"] if waited is None else waited
+    return Answered(line, trajectory, run, sources, passages, waited)
 
 
 def after(history: list[list[str]], question: str, trajectory: Trajectory) -> list[list[str]]:
@@ -322,6 +337,16 @@ def failure_reason(trajectory: Trajectory) -> str | None:
     return "no passage fits well enough" if offline else "the model found none in this inbox"
 
 
+def outside_failure(trajectory: Trajectory) -> str | None:
+    """Say what failed outside the episode, and the way out; None if nothing did."""
+    if trajectory.error is None:
+        return None
+    kind, message = trajectory.error["kind"], trajectory.error["message"]
+    fixes = toml_table("art_e.models", "failures.toml")["fixes"]
+    fix = fixes.get(kind, "" if kind in LASTING else "try again")
+    return f"{kind}: {message}{fix and f'; {fix}'}"
+
+
 def said_without_call(trajectory: Trajectory) -> str | None:
     """The last words of a model that answered in prose in place of a call; None if it did not."""
     last = trajectory.messages[-2] if trajectory.rubric["lost_to_format"] else {}
@@ -341,17 +366,20 @@ def _in_words(call: AnsweredCall) -> str:
     return call.tool
 
 
-def search_passages(inbox: Inbox, question: Question) -> list[Excerpt]:
-    """The passages that the offline policy finds, without a call to a model."""
-    episode, policy = Episode(inbox, question), OfflinePolicy()
+def search_passages(inbox: Inbox, text: str) -> list[Excerpt]:
+    """The passages that the offline policy finds for a question, without a call to a model."""
+    question, policy = Question("ask", text, inbox.address, inbox.as_of), OfflinePolicy()
+    episode = Episode(inbox, question)
     run_now(run_episode(episode, policy, "passages"), policy)
-    return passages_read(episode)
+    return passages_read(inbox, episode.messages, episode.tools.handles)
 
 
-def passages_read(episode: Episode) -> list[Excerpt]:
-    """The passages of the mails that the episode read which fit the question best."""
-    best = best_passages(passages_of(episode.messages), PASSAGES)
-    mails = episode.tools.inbox.read_many([episode.tools.resolve(each.handle) for each in best])
+def passages_read(
+    inbox: Inbox, messages: list[ChatMessage], handles: dict[str, str]
+) -> list[Excerpt]:
+    """The passages of the mails that an episode read which fit the question best."""
+    best = best_passages(passages_of(messages), PASSAGES)
+    mails = inbox.read_many([handles[each.handle] for each in best])
     pairs = zip(best, mails, strict=True)
     return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 
