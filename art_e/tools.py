@@ -234,7 +234,7 @@ class Tools:
             "snippet": snippet,
             "missing": list(hit.missing),
         }
-        return self._shown(shown)
+        return self._shown(shown) | ({"bulk": True} if hit.bulk else {})
 
     def shown(self, email: Email) -> Observation:
         body = email.body

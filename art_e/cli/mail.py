@@ -254,6 +254,7 @@ def shown_email(email: Email) -> "Text":
         ("Cc", _listed(email.cc)),
         ("Bcc", _listed(email.bcc)),
         ("Labels", ", ".join(email.labels)),
+        ("List", email.mailing_list),
         ("Message-ID", email.message_id),
     ]
     shown = [

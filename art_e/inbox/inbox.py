@@ -148,12 +148,24 @@ class Inbox:
         ids = ", ".join(map(str, place_of))
         sql = statement("mails", labelled=self._mail.labelled, ids=ids)
         rows = self._execute(sql).fetchall() if new else []
-        for email_id, own_id, sent_at, zone, address, sender, *roles, subject, body, labels in rows:
+        for (
+            email_id,
+            named,
+            sent,
+            zone,
+            address,
+            sender,
+            *roles,
+            subject,
+            body,
+            via,
+            labels,
+        ) in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             people = Mailbox(address, sender), to, cc, bcc
-            at, date = place_of[email_id], in_zone(sent_at, zone)
-            name = self._mail.renamed.get(at, own_id)
-            mails[at] = Email(name, date, *people, subject, body, tuple(labels))
+            at, date = place_of[email_id], in_zone(sent, zone)
+            name = self._mail.renamed.get(at, named)
+            mails[at] = Email(name, date, *people, subject, body, tuple(labels), via)
         self._mails = dict(list(mails.items())[-_KEPT_MAILS:])
         return [None if at is None else mails[at] for at in positions]
 
@@ -244,6 +256,7 @@ class Inbox:
         `terms` its words' stems in other languages."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
+        bulk = self._mail.bulk[best.positions].tolist()
         hits = []
         for at, (position, points, row) in enumerate(
             zip(positions, best.points.tolist(), self._mail.rows(positions), strict=True)
@@ -256,7 +269,9 @@ class Inbox:
             snippet = cut_snippet(body, present + own, self._mail.folded.get(position))
             self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
-            hits.append(Hit(message_id, date, sender, subject, snippet, points / whole, missing))
+            score = points / whole
+            hit = Hit(message_id, date, sender, subject, snippet, score, missing, bulk[at])
+            hits.append(hit)
         return hits
 
 

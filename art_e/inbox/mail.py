@@ -58,7 +58,8 @@ def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
 
 
 class Hit(NamedTuple):
-    """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone."""
+    """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone,
+    `bulk`: it went to many, or is an automatic reply."""
 
     message_id: str
     date: dt.datetime | None
@@ -67,6 +68,7 @@ class Hit(NamedTuple):
     snippet: str
     score: float
     missing: tuple[str, ...]
+    bulk: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,6 +78,7 @@ class Hit(NamedTuple):
             "subject": self.subject,
             "snippet": self.snippet,
             "missing": list(self.missing),
+            **({"bulk": True} if self.bulk else {}),
             "score": round(self.score, 6),
         }
 
@@ -105,9 +108,10 @@ class Email:
     subject: str
     body: str
     labels: tuple[str, ...] = ()
+    mailing_list: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        labels = {"labels": list(self.labels)} if self.labels else {}
+        optional = {"labels": list(self.labels), "list": self.mailing_list}
         return {
             "message_id": self.message_id,
             "date": format_date(self.date, self.message_id),
@@ -116,6 +120,6 @@ class Email:
             "cc": [str(mailbox) for mailbox in self.cc],
             "bcc": [str(mailbox) for mailbox in self.bcc],
             "subject": self.subject,
-            **labels,
+            **{name: value for name, value in optional.items() if value},
             "body": self.body,
         }

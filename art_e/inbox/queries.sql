@@ -62,10 +62,15 @@ FROM ${among} WHERE ${condition} AND ${mine} ORDER BY preference, email_id
     WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at
 )
 
+-- The mails that went out in bulk, by their headers or by the person's labels.
+-- name: bulk
+SELECT email_id FROM emails WHERE bulk AND ${mine}
+UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ${categories}) AND ${mine}
+
 -- Whole mails.
 -- name: mails
 SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name, to_recipients, cc_recipients,
-    bcc_recipients, subject, body || attached,
+    bcc_recipients, subject, body || attached, mailing_list,
     list_sort(list_distinct(flatten(coalesce((
         SELECT list(labels) FROM ${labelled} AS own WHERE own.email_id = emails.email_id), []))))
 FROM emails WHERE email_id IN (${ids})

@@ -10,7 +10,7 @@ from art_e.inbox.tokenizer import ADDRESS, MARKS, STOP_WORDS, WORD, fold
 from art_e.text import CLASSES
 
 # Goes up when older files can't be read any more.
-SCHEMA_VERSION = "11"
+SCHEMA_VERSION = "12"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2

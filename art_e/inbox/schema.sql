@@ -25,6 +25,8 @@ CREATE TABLE emails (
     reference_ids VARCHAR[] NOT NULL,  -- message ids of the mails that it follows, the nearest last
     gmail_thread VARCHAR NOT NULL,     -- Gmail's name of its thread, or empty
     delivered_to VARCHAR NOT NULL,     -- the address that got it, as its server wrote, or empty
+    mailing_list VARCHAR NOT NULL,     -- the list's name and addresses, as its headers give them, or empty
+    bulk BOOLEAN NOT NULL,             -- every copy of its date has headers of mail to many, or of an automatic reply
     attached VARCHAR NOT NULL          -- the texts of attachments, read and searched behind the body
 );
 

@@ -49,7 +49,7 @@ _MAILS = pa.schema({
     "copy_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
     "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
     "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
-    "owner": pa.string(),
+    "mailing_list": pa.string(), "bulk": pa.bool_(), "owner": pa.string(),
 })  # fmt: skip
 # role: 0, 1, 2 for to, cc, bcc
 _RECIPIENTS = pa.schema({

@@ -181,7 +181,8 @@ def _stored(old: InboxFile) -> Iterator[StoredMail]:
                 to_recipients, cc_recipients, bcc_recipients,
                 {{'source': e.source, 'message_id': message_id, 'sent_at': sent_at,
                  'subject': subject, 'body': body, 'junk': junk, 'utc_offset': utc_offset,
-                 'gmail_thread': gmail_thread, 'delivered_to': delivered_to, 'attached': attached}}
+                 'gmail_thread': gmail_thread, 'delivered_to': delivered_to, 'attached': attached,
+                 'mailing_list': mailing_list, 'bulk': bulk}}
             FROM emails AS e LEFT JOIN owners USING (email_id)
             WHERE email_id BETWEEN {first} AND {last} ORDER BY email_id
             """

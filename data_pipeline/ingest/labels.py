@@ -37,7 +37,7 @@ def label(name: str) -> str:
     """The one name of a label or a folder."""
     # A Mac's file names have letters and accents apart.
     plain = unicodedata.normalize("NFC", " ".join(visible(name).split())[:_LONGEST])
-    return _NAME_OF.get(plain.lower(), plain)
+    return _NAME_OF.get(plain.lower().replace("_", " "), plain)
 
 
 def of_mbox(headers: Headers) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ WITH listed AS (
 labelled AS (
     -- of the copies of the same date: a later one is not known yet on an earlier day
     SELECT kept, list_sort(list_distinct(flatten(list(m.labels)))) AS labels, bool_and(m.junk) AS junk,
-        max(m.gmail_thread) AS gmail_thread,
+        max(m.gmail_thread) AS gmail_thread, max(m.mailing_list) AS mailing_list, bool_and(m.bulk) AS bulk,
         -- one copy that may stand under any id makes the mail one
         bool_or(m.any_id) AS any_id
     FROM members JOIN staging.mails AS m USING (row) JOIN staging.mails AS k ON k.row = kept
@@ -20,7 +20,7 @@ SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.bare_subj
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest, m.copy_digest,
     row_number() OVER (PARTITION BY k.message_id ORDER BY k.email_id) > 1, l.any_id, l.junk, l.labels, m.reference_ids, l.gmail_thread,
-    m.delivered_to, m.attached
+    m.delivered_to, l.mailing_list, l.bulk, m.attached
 FROM staging.kept AS k JOIN staging.mails AS m USING (row) JOIN labelled AS l ON l.kept = k.row
     LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;

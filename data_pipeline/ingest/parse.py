@@ -439,7 +439,7 @@ def _open_packed(tree: Part, extractor: Extractor) -> None:
 # ---- The message.
 
 _LONGEST_ID = 998  # characters, the longest line of RFC 5322
-_LONGEST_THREAD = 40
+_LONGEST_THREAD, _LONGEST_LIST = 40, 300
 _MANY = 20  # characters that show as nothing
 _MOST_FILES = 1_000  # attachments of a mail
 # RFC 5322 sets no limit; a thread's first mails may drop out, as a mail names its parent last.
@@ -580,7 +580,25 @@ def compose(
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
     delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
     more |= {"references": references, "delivered_to": delivered_to}
+    more |= {"mailing_list": mailing_list(headers), "bulk": is_bulk(headers)}
     return _email(fields, directory_name, **more)
+
+
+def mailing_list(headers: Headers) -> str:
+    """Return the name and addresses of the list that a mail came by, "" if by none."""
+    values = (headers.first(name) for name in ("list-id", "list-post"))
+    text = visible(" ".join(map(decode_words, values))).replace("mailto:", "")
+    return " ".join(text.split())[:_LONGEST_LIST]
+
+
+def is_bulk(headers: Headers) -> bool:
+    """Return whether the headers are those of mail to many, or of an automatic reply. What asks for
+    one of several headers alone are bills and bookings, which services send in the same way."""
+    if "list-id" in headers or "list-post" in headers:
+        return True
+    automatic = headers.first("auto-submitted").lower().startswith("auto-replied")
+    precedence = headers.first("precedence").lower() in ("bulk", "list", "junk")
+    return automatic or ("list-unsubscribe" in headers and (precedence or "feedback-id" in headers))
 
 
 def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:

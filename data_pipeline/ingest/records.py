@@ -78,6 +78,7 @@ class ParsedEmail:
     `junk`: its owner has it in spam, trash or drafts, as one of its `labels` says.
     `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
+    `mailing_list` has its list's name and addresses; `bulk`: it went to many, or nobody wrote it.
     `attached` has the texts of attachments, and is read and searched behind the body.
     """
 
@@ -95,6 +96,8 @@ class ParsedEmail:
     labels: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     gmail_thread: str = ""
+    mailing_list: str = ""
+    bulk: bool = False
     attached: str = ""
     delivered_to: str = ""
     files: tuple[AttachedFile, ...] = ()

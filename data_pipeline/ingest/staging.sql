@@ -3,7 +3,7 @@ CREATE TABLE staging.mails (
     row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, bare_subject VARCHAR, from_address VARCHAR,
     from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, copy_digest BLOB,
     any_id BOOLEAN, junk BOOLEAN, labels VARCHAR[], reference_ids VARCHAR[], gmail_thread VARCHAR, delivered_to VARCHAR,
-    attached VARCHAR, owner VARCHAR);
+    mailing_list VARCHAR, bulk BOOLEAN, attached VARCHAR, owner VARCHAR);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
 CREATE TABLE staging.files (row INTEGER, number SMALLINT, part SMALLINT, name VARCHAR, kind VARCHAR, data BLOB, unread VARCHAR);
 -- Each table that a worker made has its own terms. Words of senders' names have the row of their mail.

@@ -137,12 +137,14 @@ def a_mail(draw: st.DrawFn) -> RawMessage:
     day, name = draw(st.integers(6, 8)), draw(st.sampled_from(["", "Ann Alder", "A. Alder"]))
     to = draw(st.lists(st.sampled_from("bcde"), min_size=1, max_size=3, unique=True))
     cc = draw(st.lists(st.sampled_from("bcde"), max_size=2, unique=True))
+    by_list = draw(st.sampled_from([{}, {"List_Id": "<a.t>"}, {"List_Id": "<b.t>"}]))
     return raw(
         f"<{number}@t>", body=f"Body {body}.", sender=f"{name} <ann@test.example>",
         to=", ".join(f"{each}@test.example" for each in to),
         cc=", ".join(f"{each} Person <{each}@test.example>" for each in cc) or None,
         # Different mails are never read at the same place.
-        date=date_header(day), source=f"{number}/{body}/{day}/{to}/{cc}/{name}",
+        date=date_header(day), **by_list,
+        source=f"{number}/{body}/{day}/{to}/{cc}/{name}/{by_list}",
     )  # fmt: skip
 
 

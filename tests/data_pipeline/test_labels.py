@@ -8,7 +8,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.labels import of_maildir, of_path
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import WAIT_S, raw
+from tests.builders import WAIT_S, raw, table_rows
 from tests.command_line import Run, json_of, the_error
 from tests.formats import parsed, write_mbox
 from tests.processes import at_terminal, press_keys
@@ -61,7 +61,7 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
     other = art_e("search", "lease", "--inbox", "scam@x.example")
     assert "no inbox 'scam@x.example'" in the_error(other)
     # No question is answered from spam, and the owner alone sees labels.
-    assert "Labels: Important, inbox\n" in art_e("read", "1@x.example").stdout
+    assert "Labels: important, inbox\n" in art_e("read", "1@x.example").stdout
     landlords = json_of(art_e("read", "1@x.example", "--inbox", "landlord@x.example", "--json"))
     assert "labels" not in landlords
     ask = ("ask", "When does the warehouse lease end?", "--json")
@@ -82,7 +82,9 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: 
 
 
 IN_MBOX: dict[str, tuple[str, ...]] = {
-    "X-Gmail-Labels: Inbox,Important,\n Unread": ("Important", "inbox", "unread"),
+    "X-Gmail-Labels: Inbox,Important,\n Unread": ("important", "inbox", "unread"),
+    "X-Gmail-Labels: Wichtig,Category Personal": ("category primary", "important"),
+    "X-Gmail-Labels: CATEGORY_PROMOTIONS": ("category promotions",),
     'X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"': ("Tax, 2024", "drafts"),
     "X-Gmail-Labels: Sent,Opened,Archived": ("sent",),
     "Status: RO\nX-Status: AF": ("answered", "starred"),
@@ -98,6 +100,34 @@ def test_the_labels_of_an_mbox() -> None:
         own, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
         assert (own.labels, own.junk) == (labels, bool({"trash", "drafts"} & set(labels)))
         assert (other.labels, other.junk) == ((), False)
+
+
+def test_bulk_mail_is_known_by_its_headers() -> None:
+    for headers, mailing_list, bulk in table_rows(__file__, "bulk.tsv"):
+        data = f"From: a@x.example\n{headers.replace(' | ', chr(10))}\n\nHi\n".encode()
+        [mail] = parsed([RawMessage("t", data)])
+        assert (mail.mailing_list, str(mail.bulk)) == (mailing_list, bulk), headers
+
+
+def test_a_hit_says_that_it_is_bulk_and_a_category_says_it_to_its_owner(
+    art_e: Run, tmp_path: Path
+) -> None:
+    """A copy that came to oneself is personal, though one came by a list as well."""
+    listed = b"List-Id: Club <club.x.example>\n"
+    mails = [
+        listed + mail(1, None, "Lease one."), mail(2, "Category promotions", "Lease two."),
+        mail(3, "Category updates", "Lease three."),
+        *(head + mail(4, None, "Lease four.") for head in (listed, b"")),
+    ]  # fmt: skip
+    art_e("ingest", write_mbox(tmp_path, mails), "--owner", ME)
+
+    def bulk(inbox: str) -> dict[str, bool]:
+        hits = json_of(art_e("search", "lease", "--inbox", inbox, "--json"))
+        return {each["message_id"][1]: each.get("bulk", False) for each in hits}
+
+    assert bulk(ME) == {"1": True, "2": True, "3": False, "4": False}
+    assert bulk("landlord@x.example") == {"1": True, "2": False, "3": False, "4": False}
+    assert "List: Club <club.x.example>\n" in art_e("read", "4@x.example").stdout
 
 
 def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:

@@ -261,9 +261,9 @@ ANN, HOME, CY, DEE = (f"{name}@test.example" for name in ("ann", "home", "cy", "
 OWNERS = (ANN, HOME, BOB, "")
 VIEWERS = ((ANN,), (HOME,), (BOB,), (CY,), (DEE,), (ANN, HOME))
 # In which two copies may differ. With other wording or people they are not merged.
-FIELDS = "name date spacing wording reference attachment labels junk people".split()
+FIELDS = "name date spacing wording reference attachment labels junk people list".split()
 WORDS = ("lease", "crane", "budget", "harbor", "permit", "invoice")
-LABELS = ("inbox", "sent", "unread", "starred", "answered", "Work", "Work/tax")
+LABELS = ("inbox", "sent", "unread", "starred", "answered", "Work", "Work/tax", "category social")
 DAYS = (None, dt.date(2020, 1, 12), dt.date(2020, 1, 20))
 
 
@@ -309,6 +309,8 @@ def owned_copies(rng: Random, any_id: bool, mails: int = 24) -> list[Copy]:
                 message = builders.with_files(message, {"note.txt": " ".join(text).encode()})
             if "reference" in fields:
                 message = changed(message, number, references=f"<{rng.randrange(mails)}@t>")
+            if "list" in fields:
+                message = changed(message, number, list_id=f"<{mark}.x.example>")
             labels = (*rng.sample(LABELS, 2), mark) if "labels" in fields else ("inbox",)
             message = message._replace(
                 source=f"{number}/{len(copies)}", labels=labels + ("spam",) * ("junk" in fields)
