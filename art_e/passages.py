@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from art_e.inbox.mail import format_date
+from art_e.inbox.threads import HEADER, HEADERS, WROTE
 from art_e.inbox.tokenizer import FUNCTION_WORDS, STOP_WORDS, stems, tokens, words
 from art_e.text import toml_table
 
@@ -45,10 +46,9 @@ def _pattern(kind: str, part: Literal["asked", "stated"]) -> re.Pattern[str]:
 _MANY, _BULK = 15, re.compile(_DATA["bulk"], re.IGNORECASE)
 _DEEP = 5
 
-# What a line at the top of a quoted mail says, by its name in the languages of mail programs.
-_HEADERS = {name: kind for kind, names in _DATA["headers"].items() for name in names}
-_HEADER = re.compile(rf"\s*\*?({'|'.join(_HEADERS)})\*?\s?:\*?(?!//)[ \t]*(.*)", re.IGNORECASE)
-_WROTE = re.compile(_DATA["wrote"], re.IGNORECASE)
+_HEADERS = {name: kind for kind, names in HEADERS.items() for name in names.split("|")}
+_HEADER = re.compile(rf"\s*{HEADER}[ \t]*(.*)", re.IGNORECASE)
+_WROTE = re.compile(WROTE, re.IGNORECASE)
 # Lotus Notes writes name and time above the other headers.
 _STAMP = re.compile(r"(?:(.{3,60}?) on )?(\d\d?/\d\d?/\d{2,4} \d\d?:\d\d(?::\d\d)?(?: ?[AP]M)?)$")
 _RULE = re.compile(r"[-_=*#~+ ]{3,}$|-{4}|.*-{4}$")

@@ -23,10 +23,11 @@ from art_e.cli.conversation import (
     shown_source,
     shown_turn,
 )
-from art_e.cli.mail import shown_email
+from art_e.cli.mail import show_thread, shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.threads import added_mails
 from art_e.models.base import OFFLINE
 from art_e.models.model import Model, default_model, full_name, nearby
 from art_e.ratings import rate as keep_rating
@@ -216,8 +217,10 @@ class Chat:
         if not 1 <= number <= len(mails):
             raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
         chosen = mails[number - 1]
-        for each in self.talk.inbox.thread(chosen.message_id) if whole else [chosen]:
-            output.print_text(shown_email(each))
+        if whole:
+            show_thread(added_mails(self.talk.inbox.thread(chosen.message_id)))
+        else:
+            output.print_text(shown_email(chosen))
 
     def _why(self) -> None:
         messages = self.talk.last().trajectory.messages

@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +13,10 @@ from typer import Argument, Option
 from art_e.cli import options, output
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
+from art_e.inbox.threads import added_mails
 from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
 
 if TYPE_CHECKING:
@@ -137,22 +137,12 @@ def search(
 
 
 @app.command(
-    "read",
-    help="Show one mail of an inbox in full.",
     epilog=output.example(
         "art-e read 2",
         "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com",
-    ),
-)
-@app.command(
-    "thread",
-    help="Show the conversation that a mail belongs to, oldest mail first.",
-    epilog=output.example(
-        "art-e thread 2", "art-e thread 18249430.1075853404722.JavaMail.evans@thyme"
-    ),
+    )
 )
 def read(
-    context: typer.Context,
     reference: MailReference,
     inbox: options.InboxOption = None,
     as_of: options.AsOfOption = None,
@@ -160,28 +150,45 @@ def read(
     db: options.DbOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Show a mail, or the conversation that it belongs to."""
-    whole = context.info_name == "thread"
+    """Show one mail of an inbox in full."""
     with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
-        if as_json:
-            mails = [each.to_json() for each in mails_of(opened, message_id, whole=whole)]
-            output.print_json(mails if whole else mails[0])
-        else:
-            show_mails(opened, message_id, whole=whole)
+        for mail in filter(None, [opened.read(message_id)]):
+            if as_json:
+                output.print_json(mail.to_json())
+            else:
+                output.print_text(shown_email(mail))
 
 
-def mails_of(inbox: Inbox, message_id: str, *, whole: bool) -> list[Email]:
-    """A mail, or its whole thread."""
-    return inbox.thread(message_id) if whole else list(filter(None, [inbox.read(message_id)]))
+@app.command(
+    epilog=output.example(
+        "art-e thread 2", "art-e thread 18249430.1075853404722.JavaMail.evans@thyme"
+    )
+)
+def thread(
+    reference: MailReference,
+    full: Annotated[bool, Option("--full", help="Show what mails quote of earlier ones.")] = False,
+    inbox: options.InboxOption = None,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
+    db: options.DbOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Show the conversation that a mail belongs to, oldest mail first, without repeats."""
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
+        mails = opened.thread(message_id)
+    added = added_mails(mails)
+    if as_json:
+        pairs = zip(mails, added, strict=True)
+        output.print_json([{**each.to_json(), "added": new.body} for each, new in pairs])
+    else:
+        show_thread(mails if full else added)
 
 
-def show_mails(inbox: Inbox, message_id: str, *, whole: bool) -> None:
-    """Print a mail, or its whole thread."""
-    mails = mails_of(inbox, message_id, whole=whole)
+def show_thread(mails: Sequence[Email]) -> None:
+    """Print the mails of a thread, numbered."""
     for number, each in enumerate(mails, start=1):
-        if whole:
-            gap = "\n" if number > 1 else ""
-            output.print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
+        gap = "\n" if number > 1 else ""
+        output.print_text((f"{gap}---- {number} of {len(mails)} ----", "dim"))
         output.print_text(shown_email(each))
 
 

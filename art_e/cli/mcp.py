@@ -24,7 +24,7 @@ from art_e.cli.output import cleaned, example, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
-from art_e.inbox.threads import added_texts
+from art_e.inbox.threads import added_mails
 from art_e.message import observation_json
 from art_e.text import cut_line
 from art_e.tools import MAX_BODY_CHARS, ReadEmail, SearchEmails, Tools, View, not_found
@@ -121,8 +121,8 @@ def _run(inbox: Inbox, arguments: SearchEmails | ReadPage) -> dict[str, Any]:
 def _thread_pages(tools: Tools, mails: Sequence[Email]) -> list[dict[str, Any]]:
     """Return the pages of a conversation, of whole mails; very long ones are cut."""
     pages: list[list[dict[str, Any]]] = [[]]
-    for email, added in zip(mails, added_texts([each.body for each in mails]), strict=True):
-        fields = tools.shown(replace(email, body=added)).content
+    for email in added_mails(mails):
+        fields = tools.shown(email).content
         if pages[-1] and len(json.dumps([*pages[-1], fields])) > PAGE_CHARS:
             pages.append([])
         pages[-1].append(fields)

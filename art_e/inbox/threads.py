@@ -8,8 +8,9 @@ Only the open inbox's own mail counts, so nothing outside it can link two mails.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from art_e.inbox.mail import Execute
+from art_e.inbox.mail import Email, Execute
 from art_e.inbox.schema import statement
 from art_e.inbox.tokenizer import tokens
 
@@ -23,6 +24,20 @@ _PREFIX = re.compile(
     r"^((re|fw|fwd|aw|wg|sv|vs|antw|doorst|tr|rif|r|i|odp|pd|res|enc|vb)"
     r"(\[\d+\]|\(\d+\))?\s*[:：]\s*)+"
 )
+
+# What a line at the top of a quoted mail says, by its names in the languages of mail programs.
+HEADERS = {
+    "by": "from|von|de|da|van|från|fra",
+    "at": "sent|date|gesendet|datum|enviado|fecha|envoyé|data|inviato|verzonden|skickat|sendt|dato",
+    "to": "to|cc|bcc|an|kopie|para|aan|till|til|sent by|please respond to|reply-to|importance",
+    "subject": "subject|betreff|asunto|assunto|objet|oggetto|onderwerp|ämne|emne",
+}
+HEADER = rf"\*?({'|'.join(HEADERS.values())})\*?\s?:\*?(?!//)"
+WROTE = (
+    r"(?:on|am|le|el|il|op|em|den)\b.{4,120}"
+    r"(?:wrote|schrieb|écrit|escribió|scritto|schreef|escreveu|skrev).{0,40}:$"
+)
+_FRAME = re.compile(rf"[\s>]*(?:$|-{{3}}|{HEADER}|{WROTE})", re.IGNORECASE)
 
 # More mails than this are not sought one by one.
 _MANY = 200
@@ -76,7 +91,7 @@ def near(execute: Execute, ids: list[int], last: int, mine: str) -> list[int] | 
 def added_texts(bodies: Sequence[str]) -> list[str]:
     """The text of each mail of a thread, oldest first, without lines that an earlier one holds. A
     line is left out if all its words stand in runs of `QUOTED_WORDS` words or more of earlier
-    mails, wherever these break their lines; `LEFT_OUT` stands for it."""
+    mails, wherever these break their lines; `LEFT_OUT` stands for it and its frame."""
     seen: set[tuple[str, ...]] = set()
     added = []
     for body in bodies:
@@ -89,5 +104,24 @@ def added_texts(bodies: Sequence[str]) -> list[str]:
         for number in {number for number, _ in placed} - new:
             lines[number] = LEFT_OUT
         seen.update(runs)
-        added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(lines)))
+        added.append(_SEVERAL_LEFT_OUT.sub(LEFT_OUT, "\n".join(_without_frames(lines))))
     return added
+
+
+def added_mails(mails: Sequence[Email]) -> list[Email]:
+    """The mails of a thread, oldest first, each with the text alone that it adds."""
+    texts = added_texts([each.body for each in mails])
+    return [replace(mail, body=text) for mail, text in zip(mails, texts, strict=True)]
+
+
+def _without_frames(lines: Sequence[str]) -> list[str]:
+    """The lines without those above `LEFT_OUT` that say who wrote it, when, and to whom."""
+    kept: list[str] = []
+    for line in lines:
+        start = len(kept)
+        while line == LEFT_OUT and start and _FRAME.match(kept[start - 1]):
+            start -= 1
+        while start < len(kept) and not kept[start].strip():
+            start += 1
+        kept[start:] = [line]
+    return kept

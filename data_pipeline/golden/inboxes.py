@@ -15,7 +15,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.inbox.schema import statements
-from art_e.inbox.threads import DAYS, LEFT_OUT, added_texts, bare_subject
+from art_e.inbox.threads import DAYS, HEADER, LEFT_OUT, added_texts, bare_subject
 from art_e.inbox.tokenizer import name_sets, stems, words
 from art_e.question import SPLITS, Question, Split
 from art_e.tools import MAX_BODY_CHARS
@@ -130,11 +130,9 @@ MAX_RECIPIENTS = 4
 # Passages of a mail are at most so many pieces of so many characters.
 _PIECES, _PIECE_CHARS = 6, 150
 
-# What disclaimers say, the header above a quote that is left out, and a quoted list of recipients.
+# What disclaimers say, and a quoted list of recipients.
 _DISCLAIMER = re.compile(r"(?is).*\b(?:intended recipient|property of Enron Corp)\b.*")
-_OUT, _HEADER = re.escape(LEFT_OUT), r"[ \t>]*(?:from|sent|to|cc|bcc|date|subject|importance):"
-_HEADERS = re.compile(rf"(?im)^(?:(?:[ \t>]*-{{3,}}.*|{_HEADER}.*|{_OUT}|[ \t>]*)\n)+(?={_OUT})")
-_RECIPIENTS = re.compile(rf"(?im)(^[ \t>]*(?:to|cc):[^:]{{150}})[^:]*(?=\n{_HEADER})")
+_RECIPIENTS = re.compile(rf"(?im)(^[ \t>]*(?:to|cc):[^:]{{150}})[^:]*(?=\n[ \t>]*{HEADER})")
 
 
 def new_texts(bodies: Iterable[str]) -> list[str]:
@@ -142,7 +140,7 @@ def new_texts(bodies: Iterable[str]) -> list[str]:
     texts = []
     for text in added_texts([body[:MAX_BODY_CHARS] for body in bodies]):
         paragraphs = (_DISCLAIMER.sub("[disclaimer]", each) for each in text.split("\n\n"))
-        texts.append(_RECIPIENTS.sub(r"\1 ...", _HEADERS.sub("", "\n\n".join(paragraphs))))
+        texts.append(_RECIPIENTS.sub(r"\1 ...", "\n\n".join(paragraphs)))
     return texts
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
+from art_e.inbox.threads import LEFT_OUT
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import make_inbox, message_ids, raw, table_rows, with_files
 from tests.command_line import Run, json_of, the_error
@@ -113,10 +114,10 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
 
 def sent(
     number: int, subject: str = "Hi", sender: str = "ann@x.example", to: str = ME, day: int = 1,
-    **headers: str,
+    body: str = "Nothing new.", **headers: str,
 ) -> RawMessage:  # fmt: skip
     date = str(dt.date(2024, 1, 1) + dt.timedelta(day))
-    return mail(number, date, sender, to, subject, "Nothing new.", **headers)
+    return mail(number, date, sender, to, subject, body, **headers)
 
 
 def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[frozenset[int]]:
@@ -180,11 +181,17 @@ def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
 
 def test_the_commands_show_them(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
-    reply = sent(2, "Re: Lease", ME, "ann@x.example", 3)
-    make_inbox(db, [sent(1, "Lease"), reply, sent(3, "Lease", day=9)], owner=ME)
+    text = "The lease of the harbor office ends on May 3, so decide."
+    quote = f"\n\nAm 2. Januar 2024 schrieb Bob:\n\n> {text}"
+    reply = sent(2, "Re: Lease", ME, "ann@x.example", 3, body=f"We stay.{quote}")
+    make_inbox(db, [sent(1, "Lease", body=text), reply, sent(3, "Lease", day=9)], owner=ME)
     shown = json_of(art_e("thread", "2@x", "--db", db, "--json"))
     assert [each["message_id"] for each in shown] == ["<1@x>", "<2@x>"]
+    added = [each["added"].split() for each in shown]
+    assert added == [text.split(), ["We", "stay.", *LEFT_OUT.split()]] and text in shown[1]["body"]
     printed = art_e("thread", "1@x", "--db", db).stdout
+    assert printed.count(text) == 1 and "schrieb" not in printed
+    assert art_e("thread", "1@x", "--full", "--db", db).stdout.count(text) == 2
     assert printed.index("---- 1 of 2 ----") < printed.index("<1@x>") < printed.index("<2@x>")
     assert "no mail 9@x in the inbox" in the_error(art_e("thread", "9@x", "--db", db))
     hits = json_of(art_e("search", "subject:lease", "--db", db, "--json"))

@@ -124,7 +124,7 @@ def test_a_batch_is_one_matter_without_copies_and_quotes(tmp_path: Path) -> None
         [data] = generate.make_plan(file, options).data
     subjects = {each["subject"]: each for each in data["mails"]}
     assert subjects.keys() == {"Re: Harbor 0", *(f"Harbor {n}" for n in range(8))}
-    expected = ["Make it Friday, please.", f"[disclaimer]\n{LEFT_OUT}"]
+    expected = ["Make it Friday, please.", "[disclaimer]", LEFT_OUT]
     assert subjects["Re: Harbor 0"]["body"].split("\n\n") == expected
     assert subjects["Harbor 1"]["to"][4:] == ["and 6 more"]
 
