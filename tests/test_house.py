@@ -188,7 +188,7 @@ def test_a_gpu_gets_the_tested_versions_with_hashes_that_each_package_accepts() 
         required = Requirement(line)
         assert required.specifier.contains(locked(name)[canonicalize_name(required.name)]), line
     cuda = (ROOT / "requirements" / "cuda.in").read_text("utf-8").splitlines()
-    lines = [*core, *extras["train"], *extras["gpu"], *cuda]
+    lines = [*core, *extras["eval"], *extras["train"], *extras["gpu"], *cuda]
     lines += [line for line in requires("trl") or () if line.startswith("vllm")]
     for line in lines:
         if not line.startswith("#"):

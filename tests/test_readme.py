@@ -36,7 +36,7 @@ SHELL = ("sh", "console")
 # What else stands in code blocks: output, settings, queries, code.
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml", "ini", "xml")
 # Not our programs; most are not installed where the tests run. tests/evals runs the last two.
-NOT_PARSED = set("cp hf pip ollama claude sky aws ruff mypy inspect vf-eval".split())
+NOT_PARSED = set("cp hf pip pipx uv docker ollama claude sky aws ruff mypy inspect vf-eval".split())
 
 PRINT_NO_DATA = ("mcp", "serve", "open", "web", "eval label")
 

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -22,10 +23,11 @@ from typer import Argument, Option
 from art_e.cli import output
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.config import SETTINGS, change, config_file, settings
-from art_e.errors import UserError
+from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.base import ModelOptions, PolicyError
+from art_e.models.checkpoint import TRAIN_EXTRA
 from art_e.models.model import Model, Near, full_name, nearby
 from art_e.models.providers import KNOWN, ending
 from art_e.privacy import load_env
@@ -35,9 +37,7 @@ from art_e.tools import schemas
 State = Literal["ok", "missing", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer", "pypdf", "python_calamine")
-LOCAL = ("torch", "transformers")
-TRAINING = (*LOCAL, "trl", "peft", "accelerate")
-INSTALL_TRAINING = "pip install 'art-e[train]'"
+TRAINING = (*TRAIN_EXTRA, "trl", "accelerate")
 OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
 ONLINE_TIMEOUT_S = 20.0
 # Linux has the driver's version here, containers too.
@@ -90,12 +90,16 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
         except ImportError as error:
             failed.append(f"{name} ({error})")
     if failed:
-        fix = "pip install --force-reinstall art-e"
+        fix = f"delete {sys.prefix} and install art-e again"
         yield Finding("packages", "broken", ", ".join(failed), fix)
     else:
         yield Finding("packages", "ok", f"{', '.join(CORE)}; DuckDB {metadata.version('duckdb')}")
     yield from _places(db)
-    yield _installed("training", TRAINING, f"only for training: {INSTALL_TRAINING}")
+    for name, packages, extras in (
+        ("benchmarks", EVAL_EXTRA, "eval"),
+        ("training", TRAINING, "eval,train"),
+    ):
+        yield _installed(name, packages, f"only for {name}: {install_command(extras)}")
     yield gpu_check()
     yield from (each._replace(name=f"model {each.name}") for each in model_checks(online=online))
 
@@ -177,7 +181,7 @@ def model_checks(near: Sequence[Near] = (), *, online: bool = False) -> list[Fin
     found = [_by_environment(each.model, each.variables, near) for each in rows]
     if online:
         found = asyncio.run(call_all())
-    return [*found, _installed("local:PATH", LOCAL, INSTALL_TRAINING)]
+    return [*found, _installed("local:PATH", TRAIN_EXTRA, install_command("eval,train"))]
 
 
 async def _called(finding: Finding) -> Finding:

@@ -30,7 +30,7 @@ from typer.exceptions import TyperException
 from art_e import __version__
 from art_e.children import import_nothing_here
 from art_e.cli.output import example, interrupted, listening, note, one_line, print_line
-from art_e.errors import UserError
+from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.privacy import loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
@@ -145,6 +145,10 @@ class Commands(TyperGroup):
             raise typer.Exit(READER_GONE) from None
         except (typer.Exit, TyperException):
             raise
+        except ModuleNotFoundError as error:
+            if (name := f"{error.name}".partition(".")[0]) not in EVAL_EXTRA:
+                _our_fault(error)
+            _fail(f"Error: this needs {name}: {install_command('eval')}", USER_ERROR)
         except OSError as error:
             if error.errno in _FIXES:
                 what = f"{error.filename or 'the file'}: {error.strerror}"

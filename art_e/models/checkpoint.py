@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from art_e.episode import EpisodeForm
-from art_e.errors import UserError, fault_of
+from art_e.errors import UserError, fault_of, install_command
 from art_e.models.base import LOCAL_PREFIX
 from art_e.storage import expanded
 
@@ -126,7 +126,7 @@ def require_train_extra() -> None:
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     missing = [name for name in TRAIN_EXTRA if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"local models need {missing[0]}: pip install 'art-e[train]'")
+        raise UserError(f"local models need {missing[0]}: {install_command('eval,train')}")
 
 
 def best_device() -> tuple[str, str]:

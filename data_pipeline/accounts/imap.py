@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from art_e.cli.output import note, one_line
-from art_e.errors import UserError
+from art_e.errors import UserError, install_command
 from art_e.privacy import LOOPBACK, REDACTED, load_env, redact
 from art_e.storage import home
 from art_e.text import digest
@@ -109,7 +109,7 @@ class Account(NamedTuple):
             return getpass.getpass(one_line(f"password of {self.user} at {self.host}:") + " ")
         raise UserError(
             f"no password of {self.user} at {self.host}: set {PASSWORD}, or keep it with"
-            f" keyring set {self.host} {self.user} (pip install 'art-e[imap]')"
+            f" keyring set {self.host} {self.user} ({install_command('imap')})"
         )
 
 

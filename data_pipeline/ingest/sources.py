@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from art_e.children import plain_environment
-from art_e.errors import UserError
+from art_e.errors import UserError, install_command
 from art_e.text import encodable
 from data_pipeline.ingest import archives, records
 from data_pipeline.ingest.headers import parse_date, parse_message_tree, split_message
@@ -465,12 +465,17 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _hub_rows(hub_id: str) -> Iterator[Mapping[str, Any]]:
-    from datasets import load_dataset
-
     try:
+        from datasets import load_dataset
+
         splits = load_dataset(hub_id, streaming=True)
         for split in sorted(splits):
             yield from splits[split]
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"there is no file or folder {hub_id}, and data sets of the Hugging Face hub need"
+            f" {error.name}: {install_command('eval')}"
+        ) from error
     except (OSError, ValueError, RuntimeError) as error:
         detail = " ".join(str(error).split())[:200]
         raise UserError(
