@@ -482,7 +482,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
         conversation = Conversation(opened, db)
         conversation.load(OFFLINE)
         conversation.begin(question, "demo", out)
-        answered = conversation.answer(screen=None if as_json else output.console())
+        answered = conversation.answer(None if as_json else output.print_text)
     if as_json:
         output.print_json({**answered.to_json(), "gold_answer": question.answer})
     else:

@@ -130,13 +130,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
 def run(
     models: Annotated[
         list[str],
-        Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            parser=full_name,
-            help=f"Model, or {', '.join(SHORT_NAMES)}; may be repeated.",
-        ),
+        model_options.model_option(f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."),
     ],
     questions: Annotated[
         str | None,

@@ -6,24 +6,17 @@ What mail and models say is untrusted text.
 import re
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from art_e.cli import model_options, options, output
-from art_e.cli.conversation import (
-    Conversation,
-    after,
-    outside_failure,
-    show_passage,
-    shown_source,
-    shown_turn,
-)
-from art_e.cli.mail import show_thread, shown_email
+from art_e.cli.conversation import Conversation, after, outside_failure, shown_turn
+from art_e.cli.mail import searched_query, show_hits, show_thread, shown_email
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -35,9 +28,6 @@ from art_e.ratings import ratings_file
 from art_e.runs import Run, find_run, runs_of
 from art_e.storage import home, runs_folder
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 OFFLINE_NOTE = (
     "offline shows the passages that fit best and understands nothing; --model NAME asks a model"
@@ -58,17 +48,17 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=output.example(
         'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
         "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
-        'art-e ask "When does the lease end?" --model openai/o3 --max-cost 0.50',
+        "art-e ask When does the lease end? -m openai/o3 --max-cost 0.50",
         'art-e ask "When does the lease end?" --model local:mine/checkpoints/checkpoint-40'
         " --recipe mine",
     )
 )
 def ask(
-    question: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         Argument(
-            metavar="QUESTION",
-            help="In plain words, quoted; - reads standard input; without one it is a chat.",
+            metavar="QUESTION...",
+            help="In plain words; - reads standard input; without one it is a chat.",
         ),
     ] = None,
     inbox: options.InboxOption = None,
@@ -97,9 +87,9 @@ def ask(
     as_json: options.JsonOption = False,
 ) -> None:
     """Answer a question from the mail of one inbox, with sources."""
-    if question is None and (out is not None or as_json):
+    if not words and (out is not None or as_json):
         raise UserError('--out and --json go with a question: art-e ask "When does it end?" ...')
-    question = sys.stdin.read() if question == "-" else question
+    question = sys.stdin.read() if words == ["-"] else " ".join(words) if words else None
     if question is not None and not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     if question is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -120,17 +110,20 @@ def ask(
         )
         inbox, model = inbox or last["inbox_address"], model or last["model"]
         db, as_of = db or Path(last["db"]), as_of or last["as_of"]
+        # What was said comes from that mail.
+        if (inbox, db, as_of) != (last["inbox_address"], Path(last["db"]), last["as_of"]):
+            history, conversation = [], None
     is_default, model = model is None, model or default_model()
     with options.opened_inbox(db, inbox, as_of, junk=chosen.junk) as (file, opened):
         talk = Conversation(opened, file.path, chosen, history, id=conversation)
-        if question is None:
-            run_chat(file, talk, model)
-            return
+        talk.on_answer = lambda answer: talk.say(f"answers: {answer}")
         # The trace says itself what happens.
-        with nullcontext(talk.say) if trace else output.status() as talk.say:
-            talk.on_answer = lambda answer: talk.say(f"answers: {answer}")
+        with output.status(silent=trace) as talk.say:
             talk.say(f"loading what calls {model}")
             talk.load(model)
+        if question is None:
+            run_chat(file, talk)
+            return
         talk.begin(question.strip(), out=out)
         if talk.policy.model == OFFLINE:
             output.note(OFFLINE_NOTE)
@@ -140,13 +133,13 @@ def ask(
                 output.note(f"{near.why}: {first}art-e config model {near.model}")
         elif (notice := Model(model).notice) is not None:
             output.note(notice)
-        screen = output.console(to_stderr=as_json) if trace else None
-        with nullcontext(talk.say) if trace else output.status() as talk.say:
-            answered = talk.answer(screen)
-    if as_json:
-        output.print_json(answered.to_json())
-    else:
-        answered.show()
+        show_turn = partial(output.print_text, to_stderr=as_json) if trace else None
+        with output.status(silent=trace) as talk.say:
+            answered = talk.answer(show_turn)
+        if as_json:
+            output.print_json(answered.to_json())
+        else:
+            talk.show()
     exit_for(answered.trajectory)
 
 
@@ -170,11 +163,11 @@ def exit_for(trajectory: Trajectory) -> None:
 
 @dataclass
 class Chat:
-    """A conversation in lines; `arriving` shows an answer while it arrives."""
+    """A conversation in lines; `listed` has the mails that numbers mean."""
 
     file: InboxFile
     talk: Conversation
-    arriving: "Live"
+    listed: options.MailList = field(default_factory=options.MailList)
 
     def take(self, line: str) -> None:
         """Do what a line says. Raises `UserError` if that can't be done, `EOFError` at the end."""
@@ -186,6 +179,7 @@ class Chat:
                 "/why": lambda _: self._why(),
                 "/good": lambda _: self._rate("good", ""),
                 "/bad": lambda right: self._rate("bad", right),
+                "/search": self._search,
                 "/inbox": self._open,
                 "/model": self._choose,
                 "/new": lambda _: self.talk.forget(),
@@ -201,26 +195,30 @@ class Chat:
             self._ask(line)
 
     def _ask(self, line: str) -> None:
-        self.arriving.update("")
-        with self.arriving:
-            answered = self.talk.ask(line)
-        output.print_text((answered.headline, "bold" if answered.kind == "answer" else ""))
-        for number, mail in enumerate(answered.mails, start=1):
-            output.print_text((f"{number} ", "bold"), *shown_source(mail))
-            for passage in answered.passages:
-                if passage.email == mail:
-                    show_passage(answered.question, passage.text, indent="    ")
-        output.print_text((answered.took, "dim"))
+        with output.status() as self.talk.say:
+            failure = outside_failure(self.talk.ask(line).trajectory)
+        self.listed = self.talk.show()
+        if failure is not None:
+            raise UserError(failure)
+
+    def _search(self, line: str) -> None:
+        inbox = self.talk.inbox
+        query = searched_query(line, inbox.as_of)
+        junk = query.junk or self.talk.options.junk
+        with InboxFile(self.file.path, junk=junk) as file:
+            opened = file.open_inbox(inbox.address, inbox.as_of)
+            hits = opened.search(query.words, query=query)
+            self.listed = show_hits(file, opened, query, hits, junk=junk) or self.listed
 
     def _show(self, number: int, *, whole: bool) -> None:
-        mails = self.talk.answered.mails if self.talk.answered else []
-        if not 1 <= number <= len(mails):
-            raise UserError(f"there is no source {number}; the last answer has {len(mails)}")
-        chosen = mails[number - 1]
-        if whole:
-            show_thread(added_mails(self.talk.inbox.thread(chosen.message_id)))
-        else:
-            output.print_text(shown_email(chosen))
+        db, address, day, junk, ids = self.listed
+        if not 1 <= number <= len(ids):
+            raise UserError(f"there is no mail {number}; the last list has {len(ids)}")
+        with options.opened_inbox(Path(db), address, day, junk=junk) as (_, opened):
+            if whole:
+                show_thread(added_mails(opened.thread(ids[number - 1])))
+            elif mail := opened.read(ids[number - 1]):
+                output.print_text(shown_email(mail))
 
     def _why(self) -> None:
         messages = self.talk.last().trajectory.messages
@@ -234,6 +232,7 @@ class Chat:
     def _open(self, address: str) -> None:
         self.talk.inbox = self.file.open_inbox(address, self.talk.inbox.as_of)
         self.talk.forget()
+        self.listed = options.MailList()
         output.note(f"the inbox of {self.talk.inbox.address}, {len(self.talk.inbox):,} mails")
 
     def _choose(self, name: str) -> None:
@@ -242,28 +241,20 @@ class Chat:
         output.note(Model(model).notice or f"{model} answers")
 
 
-def run_chat(file: InboxFile, talk: Conversation, model: str) -> None:
+def run_chat(file: InboxFile, talk: Conversation) -> None:
     """Take lines until the last one."""
     from prompt_toolkit import PromptSession, completion, history
-    from rich.live import Live
 
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
-    arriving = Live(console=output.console(), transient=True)
-    talk.say = lambda step: output.print_text((f"  {output.one_line(step)}", "dim"))
-    # Once the answer is whole it is printed below the steps.
-    talk.on_answer = lambda answer: arriving.update(
-        output.text((output.clean(answer), "bold dim")), refresh=True
-    )
-    talk.load(model)
-    chat = Chat(file, talk, arriving)
+    chat = Chat(file, talk)
     words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
     words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
     session: PromptSession[str] = PromptSession(
         history=history.FileHistory(str(lines)),
         completer=completion.WordCompleter(words, sentence=False),
     )
-    inbox = talk.inbox
+    inbox, model = talk.inbox, talk.policy.model
     output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
     if (notice := Model(model).notice) is not None:
         output.note(notice)

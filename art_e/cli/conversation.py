@@ -4,6 +4,7 @@ Each question is a run of its own, which can be listed, shown, rated, and follow
 """
 
 import datetime as dt
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from art_e.agent import run_episode, run_now
 from art_e.cli.mail import marked
 from art_e.cli.model_options import Options, chosen_form, turn_tokens
+from art_e.cli.options import MailList, keep_list
 from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_usd, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
@@ -33,12 +35,12 @@ from art_e.text import toml_table
 from art_e.trajectory import AnsweredCall, Exchange, Trajectory
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
 RETRIES = 2  # while a person waits
 HISTORY = 3  # earlier questions that go along with a follow-up, with their answers
 PASSAGES = 3  # best passages shown if no model answered
+STANDS_ALONE = 3  # informative words of a question that is searched for without earlier ones
 FEW_WORDS = 5  # of an "I don't know"; one of more words is shown, because it may say why
 
 
@@ -138,25 +140,26 @@ class Answered(NamedTuple):
         rate(self.run, self.trajectory, rating, right or None, [])
 
     def show(self) -> None:
-        """Print the answer, its sources, passages if no model answered, time and cost."""
-        is_answer = self.kind == "answer"
-        print_text((self.headline, "bold" if is_answer else ""))
-        if is_answer:
+        """Print the answer, or what stands in its place; its mails with their numbers, each with
+        its passages; time and cost."""
+        print_text((self.headline, "bold" if self.kind == "answer" else ""))
+        if self.kind == "answer":
             if not self.sources:
                 print_text(("  (no source was given)", "dim"))
             for dropped in self.trajectory.events[-1].get("notes", []):
                 print_text((f"  ({dropped})", "dim"))
-            for email in self.sources:
-                print_text(*shown_source(email))
         elif self.kind == "none":
             if (said := said_without_call(self.trajectory)) is not None:
                 print_text(("the model said, without a source: ", "dim"), said)
             answer = self.trajectory.final_answer or ""
             if len(answer.split()) > FEW_WORDS:
                 print_text(("the model said: ", "dim"), answer)
-        for passage in self.passages:
-            show_passage(self.question, passage.text)
-            print_text(*shown_source(passage.email))
+        wanted = informative_words(self.question)
+        for number, email in enumerate(self.mails, start=1):
+            print_text(*_shown_source(email), lead=f"{number:>2}. ")
+            texts = [each.text for each in self.passages if each.email == email]
+            for line in "\n...\n".join(texts).splitlines():
+                print_text(*marked(wanted, one_line(line)), lead="    ")
         print_text((self.took, "dim"))
 
     def to_json(self) -> dict[str, Any]:
@@ -184,13 +187,6 @@ class Answered(NamedTuple):
             "model": trajectory.model,
             "trajectory": str(self.run.trajectories),
         }
-
-
-def show_passage(question: str, passage: str, indent: str = "") -> None:
-    """Print the lines of a passage, the question's words marked."""
-    wanted = informative_words(question)
-    for line in passage.splitlines():
-        print_text(indent, *marked(wanted, one_line(line)))
 
 
 def _cited(email: Email) -> dict[str, Any]:
@@ -261,17 +257,16 @@ class Conversation:
         self._run = start_run(name, config, runs_folder(), out)
         self.id = self.id or self._run.id
 
-    def answer(self, screen: "Console | None" = None) -> Answered:
-        """Run the question's episode and end its run. `screen` gets the turns."""
+    def answer(self, show_turn: "Callable[[Text], None] | None" = None) -> Answered:
+        """Run the question's episode and end its run."""
         line, model = self._question.question, self.policy.model
-        said = "\n".join(f"Question: {asked}\nAnswer: {reply}" for asked, reply in self.history)
-        whole = f"Earlier in this talk:\n{said}\n\nThe question now: {line}" if said else line
-        question = replace(self._question, question=whole)
+        asked = searched_text if model == OFFLINE else with_history
+        question = replace(self._question, question=asked(line, self.history))
         episode = self.form.begin(self.inbox, question, dt.date.today())
 
         def show(exchange: Exchange) -> None:
-            if screen is not None:
-                screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
+            if show_turn is not None:
+                show_turn(shown_turn(episode.rubric.turns, exchange))
             if not episode.done:
                 done = "; ".join(_in_words(call) for call in exchange.calls)
                 self.say(f"{done}; waiting for {model}, turn {episode.rubric.turns + 1}")
@@ -282,12 +277,19 @@ class Conversation:
         with self._run.log() as log:
             log.append(trajectory.to_line())
         self._run.finish()
-        if screen is not None:
-            screen.print()
+        if show_turn is not None:
+            show_turn(text())
         waited = time.monotonic() - self.began
         self.answered = answered_of(self.inbox, self._run, trajectory, waited)
         self.history = after(self.history, line, trajectory)
         return self.answered
+
+    def show(self) -> MailList:
+        """Print the last answer; its mails are the list of which later commands take numbers."""
+        answered = self.last()
+        answered.show()
+        ids = [mail.message_id for mail in answered.mails]
+        return keep_list(self.db, self.inbox, ids, junk=self.options.junk)
 
     def last(self) -> Answered:
         """The last answer. Raises `UserError` without one."""
@@ -305,12 +307,10 @@ def answered_of(
     """Return what a question's run gave, with its sources, and passages if no model answered."""
     line, history = (run.config[name] for name in ("question", "talk"))
     passages: list[Excerpt] = []
-    if trajectory.error is None and (trajectory.model == OFFLINE or failure_reason(trajectory)):
-        own = trajectory.model == OFFLINE and not history
-        passages = passages_read(inbox, trajectory.messages, trajectory.handles) if own else []
-        # The bare question first: earlier questions would match old passages.
-        for text in (line, str(trajectory.messages[1]["content"])):
-            passages = passages or search_passages(inbox, text)
+    if trajectory.model == OFFLINE:
+        passages = passages_read(inbox, trajectory.messages, trajectory.handles)
+    elif trajectory.error is None and failure_reason(trajectory):
+        passages = search_passages(inbox, searched_text(line, history))
     sources = list(filter(None, inbox.read_many(trajectory.sources)))
     waited = trajectory.seconds["total"] if waited is None else waited
     return Answered(line, trajectory, run, sources, passages, waited)
@@ -320,6 +320,21 @@ def after(history: list[list[str]], question: str, trajectory: Trajectory) -> li
     """The questions and answers that go along with the next question."""
     answer = trajectory.final_answer or "(no answer was found)"
     return [*history, [question, answer]][-HISTORY:]
+
+
+def with_history(question: str, history: list[list[str]]) -> str:
+    """The question as a model gets it: below it the earlier ones with their answers."""
+    earlier = "\n".join(f"- {asked}\n  {reply}" for asked, reply in history)
+    return f"{question}\n\nIt follows up on:\n{earlier}" if earlier else question
+
+
+def searched_text(question: str, history: list[list[str]]) -> str:
+    """The question as it is searched for without a model. One with few words that tell what it is
+    about gets those of the earlier questions, the latest first."""
+    earlier = (informative_words(asked) for asked, _ in reversed(history))
+    whole = " ".join([question, *dict.fromkeys(itertools.chain.from_iterable(earlier))])
+    own = {*words(question)}.intersection(informative_words(whole))
+    return whole if len(own) < STANDS_ALONE else question
 
 
 def failure_reason(trajectory: Trajectory) -> str | None:
@@ -409,10 +424,10 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     return text("\n").join(lines)
 
 
-def shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
+def _shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
     """A source on one line: its day, sender, subject and id."""
     return (
-        f"  {format_date(email.date)[:10]}  ",
+        f"{format_date(email.date)[:10]}  ",
         (one_line(str(email.sender)), "cyan"),
         f"  {one_line(email.subject) or '(no subject)'}  ",
         (one_line(email.message_id), "dim"),

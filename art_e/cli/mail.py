@@ -13,6 +13,7 @@ from typer import Argument, Option
 from art_e.cli import options, output
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
 from art_e.inbox.query import OPERATORS, Query, joined, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
@@ -108,7 +109,6 @@ def search(
     query = searched_query(joined(given), today) if given else Query([], [])
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
-    searched = search_words(query.words)
     junk = junk or query.junk
     with options.opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
         hits = opened.search(
@@ -120,20 +120,28 @@ def search(
             query=query,
             max_results=limit,
         )
-        sized = list(zip(hits, opened.thread_sizes([hit.message_id for hit in hits]), strict=True))
-        unread = {} if hits else opened.unread_files()
-        if hits and not as_json:
-            options.keep_list(file, opened, [hit.message_id for hit in hits], junk=junk)
-    if as_json:
-        output.print_json([{**hit.to_json(), "thread": size} for hit, size in sized])
-    elif hits:
-        for number, (hit, size) in enumerate(sized, start=1):
-            output.print_text(*_shown_hit(number, hit, searched, size))
-    else:
-        mails = output.plural(len(opened), "mail")
+        if as_json:
+            sizes = opened.thread_sizes([hit.message_id for hit in hits])
+            rows = zip(hits, sizes, strict=True)
+            output.print_json([{**hit.to_json(), "thread": size} for hit, size in rows])
+        else:
+            show_hits(file, opened, query, hits, junk=junk)
+
+
+def show_hits(
+    file: InboxFile, inbox: Inbox, query: Query, hits: list[Hit], *, junk: bool
+) -> options.MailList | None:
+    """Print the hits of a query as a list of numbered mails; None without hits."""
+    if not hits:
+        mails = output.plural(len(inbox), "mail")
         output.note(f"no mail of {mails} matches; try other words or fewer filters")
-        if unread:
+        if unread := inbox.unread_files():
             output.note(output.not_searched(unread))
+        return None
+    ids, searched = [hit.message_id for hit in hits], search_words(query.words)
+    for number, (hit, size) in enumerate(zip(hits, inbox.thread_sizes(ids), strict=True), 1):
+        output.print_text(*_shown_hit(hit, searched, size), lead=f"{number:>2}. ")
+    return options.keep_list(file.path, inbox, ids, junk=junk)
 
 
 @app.command(
@@ -298,17 +306,15 @@ def _listed(recipients: Iterable[Mailbox]) -> str:
     return ", ".join(shown)
 
 
-def _shown_hit(
-    number: int, hit: Hit, searched: list[str], in_thread: int
-) -> Iterator[str | tuple[str, str]]:
-    yield f"{number:>2}. {format_date(hit.date)[:10]}  "
+def _shown_hit(hit: Hit, searched: list[str], in_thread: int) -> Iterator[str | tuple[str, str]]:
+    yield f"{format_date(hit.date)[:10]}  "
     yield output.one_line(str(hit.sender)) or "(no sender)", "cyan"
     yield "  "
     yield output.one_line(hit.subject) or "(no subject)", "bold"
-    yield "\n    "
+    yield "\n"
     if snippet := output.one_line(hit.snippet):
         yield from marked(searched, snippet)
-        yield "\n    "
+        yield "\n"
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
     yield f"{output.one_line(hit.message_id)}{lacks}", "dim"

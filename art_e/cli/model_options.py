@@ -23,14 +23,17 @@ HOSTED_CONCURRENCY = 8
 
 ToolCalls = Literal["auto", "native", "text"]
 
+
+def model_option(help_text: str) -> Any:
+    """Return an option that takes the name of a model, or several."""
+    return Option("--model", "-m", metavar="MODEL", parser=full_name, help=help_text)
+
+
 ModelOption = Annotated[
     str | None,
-    Option(
-        "--model",
-        metavar="MODEL",
-        parser=full_name,
-        help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
-        " [default: that of art-e config, else offline].",
+    model_option(
+        "o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
+        " [default: that of art-e config, else offline]."
     ),
 ]
 EffortOption = Annotated[

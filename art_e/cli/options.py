@@ -115,10 +115,10 @@ class MailList(NamedTuple):
         return None if is_other else places.get(number)
 
 
-def keep_list(file: InboxFile, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
+def keep_list(db: Path, inbox: Inbox, message_ids: list[str], *, junk: bool) -> MailList:
     """Keep a list that is printed, so that later commands take its numbers."""
     day = None if inbox.as_of is None else inbox.as_of.isoformat()
-    listed = MailList(str(file.path.resolve()), inbox.address, day, junk, message_ids)
+    listed = MailList(str(db.resolve()), inbox.address, day, junk, message_ids)
     with contextlib.suppress(OSError):  # a home that can't be written to keeps none
         home().mkdir(parents=True, exist_ok=True)
         write_whole(home() / LAST_LIST, json.dumps(listed))

@@ -94,9 +94,9 @@ STARTED = time.monotonic()  # about when the process began
 
 
 @contextmanager
-def status() -> "Iterator[Callable[[str], None]]":
+def status(*, silent: bool = False) -> "Iterator[Callable[[str], None]]":
     """Show a line on stderr, if that is a terminal; the function changes it to untrusted text."""
-    if not sys.stderr.isatty():
+    if silent or not sys.stderr.isatty():
         yield lambda _: None
         return
     with console(to_stderr=True).status("") as shown:
@@ -117,7 +117,10 @@ def print_line(text: str = "") -> None:
 
 def note(text: str) -> None:
     """Print one line on stderr: progress or an error, never data."""
-    print(one_line(text), file=sys.stderr)  # noqa: T201
+    if sys.stderr.isatty():
+        print_text(one_line(text), to_stderr=True)
+    else:
+        print(one_line(text), file=sys.stderr)  # noqa: T201
 
 
 def console(*, to_stderr: bool = False) -> "Console":
@@ -150,14 +153,42 @@ def text(*parts: "str | tuple[str, str] | Text") -> "Text":
     return assembled
 
 
-def print_text(*parts: "str | tuple[str, str] | Text") -> None:
-    """Print parts as `text` takes them, without wrapping lines."""
-    if sys.stdout.isatty() or "FORCE_COLOR" in os.environ:
-        console().print(text(*parts), soft_wrap=True)
+def print_text(
+    *parts: "str | tuple[str, str] | Text", lead: str = "", to_stderr: bool = False
+) -> None:
+    """Print parts as `text` takes them, behind `lead`, below which further lines are indented. On a
+    terminal lines break at spaces; what has none, such as a URL, stays whole."""
+    stream, indent = sys.stderr if to_stderr else sys.stdout, " " * len(lead)
+    if stream.isatty() or "FORCE_COLOR" in os.environ:
+        screen = console(to_stderr=to_stderr)
+        whole = text(*parts)
+        if stream.isatty():
+            whole = _wrapped(whole, screen.width - len(indent))
+        for number, line in enumerate(whole.split(allow_blank=True)):
+            screen.print(text(indent if number else lead, line), soft_wrap=True)
         return
     # Without styles rich, which is slow to import, has nothing to do.
     contents = (each[0] if isinstance(each, tuple) else str(each) for each in parts)
-    print_line("".join(map(clean, contents)).expandtabs())
+    lines_below = "".join(map(clean, contents)).expandtabs().replace("\n", f"\n{indent}")
+    print(lead + lines_below, file=stream)
+
+
+def _wrapped(whole: "Text", room: int) -> "Text":
+    """Break lines at spaces, so that they fit into so many cells if their words do."""
+    from rich.cells import cell_len
+
+    whole.expand_tabs()
+    plain, start, breaks = whole.plain, 0, list[int]()
+    for word in re.finditer(r"\n|\S+", plain):
+        if word[0] == "\n":
+            start = word.end()
+        elif cell_len(plain[start : word.end()]) > room and plain[start : word.start()].strip():
+            start = word.start()
+            breaks.append(start)
+    lines = whole.divide(breaks)
+    for line in lines:
+        line.rstrip()
+    return text("\n").join(lines)
 
 
 def print_lines(*lines: str) -> None:

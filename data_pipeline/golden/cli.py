@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.cli import output
-from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
+from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption, model_option
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -32,10 +32,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-def _model(help_text: str) -> Any:
-    return Option("--model", "-m", metavar="MODEL", parser=full_name, help=help_text)
 
 
 SetOption = Annotated[
@@ -119,7 +115,7 @@ def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
     ),
 )
 def generate_command(
-    model: Annotated[str, _model("Any hosted model.")] = "gemini/gemini-3.8-flash",
+    model: Annotated[str, model_option("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
         int, integer("Number of batches of 8 to 12 mails per inbox.")
@@ -260,7 +256,9 @@ READER = "gemini/gemini-3.5-flash-lite"
     "verify", epilog=output.example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
-    model: Annotated[str, _model("Model that reads the mail; not the rows' writer.")] = READER,
+    model: Annotated[
+        str, model_option("Model that reads the mail; not the rows' writer.")
+    ] = READER,
     judge: Annotated[
         str,
         Option(metavar="JUDGE", parser=full_name, help="Model that compares answers, or offline."),

@@ -19,7 +19,17 @@ from art_e.trajectory import exchanges, read_trajectories
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.art_e.cli.conftest import QUESTION, READ, SEARCH
 from tests.builders import WAIT_S, answer, call, message, read, search
-from tests.command_line import ANN, HOSTILE, LEASE_ID, Process, Run, assert_safe, json_of, the_error
+from tests.command_line import (
+    ANN,
+    BOB,
+    HOSTILE,
+    LEASE_ID,
+    Process,
+    Run,
+    assert_safe,
+    json_of,
+    the_error,
+)
 from tests.provider import openai, rate_limited, says
 
 DONT_KNOW = message(answer("I don't know."))
@@ -52,12 +62,12 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     script = (message(search("giraffe")), DONT_KNOW)
     shown = ask(*EARLY, script=script).stdout.splitlines()
     assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
-    assert shown[1:3] == ["The warehouse lease ends on March 31, 2002.", "Bob"]
-    assert shown[3].endswith(f"Warehouse lease  {LEASE_ID}")
+    assert shown[1].startswith(" 1. 2001-02-01  Bob") and shown[1].endswith(LEASE_ID)
+    assert shown[2:4] == ["    The warehouse lease ends on March 31, 2002.", "    Bob"]
     reply = json_of(ask(*EARLY, "--json", script=script))
     assert (reply["kind"], reply["abstained"], reply["sources"]) == ("none", True, [])
     passages = [(each["text"], each["message_id"]) for each in reply["passages"]]
-    assert passages[0] == ("\n".join(shown[1:3]), LEASE_ID)
+    assert passages[0] == ("\n".join(each.strip() for each in shown[2:4]), LEASE_ID)
     assert len({each for each, _ in passages}) == len(passages) <= 3
     words = "I don't know: no mail names the giraffe's keeper."
     shown = ask(*EARLY, script=(message(search("giraffe")), message(answer(words)))).stdout
@@ -205,7 +215,8 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
     host = provider.base_url.removeprefix("http://").removesuffix("/v1")
     assert first.stderr.startswith(f"mail text stays on this machine ({host}, openai/o3)")
     found, source, took = first.stdout.splitlines()
-    assert found == "March 31, 2002" and source.endswith(LEASE_ID)
+    assert found == "March 31, 2002"
+    assert source.startswith(" 1. ") and source.endswith(LEASE_ID)
     assert took.startswith("3 turns, ") and " s (model " in took and " s, tools " in took
     # o3 costs $2 a million prompt tokens, $0.50 cached, $8 completion: 36,000 + 24,000 + 1,750.
     cost = 0.072 + 0.012 + 0.014
@@ -214,15 +225,47 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
     assert (second["question"], second["answer"]) == ("Who said so?", "Bob")
     assert (second["inbox_address"], second["as_of"]) == (ANN, "2001-02-28")
     assert LEASE_ID in [each["message_id"] for each in nothing["passages"]]
-    assert sent[4] == (
-        f"Earlier in this talk:\nQuestion: {QUESTION}\nAnswer: March 31, 2002\n\n"
-        "The question now: Who said so?"
-    )
-    assert "Question: Who said so?\nAnswer: Bob\n\nThe question now: When?" in sent[5]
+    earlier = f"- {QUESTION}\n  March 31, 2002"
+    assert sent[4] == f"Who said so?\n\nIt follows up on:\n{earlier}"
+    assert sent[5] == f"When?\n\nIt follows up on:\n{earlier}\n- Who said so?\n  Bob"
     listed = json_of(art_e("runs", "list", "--json"))
     assert [each["question"] for each in listed] == ["When?", "Who said so?", QUESTION]
     shown = json_of(art_e("runs", "show", "last", "--json"))
     assert (shown["run"], shown["question"]) == (listed[0]["run"], "When?")
+
+
+@pytest.mark.parametrize(
+    ("question", "keywords"),
+    [
+        ("And who is the landlord?", ["landlord", "warehouse", "lease", "end"]),
+        ("How much is it?", ["warehouse", "lease", "end"]),
+        ("Did Bob order noodles for lunch?", ["bob", "order", "noodles", "lunch"]),
+    ],
+)
+def test_a_follow_up_is_searched_by_its_words_and_the_earlier_ones(
+    art_e: Run, owned_db: Path, question: str, keywords: list[str]
+) -> None:
+    """Unless its own are enough; the words around them are never searched for."""
+    assert art_e("ask", *QUESTION.split(), "--db", owned_db).exit_code == 0
+    reply = json_of(art_e("ask", "-c", *question.split(), "--json"))
+    [trajectory] = read_trajectories(Path(reply["trajectory"]))
+    searched = trajectory.events[0]["arguments"]["keywords"]
+    assert (reply["question"], searched) == (question, keywords)
+    if "lease" in keywords:
+        assert {LEASE_ID, LATER_ID} == {each["message_id"] for each in reply["passages"]}
+
+
+def test_a_talk_stays_in_its_inbox_and_day(art_e: Run, owned_db: Path) -> None:
+    for options, talk in (
+        (EARLY, 0),
+        ((), 1),
+        (("--as-of", "2001-02-02"), 0),
+        (("--inbox", BOB), 0),
+    ):
+        follow = ["-c"] * (options != EARLY)
+        assert art_e("ask", QUESTION, *follow, "--db", owned_db, *options).exit_code == 0
+        config = json_of(art_e("runs", "show", "last", "--json"))["config"]
+        assert len(config["talk"]) == talk
 
 
 OPTIONS = {
@@ -266,6 +309,7 @@ def test_a_rating_keeps_what_was_asked_and_what_is_right(art_e: Run, ask: Any) -
     assert "good: When does" in art_e("rate", "good").stderr
     bad = ("rate", "bad", "--answer", "April 30, 2003", "--source")
     assert "no mail none@x in the inbox" in the_error(art_e(*bad, "none@x"))
+    assert json_of(art_e(*bad, "1", "--json"))["right_sources"] == [LEASE_ID]
     given = json_of(art_e(*bad, LATER_ID.strip("<>"), "--json"))
     assert (given["rating"], given["right_answer"]) == ("bad", "April 30, 2003")
     assert given["right_sources"] == [LATER_ID]

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from art_e.ratings import read_ratings
 from art_e.runs import list_runs
 from tests.art_e.cli.conftest import QUESTION
-from tests.builders import WAIT_S, answer, call, message, read, search
+from tests.builders import WAIT_S, answer, call, make_inbox, message, raw, read, search
 from tests.command_line import ANN, BOB, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe
 from tests.processes import at_terminal, on_terminal, sent
 from tests.provider import openai, rate_limited, says
@@ -76,7 +77,11 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
             assert "return_final_answer" not in say("/why", "answer   ")
             # Without an answer there are passages to open.
             assert "no answer: the model found none" in say("And when?", "tokens, $")
-            say("99", "there is no source 99")
+            say("99", "there is no mail 99")
+            found = say("/search noodles from:ann", "<lunch.1")
+            assert " 1. 2001-03-06" in SGR.sub("", found)
+            say("1", "at noon?")
+            say("/search in:attic", "in:attic is not one of")
             say("/nonsense", "there is no /nonsense")
             say("/new", "> ")
             shown = say("What is the prize?", "tokens, $")
@@ -87,7 +92,7 @@ def test_a_conversation(owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPa
             say("/model offline", "offline answers")
             assert "March 31, 2002" in say(QUESTION, "no cost, offline")
         asked = [request.body["messages"][1]["content"] for request in provider.requests]
-    assert asked[4].startswith("Earlier in this talk:") and asked[4].endswith("Who said so?")
+    assert asked[4].startswith("Who said so?\n") and "March 31, 2002" in asked[4]
     assert asked[6] == "What is the prize?"
     given = [(each.rating, each.right_answer, each.talk) for each in read_ratings()]
     assert given == [("good", None, False), ("bad", "Ann", True)]
@@ -140,3 +145,21 @@ def test_a_models_words_move_nothing(ask: Any, home: Path) -> None:
     trace = runs("show", "last", "--episode", episode[1])
     words = ("says", "search", "read", "answer", "not found in this inbox", "7781")
     assert [each for each in words if each not in trace] == []
+
+
+def test_lines_break_between_words_and_urls_stay_whole(home: Path, tmp_path: Path) -> None:
+    url = f"https://lease.example/{'x' * 60}"
+    body = f"{'The landlord answered at noon. ' * 6}{url} {'租约结束 ' * 12}"
+    where = ["--inbox", "ann@test.example", "--db", tmp_path / "wide.duckdb"]
+    make_inbox(tmp_path / "wide.duckdb", [raw("<1@test>", body=body)])
+
+    def lines(*command: str) -> list[str]:
+        printed = on_terminal([*command, *where], {"ART_E_HOME": str(home)}, 40)
+        return SGR.sub("", printed).splitlines()
+
+    shown = lines("read", "1@test")
+    assert url in shown and max(cell_len(each) for each in shown if each != url) <= 40
+    assert " ".join(body.split()) in " ".join(shown)
+    first, *rest = lines("search", "landlord")
+    assert first.startswith(" 1. 2020-01-06  Ann Alder") and len(rest) > 3
+    assert all(each.startswith("    ") and cell_len(each) <= 40 for each in rest)
