@@ -77,7 +77,7 @@ def search(
         list[str] | None,
         Argument(
             metavar="QUERY...",
-            help='Words, "phrases", -not, OR, and operators: '
+            help='Words, "phrases", begin*, -not, OR, (brackets), and operators: '
             + " ".join(f"{each}:" for each in OPERATORS),
         ),
     ] = None,
@@ -255,7 +255,7 @@ def safe_name(file: AttachedFile) -> str:
 def searched_query(text: str, today: dt.date | None) -> Query:
     """The query that a person typed. Raises `UserError` for one that says nothing."""
     query = parse_query(text, today or dt.date.today())
-    if not (query.words or query.groups):
+    if not (query.words or query.filters):
         raise UserError("the search words hold no letter or digit: give words to look for")
     return query
 

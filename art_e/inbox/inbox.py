@@ -226,8 +226,13 @@ class Inbox:
         return next((position for position, sent in named if sent < self._end), None)
 
     def _holding(self, stem: str) -> Numbers:
-        terms = self._vocabulary.term_ids([stem])
-        return self._scored([tuple(terms.values())])[0].positions if terms else _NONE
+        """The positions of a stem; of letters and "*", of all words that begin with the letters."""
+        if stem.endswith("*"):
+            sql = "SELECT DISTINCT term_id FROM terms WHERE starts_with(word, ?) ORDER BY term_id"
+            terms = tuple(term_id for (term_id,) in self._execute(sql, [stem[:-1]]).fetchall())
+        else:
+            terms = tuple(self._vocabulary.term_ids([stem]).values())
+        return self._scored([terms])[0].positions if terms else _NONE
 
     def _scored(self, words: list[tuple[int, ...]]) -> list[_Scored]:
         """Where each word occurs, given by its terms, and the points it gives there."""

@@ -1,10 +1,10 @@
 """The query language that people type, here and in every command and page that searches.
 
-    lease from:ann "move date" -draft after:2024-03-01 (before:"last monday", older_than:2w)
+    lease from:(ann OR bob) "move date" -draft after:2024-03-01 {has:attachment older_than:2w}
 
-Words are ranked, and a mail needs one of them. Everything else filters: "phrases", operators, and
-`-`, which excludes. Filters hold together; `OR` between two lets one of them do. An operator that
-is not known is an error and never searched for as a word.
+Words are ranked, and a mail needs one of them. Everything else filters: "phrases", operators, word*
+and `-`, which excludes. Filters hold together; `OR` between two lets one of them do, and so do the
+brackets {a b}; (a b) hold together. What is not understood is an error and never searched for.
 """
 
 import calendar
@@ -13,6 +13,7 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -25,69 +26,82 @@ from art_e.text import visible
 
 # docs/inbox.md has a table of what each finds; those of `_CHOICES` take these values alone.
 OPERATORS = (
-    "from to cc subject label in is has filename after before on older_than newer_than".split()
-)
+    "from to cc subject list label category in is has filename"
+    " after before on older_than newer_than"
+).split()
 _CHOICES = {
     "in": ("inbox", "sent", "drafts", "spam", "trash", "anywhere"),
-    "is": ("unread", "read", "starred", "answered"),
+    "is": ("unread", "read", "starred", "answered", "important", "bulk"),
+    "category": tuple("primary social promotions updates forums reservations purchases".split()),
     "has": ("attachment",),
 }
 # Places whose mail is in an inbox only if it is asked for.
 _LEFT_OUT = frozenset({"drafts", "spam", "trash", "anywhere"})
-_TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?("[^"]*"|[^\s"]+)')
-_UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)([^"]*\s[^"]*)')
+_TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?(?:"([^"]*)"|([({])|([^\s"(){}]+))|([)}])')
+_UNKNOWN = re.compile(r"AROUND\Z|\+(?=[^\W\d_])")  # of Gmail's
+_CLOSING = {"(": ")", "{": "}"}
+_OR = "OR stands between two terms: from:ann OR from:bob"
+_MOST_BRACKETS = 100
+_PREFIX, _SHORTEST_PREFIX = re.compile(r"[^*]*[^\W_]\*"), 3
+_UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)(?![({])(?!.*\sOR\s)([^"]*\s[^"]*)')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
 _NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
-class Term(NamedTuple):
-    """A filter: an operator of `OPERATORS`, "phrase" or "word", with its value."""
+class Filter(NamedTuple):
+    """An operator of `OPERATORS`, "word", "phrase" or "prefix" with its value; or "and", "or" and
+    "not" with what they join."""
 
     operator: str
-    value: str
-    excludes: bool = False
+    value: str = ""
+    parts: tuple["Filter", ...] = ()
 
+    @property
+    def together(self) -> "Iterator[Filter]":
+        """The parts that must all hold."""
+        if self.operator == "and" or (self.operator == "or" and len(self.parts) == 1):
+            return itertools.chain(*(each.together for each in self.parts))
+        return iter([self])
 
-class Query(NamedTuple):
-    """A parsed query: the words to rank by, and filters, of each group of which one must hold."""
-
-    words: list[str]
-    groups: list[list[Term]]
+    @property
+    def needed(self) -> list[str]:
+        """The words of which each mail that passes has one; none if a mail passes without."""
+        if self.operator in ("word", "phrase"):
+            return [self.value]
+        lists = [] if self.operator == "not" else [each.needed for each in self.parts]
+        return [] if self.operator == "or" and not all(lists) else [*itertools.chain(*lists)]
 
     @property
     def junk(self) -> bool:
         """Whether it asks for mail that is left out otherwise: spam, trash or drafts."""
-        return any(
-            each.operator == "in" and each.value in _LEFT_OUT and not each.excludes
-            for group in self.groups
-            for each in group
-        )
+        reaches = any(each.junk for each in self.parts) and self.operator != "not"
+        return reaches or (self.operator == "in" and self.value in _LEFT_OUT)
+
+
+class Query(NamedTuple):
+    """A parsed query: the words to rank by, and the filters that must hold; `junk`: whether it asks
+    for mail that is left out otherwise, which is spam, trash and drafts."""
+
+    words: list[str]
+    filters: list[Filter]
+    junk: bool = False
 
 
 def parse_query(text: str, today: dt.date) -> Query:
-    """The query in `text`; relative days count from `today`. Raises `UserError` for an unknown
-    operator, a value that it can't have, and `OR` beside nothing."""
-    groups: list[list[Term]] = []
-    terms = list(_terms(text, today))  # None: OR
-    # An OR at an end stands beside another None, as two in a row do.
-    for before, term in itertools.pairwise([None, *terms, None] if terms else []):
-        if term is None and before is None:
-            raise UserError("OR stands between two terms: from:ann OR from:bob")
-        if term is not None and before is None and groups:
-            groups[-1].append(term)
-        elif term is not None:
-            groups.append([term])
-    # A mail needs one of these, so beside another filter that may hold instead there are none.
-    ranked = [
-        term.value
-        for group in groups
-        if all(each.operator in ("word", "phrase") and not each.excludes for each in group)
-        for term in group
-    ]
+    """The query in `text`; relative days count from `today`. A day of several words needs no
+    quotes. Raises `UserError` for what is not understood, such as an unknown operator."""
+
+    def quoted_day(match: re.Match[str]) -> str:
+        return match[0] if day_of(match[2], today) is None else f'{match[1]}"{match[2]}"'
+
+    plain = " ".join(visible(text).split())
+    if plain.count("(") + plain.count("{") > _MOST_BRACKETS:
+        raise UserError(f"the query has more than {_MOST_BRACKETS} brackets; use fewer")
+    whole = _read(_TOKEN.finditer(_DAY.sub(quoted_day, plain)), today)
     # Words by themselves are ranked, and a mail needs only one of all.
-    kept = [group for group in groups if any(each != Term("word", each.value) for each in group)]
-    return Query(ranked, kept)
+    filters = [each for each in whole.together if each.operator != "word"]
+    return Query(whole.needed, filters, whole.junk)
 
 
 def joined(arguments: Sequence[str]) -> str:
@@ -95,33 +109,82 @@ def joined(arguments: Sequence[str]) -> str:
     stands behind an operator is one value; a single one is the whole query."""
     if len(arguments) == 1:
         return arguments[0]
-    return " ".join(_UNQUOTED.sub(r'\1"\2"', each) for each in arguments)
+    quoted = ((each, _UNQUOTED.fullmatch(each)) for each in arguments)
+    return " ".join(f'{match[1]}"{match[2]}"' if match else each for each, match in quoted)
 
 
-def _terms(text: str, today: dt.date) -> Iterator[Term | None]:
-    """The terms in order; None for OR. A day of several words needs no quotes."""
+def _read(
+    tokens: Iterator[re.Match[str]], today: dt.date, opening: str = "", field: str = ""
+) -> Filter:
+    """The filter up to the bracket that closes `opening`, before which `field` stands. `OR` binds
+    tighter than a space or `AND`."""
+    groups: list[list[Filter]] = []
+    closing, after_or = None, False
+    for token in tokens:
+        if closing := token[6]:
+            break
+        if token[0] == "OR":
+            if after_or or not groups:
+                raise UserError(_OR)
+            after_or = True
+        elif token[0] != "AND" and (part := _part(token, tokens, today, field)) is not None:
+            groups += [] if after_or else [[]]
+            groups[-1].append(part)
+            after_or = False
+    if closing != _CLOSING.get(opening):
+        raise UserError(f"{opening or closing} stands alone; add the other bracket, or quote it")
+    if after_or:
+        raise UserError(_OR)
+    if opening and not groups:
+        raise UserError(f"there is nothing between {opening} and {closing}")
+    parts = tuple(Filter("or", parts=tuple(group)) for group in groups)
+    return Filter("or" if opening == "{" else "and", parts=parts)
 
-    def quoted_day(found: re.Match[str]) -> str:
-        return found[0] if day_of(found[2], today) is None else f'{found[1]}"{found[2]}"'
 
-    for found in _TOKEN.finditer(_DAY.sub(quoted_day, visible(text))):
-        minus, name, value = found.groups()
-        quoted, value = value.startswith('"'), value.strip('"')
-        if name is not None:
-            yield Term(name.lower(), _checked(name.lower(), value, today), bool(minus))
-        elif found[0] == "OR":
-            yield None
-        elif (empty := _NAMED_ONLY.fullmatch(found[0])) is not None:
-            raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
-        elif words(value):
-            yield Term("phrase" if quoted else "word", value, bool(minus))
+def _part(
+    token: re.Match[str], tokens: Iterator[re.Match[str]], today: dt.date, field: str
+) -> Filter | None:
+    """A word, phrase, value or bracket, behind which `tokens` follow; None: punctuation."""
+    minus, name, quoted, bracket, word, _ = token.groups()
+    if name and field:
+        raise UserError(f"the brackets behind {field}: hold words, not {name}:; close them first")
+    if (operator := (name or field).lower()) not in ("", *OPERATORS):
+        raise _unknown(f"{operator}:")
+    if word and (empty := _NAMED_ONLY.fullmatch(token[0])) is not None:
+        raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
+    value = word if quoted is None else quoted
+    if bracket:
+        part = _read(tokens, today, bracket, operator)
+    elif operator:
+        part = Filter(operator, _checked(operator, value, today))
+    elif words(value):
+        part = Filter("phrase" if quoted else _kind(word), value)
+    else:
+        return None
+    return Filter("not", parts=(part,)) if minus else part
+
+
+def _kind(word: str) -> str:
+    """Whether letters and "*" stand for the beginning of a word, where words have beginnings."""
+    if (unknown := _UNKNOWN.match(word)) is not None:
+        raise _unknown(unknown[0])
+    last = words(word)[-1]
+    if not _PREFIX.fullmatch(word) or is_unspaced(last):
+        return "word"
+    if len(last) < _SHORTEST_PREFIX:
+        raise UserError(f"{word} stands for too many words; write three letters or more before *")
+    return "prefix"
+
+
+def _unknown(name: str) -> UserError:
+    known = " ".join(f"{each}:" for each in OPERATORS)
+    return UserError(f"there is no operator {name}; quote it to search for it, or use {known}")
 
 
 def _checked(name: str, value: str, today: dt.date) -> str:
     """The value as `Term` has it: days and ages as days in ISO form."""
-    if name not in OPERATORS:
-        known = " ".join(f"{each}:" for each in OPERATORS)
-        raise UserError(f"there is no operator {name}:; quote it to search for it, or use {known}")
+    if not (words(value) if name == "list" else value.strip()):
+        raise UserError(f"{name}: has no value; write {name}:VALUE without a space")
     if name in _CHOICES:
         chosen = value.casefold()
         if chosen not in _CHOICES[name]:
@@ -189,35 +252,43 @@ def _place(name: str, names: Iterable[str]) -> int | None:
 
 def passing(query: Query, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
     """Which of the first `size` mails pass the filters; `holding` gives the positions of a stem."""
-    passes = np.ones(size, dtype=np.bool_)
-    for group in query.groups:
-        one = np.zeros(size, dtype=np.bool_)
-        for term in group:
-            one |= _holds(term, mail, size, holding) != term.excludes
-        passes &= one
-    return passes
+    return _holds(Filter("and", parts=tuple(query.filters)), mail, size, holding)
 
 
-def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
-    name, value = term.operator, term.value
+def _holds(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
+    name, value = part.operator, part.value
     every: Mask = np.ones(size, dtype=np.bool_)
+    if name in ("and", "or", "not"):
+        masks = [_holds(each, mail, size, holding) for each in part.parts]
+        combine = np.logical_and if name == "and" else np.logical_or
+        held: Mask = reduce(combine, masks, every == (name == "and"))
+        return ~held if name == "not" else held
     if name in ("from", "to", "cc"):
-        return mail.matching(value, name, size)[:size]
-    if name in ("word", "subject", "phrase"):
+        is_own = value.casefold() == "me"
+        return mail.matching(None if is_own else value.rstrip("*"), name, size)[:size]
+    if name in ("word", "subject", "phrase", "prefix"):
         return _holds_words(name, value, mail, every, holding)
     if name in ("after", "before", "on", "older_than", "newer_than"):
         day, wanted = mail.day[:size], dt.date.fromisoformat(value).toordinal()
         before: Mask = (day < wanted) & (day > 0)
         since: Mask = day == wanted if name == "on" else day >= wanted
         return before if name in ("before", "older_than") else since
-    if name in ("has", "filename"):
-        parts = words(value) if name == "filename" else []
-        return mail.where("name", lambda file: all(p in fold(file) for p in parts), every, "files")
+    if name in ("has", "filename", "list"):
+        parts = [] if name == "has" else words(value)
+        column, table = ("mailing_list", "emails") if name == "list" else ("name", "files")
+        return mail.where(column, lambda text: all(p in fold(text) for p in parts), every, table)
+    return _is_labelled(name, value, mail, every)
+
+
+def _is_labelled(name: str, value: str, mail: Slice, every: Mask) -> Mask:
+    """Which mails have a label, or one below it."""
     if (name, value) == ("in", "anywhere"):
         return every
-    # A label, or one below it.
+    if (name, value) == ("is", "bulk"):
+        return mail.bulk[: len(every)]
     is_read = (name, value) == ("is", "read")
-    label = f"{'unread' if is_read else value.casefold()}/"
+    prefix = "category " if name == "category" else ""
+    label = f"{prefix}{'unread' if is_read else value.casefold()}/"
     labelled = mail.where(
         "labels",
         lambda held: any(f"{each.casefold()}/".startswith(label) for each in held),
@@ -232,7 +303,14 @@ def _holds(term: Term, mail: Slice, size: int, holding: Callable[[str], Numbers]
 def _holds_words(
     name: str, value: str, mail: Slice, every: Mask, holding: Callable[[str], Numbers]
 ) -> Mask:
-    """Which mails hold the words of a value: anywhere, in the subject, or in a row."""
+    """Which mails hold the words of a value: anywhere, in the subject, or in a row. Of word* the
+    file's words give candidates, and the texts of this inbox's mails alone decide."""
+    if value.endswith("*") and name in ("prefix", "subject") and (listed := words(value)):
+        row = _row(listed, is_open=True)
+        if name == "subject":
+            return mail.where("subject", lambda text: row.search(fold(text)) is not None, every)
+        among = np.bincount(holding(f"{listed[-1]}*"), minlength=len(every)) > 0
+        return _in_a_row(row, mail, every & among)
     wanted = tokens(value) if name == "phrase" else addresses(value) or tokens(value)
     stemmed = stems(wanted)
     held = every & bool(wanted)
@@ -244,17 +322,21 @@ def _holds_words(
         return mail.where(
             "subject", lambda text: {*stemmed} <= {*stems(addresses(text) + tokens(text))}, held
         )
-    return _in_a_row(words(value), mail, held) if name == "phrase" else held
+    return _in_a_row(_row(words(value)), mail, held) if name == "phrase" else held
 
 
-def _in_a_row(named: list[str], mail: Slice, among: Mask) -> Mask:
-    """Which mails have these words in a row, in the subject or the text."""
+def _row(named: list[str], *, is_open: bool = False) -> re.Pattern[str]:
+    """The pattern of these words in a row, the last of which may go on if it `is_open`."""
     first, *rest = map(re.escape, named)
     # What may not stand before the first word is looked for behind it, which is ten times as fast.
     # Without spaces there are no edges.
     before = "" if is_unspaced(named[0]) else rf"(?<!{_LETTER}{first})"
-    after = "" if is_unspaced(named[-1][-1]) else rf"(?!{_LETTER})"
-    row = re.compile(_GAP.join([first + before, *rest]) + after)
+    after = "" if is_open or is_unspaced(named[-1][-1]) else rf"(?!{_LETTER})"
+    return re.compile(_GAP.join([first + before, *rest]) + after)
+
+
+def _in_a_row(row: re.Pattern[str], mail: Slice, among: Mask) -> Mask:
+    """Which mails have a row of words in the subject or the text."""
     (places,) = among.nonzero()
     holds = np.zeros_like(among)
     rows = mail.rows(places.tolist())

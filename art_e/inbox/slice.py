@@ -75,13 +75,14 @@ _ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body 
 class _Parties(NamedTuple):
     """Senders and recipients: for every party its mail's position, whether it is the sender or
     stands in Cc, and its address's place in `names`, which has the names that this slice's mail
-    gives each address, with the position of the first such mail."""
+    gives each address, with the position of the first such mail; `own` are the person's."""
 
     positions: Numbers
     is_sender: Mask
     in_cc: Mask
     places: Numbers
     names: dict[str, list[tuple[int, str]]]
+    own: Mask
 
 
 class Slice:
@@ -90,7 +91,7 @@ class Slice:
     def __init__(self, execute: Execute, address_ids: Sequence[int], parties: str) -> None:
         self._execute = execute
         # In SQL: the person's addresses, and the condition of their mail.
-        self._own = ", ".join(map(str, address_ids))
+        self._address_ids, self._own = address_ids, ", ".join(map(str, address_ids))
         self._from_parties = parties
         scope = {"ids": self._own, "junk": parties != "parties"}
         # Files of one owner, most of them, are spared the longer statements.
@@ -237,10 +238,11 @@ class Slice:
             mask[self.ids.searchsorted(passing)] = True
         return mask & among
 
-    def _matching(self, wanted: str, role: Literal["from", "to", "cc"], size: int) -> Mask:
+    def _matching(self, wanted: str | None, role: Literal["from", "to", "cc"], size: int) -> Mask:
         """Which mails have a sender, a recipient (To, Cc, Bcc) or one in Cc that fits, by the rule
-        of the macro `address_matches`, over the names that the first `size` mails give."""
-        folded = fold(wanted)
+        of the macro `address_matches`, over the names that the first `size` mails give; None: that
+        is the person."""
+        folded = fold(wanted or "")
         bracketed = _BRACKETED.search(folded)
         parts = list(filter(None, _BETWEEN_PARTS.split(bracketed[1] if bracketed else folded)))
         parties = self._parties
@@ -249,6 +251,7 @@ class Slice:
             for address, names in parties.names.items()
         )
         fits = np.array([bool(parts) and all(p in one for p in parts) for one in known], np.bool_)
+        fits = parties.own if wanted is None else fits
         mask = np.zeros(len(self.ids), dtype=np.bool_)
         in_role = parties.in_cc if role == "cc" else parties.is_sender == (role == "from")
         mask[parties.positions[fits[parties.places] & in_role]] = True
@@ -270,4 +273,5 @@ class Slice:
                 named[address].append((int(np.searchsorted(self.ids, first)), fold(name)))
         positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
         is_sender, in_cc = (np.asarray(found[each], np.bool_) for each in ("is_sender", "in_cc"))
-        return _Parties(positions, is_sender, in_cc, places, named)
+        own = np.isin(address_ids, self._address_ids)
+        return _Parties(positions, is_sender, in_cc, places, named, own)

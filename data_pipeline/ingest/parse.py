@@ -580,25 +580,21 @@ def compose(
     references = tuple(dict.fromkeys(_REFERENCE.findall(visible(ids))))[-_MOST_REFERENCES:]
     delivered_to = next((box.address for box in head.mailboxes(delivered) if box.address), "")
     more |= {"references": references, "delivered_to": delivered_to}
-    more |= {"mailing_list": mailing_list(headers), "bulk": is_bulk(headers)}
+    more |= {"mailing_list": _mailing_list(headers), "bulk": _is_bulk(headers)}
     return _email(fields, directory_name, **more)
 
 
-def mailing_list(headers: Headers) -> str:
-    """Return the name and addresses of the list that a mail came by, "" if by none."""
-    values = (headers.first(name) for name in ("list-id", "list-post"))
-    text = visible(" ".join(map(decode_words, values))).replace("mailto:", "")
-    return " ".join(text.split())[:_LONGEST_LIST]
+def _mailing_list(headers: Headers) -> str:
+    text = " ".join(decode_words(headers.first(name)) for name in ("list-id", "list-post"))
+    return " ".join(visible(text).replace("mailto:", "").split())[:_LONGEST_LIST]
 
 
-def is_bulk(headers: Headers) -> bool:
-    """Return whether the headers are those of mail to many, or of an automatic reply. What asks for
-    one of several headers alone are bills and bookings, which services send in the same way."""
-    if "list-id" in headers or "list-post" in headers:
-        return True
+def _is_bulk(headers: Headers) -> bool:
+    # Services send bills and bookings with one of the last three alone.
     automatic = headers.first("auto-submitted").lower().startswith("auto-replied")
     precedence = headers.first("precedence").lower() in ("bulk", "list", "junk")
-    return automatic or ("list-unsubscribe" in headers and (precedence or "feedback-id" in headers))
+    mass = "list-unsubscribe" in headers and (precedence or "feedback-id" in headers)
+    return "list-id" in headers or "list-post" in headers or automatic or mass
 
 
 def _from_fields(fields: MailFields, source: str) -> ParsedEmail | Skipped:

@@ -432,7 +432,7 @@ def shown_on(
 def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str]]:
     """A query of one or two operators, and their names."""
     days = [f"2020-01-{day:02}" for day in range(5, 26)]
-    parties = ["quill", f'"quill {mark}"', mark, "person", "ann", BOB, CY]
+    parties = ["quill", f'"quill {mark}"', mark, "person", "ann", BOB, CY, "me"]
     values: dict[str, Sequence[str]] = {
         **dict.fromkeys(("from", "to", "cc"), parties),
         **dict.fromkeys(("after", "before", "on"), days),
@@ -440,14 +440,17 @@ def drawn_query(rng: Random, words: list[str], mark: str) -> tuple[str, list[str
         "subject": [*words, "re"],
         "label": [*LABELS, mark],
         "in": ("inbox", "sent", "drafts", "spam", "anywhere"),
-        "is": ("unread", "read", "starred", "answered"),
+        "is": ("unread", "read", "starred", "answered", "important", "bulk"),
+        "list": [mark, "example"],
+        "category": ["social"],
         "has": ["attachment"],
         "filename": ["note", "annex"],
     }
     assert values.keys() == set(EVERY_OPERATOR)
     names = rng.sample(list(values), rng.randint(1, 2))
     terms = [f"{rng.choice(['', '-'])}{name}:{rng.choice(values[name])}" for name in names]
-    return " ".join([*terms, *rng.sample(words, rng.randint(0, 1))]), names
+    beginnings = [f"{each[:4]}*" for each in words if len(each) > 3]
+    return " ".join([*terms, *rng.sample([*words, *beginnings], rng.randint(0, 1))]), names
 
 
 @pytest.mark.fire

@@ -3,15 +3,20 @@
 import datetime as dt
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
 from art_e.inbox.threads import LEFT_OUT
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, message_ids, raw, table_rows, with_files
+from tests.builders import make_inbox, message_ids, raw, table_rows, tries, with_files
+from tests.builders import the_error as the_user_error
 from tests.command_line import Run, json_of, the_error
 
 ME = "me@home.example"
@@ -36,11 +41,13 @@ MAILS = [
     mail(2, "2024-03-02", "scam@x.example", ME, "Pay", "Pay the lease now.", "Spam"),
     mail(3, "2024-03-03", ME, LANDLORD, "Re: Warehouse lease", "The move date is set.", "Sent",
          In_Reply_To="<1@x>"),
-    mail(4, "2024-05-01", ANN, ME, "Budget", "It is 4,200 euros.", "Inbox,Unread,Work/Money",
-         "The budget 2024.pdf", cc=BOB),
-    mail(5, "2024-05-20", BOB, ME, "Move", "Date of the move: unknown. To Oslo?", "Starred"),
+    mail(4, "2024-05-01", ANN, ME, "Budget", "It is 4,200 euros.",
+         "Inbox,Unread,Work/Money,Category updates", "The budget 2024.pdf", cc=BOB),
+    mail(5, "2024-05-20", BOB, ME, "Move", "Date of the move: unknown. To Oslo?",
+         "Starred,Category social"),
     mail(6, "2024-06-01", ME, ANN, "Lease", "Dear Ann, about the lease", "Drafts"),
-    mail(7, "2024-06-11", "news@list.example", "all@list.example", "Weekly", "No leases today."),
+    mail(7, "2024-06-11", "news@list.example", "all@list.example", "Weekly", "No leases today.",
+         List_Id="Weekly news <weekly.list.example>"),
     mail(8, "2023-12-31", "zoe@x.example", ME, "Caf\u00e9", "\u65e5\u672c lease", "Trash"),
     mail(9, "", "nobody@x.example", ME, "Undated", "When was this?"),
 ]  # fmt: skip
@@ -84,8 +91,52 @@ def test_a_query_finds_what_it_says(text: str, files: dict[bool, InboxFile]) -> 
     by_may = {1, 2, 3, 4, 8} if query.junk else {1, 3, 4}
     assert found(ME, dt.date(2024, 5, 1)) == expected & by_may
     # Labels are the owner's alone.
-    if any(name in text for name in ("label:", "in:inbox", "in:sent", "is:")) and "-" not in text:
+    if re.search("label:|in:(inbox|sent)|is:|category:", text) and "-" not in text:
         assert found("landlord@x.example") == set()
+
+
+def test_what_is_not_understood_is_refused_by_its_name() -> None:
+    for text, error in [*table_rows(__file__, "refused.tsv"), ["(" * 101, "100 brackets"]]:
+        assert error in the_user_error(partial(parse_query, text, TODAY)), text
+
+
+PIECES = [*'(){}-+* "\n\0\u2028', *"OR AND from: in: after: foo: lease 日本".split()]
+SYNTAX = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))
+
+
+@given(SYNTAX)
+def test_any_text_is_a_query_or_one_line_says_why_not(text: str) -> None:
+    try:
+        parse_query(text, TODAY)
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1
+
+
+TERMS = ["lease", '"move date"', "from:ann", "to:me", "is:read", "ware*", "subject:(move OR lease)"]
+QUERIES = st.recursive(
+    st.sampled_from(TERMS),
+    lambda inner: st.tuples(
+        st.sampled_from(["({} {})", "({} OR {})", "{{{} {}}}", "(-{} {})"]), inner, inner
+    ).map(lambda drawn: drawn[0].format(*drawn[1:])),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=tries(12, 400))
+@given(QUERIES, QUERIES)
+def test_brackets_keep_the_laws_of_logic(files: dict[bool, InboxFile], a: str, b: str) -> None:
+    inbox = files[False].open_inbox(ME)
+
+    def found(text: str) -> set[int]:
+        query = parse_query(text, TODAY)
+        return numbers(message_ids(inbox.search(query.words, query=query, max_results=20)))
+
+    assert found(a) == found(f"({a})") == found(f"-(-{a})")
+    assert found(f"-({a} {b})") == found(f"-{a} OR -{b}")
+    assert found(f"-({a} OR {b})") == found(f"-{a} -{b}")
+    assert found(f"{{{a} {b}}}") == found(f"{a} OR {b}") == found(a) | found(b)
+    everything = found("")
+    assert found(f"-{a}") == everything - found(f"-(-{a} -{a})")
 
 
 def test_days_as_people_name_them() -> None:
@@ -104,6 +155,7 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
     assert found("from:Ann Alder", "budget") == found("from:ann budget") == {4}
     assert found("after:last year", "--as-of", "2024-12-01", "budget") == {4}
     assert found("lease", "--as-of", "2024-03-02", "newer_than:2d") == {1}
+    assert found("from:(ann OR bob)", "budget") == found("(from:ann OR from:bob)", "budget") == {4}
     assert "no operator foo:" in the_error(art_e("search", "foo:bar", "--db", db))
     wrong = art_e("search", "lease", "--frmo", "ann", "--db", db)
     assert "no such option --frmo" in the_error(wrong)
