@@ -1,11 +1,13 @@
 """The offline policy: no model, the baseline that every model must beat.
 
-It searches with the question's informative words, reads the best hits, and answers with a
-sentence of the passage that fits the question best (`passages.py`), or abstains. It answers "how
-many" by counting the hits that fit. Like a model it sees messages alone; the same messages give
-the same answer.
+It searches with the question's informative words, then again for mail of the person asked for, by
+parts of words or in the last months, reads the best hits, and answers with a sentence of the
+passage that fits the question best (`passages.py`), or abstains. It answers "how many" by counting
+the hits that fit. Like a model it sees messages alone; the same messages give the same answer.
 """
 
+import datetime as dt
+import itertools
 import json
 import re
 from functools import lru_cache
@@ -14,7 +16,14 @@ from typing import Any, ClassVar
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import OFFLINE, PolicyStep, Usage
-from art_e.passages import Passage, informative_words, name_stems, ranked_passages
+from art_e.passages import (
+    Passage,
+    informative_words,
+    name_stems,
+    person_asked_for,
+    ranked_passages,
+    word_parts,
+)
 from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
@@ -25,8 +34,9 @@ ABSTAIN_BELOW = 8.83
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
 # them from the rest, and few such hits.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
-# Hits of its search, mails read in one turn, and turns of reading.
-HITS, READ_AT_ONCE, READING_TURNS = 10, 4, 2
+# Hits of a search, days before the newest hit in which the second one looks, searches, mails read
+# in one turn, and turns of reading.
+HITS, RECENT_DAYS, SEARCHES, READ_AT_ONCE, READING_TURNS = 10, 90, 2, 4, 2
 
 
 class OfflinePolicy:
@@ -39,11 +49,14 @@ class OfflinePolicy:
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Search, then read, then answer. Counts have no score."""
         seen = _Seen(messages)
-        if seen.turn == 0:
-            keywords = informative_words(seen.question)
-            return _step(0, "search_emails", {"keywords": keywords, "max_results": HITS})
-        unread = [hit["message_id"] for hit in seen.hits][READ_AT_ONCE * (seen.turn - 1) :]
-        if seen.turn <= READING_TURNS and unread and not seen.is_last_turn:
+        if seen.turn < SEARCHES and not seen.is_last_turn:
+            arguments = {"keywords": informative_words(seen.question), "max_results": HITS}
+            if seen.turn:
+                arguments |= _second_search(seen)
+            return _step(seen.turn, "search_emails", arguments)
+        reading = seen.turn - SEARCHES
+        unread = [hit["message_id"] for hit in seen.hits][READ_AT_ONCE * reading :]
+        if reading < READING_TURNS and unread and not seen.is_last_turn:
             chosen = [{"message_id": handle} for handle in unread[:READ_AT_ONCE]]
             return _step(seen.turn, "read_email", *chosen)
         answer, sources, score = NOTHING, list[str](), None
@@ -83,7 +96,28 @@ class _Seen:
         # The episode's note on the last turn follows the last result.
         self.is_last_turn = any(len(call.results) > 1 for each in turns[-1:] for call in each.calls)
         self.results = [call.results[0] for each in turns for call in each.calls]
-        self.hits = [hit for result in self.results for hit in result.get("hits", [])]
+        searches = [result.get("hits", []) for result in self.results]
+        hits: dict[str, dict[str, Any]] = {}
+        for hit in itertools.chain(*itertools.zip_longest(*searches)):
+            if hit:
+                hits.setdefault(hit["message_id"], hit)
+        # The best of each search, and personal mail before bulk mail.
+        self.hits = sorted(hits.values(), key=lambda hit: hit.get("bulk", False))
+
+
+def _second_search(seen: _Seen) -> dict[str, Any]:
+    """What is other in the second search: it looks for mail of the person that the question is
+    about, for parts of the words that no hit has, or in the time before the newest hit."""
+    if name := person_asked_for(seen.question):
+        return {"from_addr": name, "keywords": name.split()}
+    keywords = informative_words(seen.question)
+    lacked = set(keywords).intersection(*(hit.get("missing", ()) for hit in seen.hits))
+    if parts := [part for word in keywords if word in lacked for part in word_parts(word)]:
+        return {"keywords": [*keywords, *parts]}
+    dated = [hit["date"] for hit in seen.hits if hit["date"][:1].isdigit()]
+    if not dated:
+        return {}
+    return {"sent_after": f"{dt.date.fromisoformat(max(dated)) - dt.timedelta(RECENT_DAYS)}"}
 
 
 def _asks_how_many(seen: _Seen) -> bool:

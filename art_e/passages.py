@@ -30,8 +30,11 @@ _VALUE = 0.6
 
 _DATA = toml_table("art_e", "data/baseline.toml")
 WEIGHTS: dict[str, float] = _DATA["weights"]
-# Words about the question rather than its subject.
-_IDLE = STOP_WORDS | set(_DATA["idle"].split())
+# Words about the question rather than its subject, by language.
+_IDLE = {
+    language: {*common, *words(_DATA["idle"].get(language, ""))}
+    for language, common in {"en": STOP_WORDS, **FUNCTION_WORDS}.items()
+}
 
 
 @cache
@@ -39,12 +42,14 @@ def _pattern(kind: str, part: Literal["asked", "stated"]) -> re.Pattern[str]:
     """What finds a question for a kind of value, or such a value."""
     names = {name: f"(?:{'|'.join(_DATA[name.lower()].split())})" for name in ("MONTH", "WEEKDAY")}
     alternatives = "|".join(_DATA["values"][kind][part])
-    return re.compile(re.sub("MONTH|WEEKDAY", lambda found: names[found[0]], alternatives))
+    flags = re.IGNORECASE if part == "asked" else 0
+    return re.compile(re.sub("MONTH|WEEKDAY", lambda found: names[found[0]], alternatives), flags)
 
 
 # A mail to more people, or with such words, went out in bulk.
 _MANY, _BULK = 15, re.compile(_DATA["bulk"], re.IGNORECASE)
 _DEEP = 5
+_PART_CHARS = 4  # of a compound, at least
 
 _HEADERS = {name: kind for kind, names in HEADERS.items() for name in names.split("|")}
 _HEADER = re.compile(rf"\s*{HEADER}[ \t]*(.*)", re.IGNORECASE)
@@ -53,6 +58,8 @@ _WROTE = re.compile(WROTE, re.IGNORECASE)
 _STAMP = re.compile(r"(?:(.{3,60}?) on )?(\d\d?/\d\d?/\d{2,4} \d\d?:\d\d(?::\d\d)?(?: ?[AP]M)?)$")
 _RULE = re.compile(r"[-_=*#~+ ]{3,}$|-{4}|.*-{4}$")
 _QUOTE = re.compile(r"^(?:\s*>)+\s?")
+_ATTACHED = re.compile(r"\[(?:Attachment: .*\)|Text of (.*))\]$")
+_CELLS = re.compile(r"\S(?:  +|\t)\S")
 _BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)])\s")
 _END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 _ABBREVIATION = re.compile(
@@ -102,6 +109,10 @@ class _Splitter:
             self._close()
             if self._last == "subject" or (text and self._last):
                 self._end_frame()
+        elif attached := _ATTACHED.match(text):
+            self._close()
+            if attached[1]:
+                self.sentences.append(Sentence(f"{attached[1]}:", self._depth, frame=True))
         elif _WROTE.match(text):
             self._close()
             self._end_frame()
@@ -109,10 +120,11 @@ class _Splitter:
             self.sentences.append(Sentence(text, self._depth, frame=True))
         elif self._last != "to" or not re.search("[@/;<>,]", text):
             self._end_frame()
-            if is_item:
+            is_row = _CELLS.search(text) is not None
+            if is_item or is_row:
                 self._close()
             self._paragraph.append(text)
-            if width < _SHORT_LINE:
+            if width < _SHORT_LINE or is_row:
                 # A line that ends early ends its paragraph: tables, lists, signatures.
                 self._close()
 
@@ -186,17 +198,45 @@ class Passage(NamedTuple):
 def informative_words(question: str) -> list[str]:
     """The words of `question` that tell what it is about, else all its words."""
     every = list(dict.fromkeys(words(question)))
-    foreign = max(FUNCTION_WORDS.values(), key=lambda each: len(each.intersection(every)))
-    english = len(STOP_WORDS.intersection(every)) >= len(foreign.intersection(every))
-    idle = _IDLE if english else foreign
+    idle = max(_IDLE.values(), key=lambda each: len(each.intersection(every)))
     return [word for word in every if word not in idle] or every
+
+
+def word_parts(word: str) -> list[str]:
+    """Beginnings and ends of a word that may be a compound, as of "Schwimmkurs"."""
+    if len(word) < 2 * _PART_CHARS:
+        return []
+    cuts = range(_PART_CHARS, len(word) - _PART_CHARS + 1)
+    return [part for cut in cuts for part in (word[:cut], word[cut:])]
+
+
+def _names(question: str) -> list[str]:
+    found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
+    return [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
 
 
 def name_stems(question: str) -> frozenset[str]:
     """Stems of the names and numbers in `question`."""
-    found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
-    named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
-    return frozenset(stems(named))
+    return frozenset(stems(_names(question)))
+
+
+def _kind_of(question: str) -> str | None:
+    """The kind of value that the question asks for."""
+    kinds = (kind for kind in _DATA["values"] if _pattern(kind, "asked").search(question))
+    return next(kinds, None)
+
+
+def person_asked_for(question: str) -> str:
+    """The person whose number, address or role is asked for; empty if none is."""
+    if _kind_of(question) not in ("contact", "role"):
+        return ""
+    return " ".join(word for word in _names(_subject_of(question)) if len(word) > 1)
+
+
+def _subject_of(question: str) -> str:
+    """The question, without the words for a phone number or an address if it asks for one."""
+    is_contact = _kind_of(question) == "contact"
+    return _pattern("contact", "asked").sub(" ", question) if is_contact else question
 
 
 class _Query:
@@ -206,21 +246,29 @@ class _Query:
     def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
         missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})
         # A word that few hits have tells more.
+        keywords = tokens(" ".join(informative_words(_subject_of(question))))
         self.weights = {
             stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
-            for stem in stems(tokens(" ".join(informative_words(question))))
+            for stem in stems(keywords)
+        }
+        # Of a word that every hit lacks a part will do.
+        self._whole = {
+            part: stem
+            for word, stem in zip(keywords, stems(keywords), strict=True)
+            if missing[stem] == len(hits)
+            for part in stems(word_parts(word))
         }
         self.names = name_stems(question) & self.weights.keys()
         self._words = frozenset(tokens(question))
-        lower = question.lower()
-        kinds = (kind for kind in _DATA["values"] if _pattern(kind, "asked").search(lower))
-        self._kind = next(kinds, None)
+        self._kind = _kind_of(question)
         # The question's own names are no answer, unless they are part of another word or number.
         names = "|".join(map(re.escape, re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question)))
         self._own = re.compile(rf"(?<![\w$€£])(?<!\d[,.:/-])(?:{names})(?!\w|[,.:/-]\d)")
 
     def held(self, text: str) -> frozenset[str]:
-        return frozenset(self.weights.keys() & {*stems(tokens(text))})
+        found = {*stems(tokens(text))}
+        parts = {self._whole[part] for part in self._whole.keys() & found}
+        return frozenset(self.weights.keys() & found | parts)
 
     def share(self, held: frozenset[str], of: Collection[str] | None = None) -> float:
         """The share that `held` has of the weight of all stems, or of some."""
@@ -247,6 +295,7 @@ def ranked_passages(
     """Every passage of `mails`, best first. Hits and mails are as an episode shows them."""
     query = _Query(question, hits)
     ranks = {hit["message_id"]: rank for rank, hit in enumerate(hits)}
+    bulk = {hit["message_id"] for hit in hits if hit.get("bulk")}
     days = [_day(mail["date"]) for mail in mails]
     passages: list[Passage] = []
     for mail, day in zip(mails, days, strict=True):
@@ -255,7 +304,11 @@ def ranked_passages(
             "first": 1 / (1 + ranks[mail["message_id"]]),
             "age": math.log1p((max(days) - day).days),
             "long": math.log1p(len(mail["body"])),
-            "bulk": float(recipients > _MANY or _BULK.search(mail["body"]) is not None),
+            "bulk": float(
+                recipients > _MANY
+                or mail["message_id"] in bulk
+                or _BULK.search(mail["body"]) is not None
+            ),
             "subject": query.share(query.held(mail["subject"])),
         }
         passages += _passages(query, mail, f"{day:%B %Y}", features)

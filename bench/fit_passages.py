@@ -10,7 +10,6 @@ gives a right answer, by the offline judge, the chance of one half.
 """
 
 import asyncio
-import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -22,15 +21,13 @@ from scipy.optimize import minimize
 from art_e.agent import run_episode
 from art_e.episode import Episode, gold_mails
 from art_e.inbox.file import InboxFile
-from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import WEIGHTS, Passage, best_passages
 from art_e.question import Question, load_questions
+from bench.passages import SHOWN, holds
 from evals.judges.offline import OfflineJudge
 
 RIDGE = 0.01
-HOLDS = 0.7
-SHOWN = 3
 Numbers = NDArray[np.float64]
 
 
@@ -47,10 +44,6 @@ class Case(NamedTuple):
         return np.array([list(each.features.values()) for each in self.passages])
 
 
-def _words(text: str) -> set[str]:
-    return {*re.findall(r"[^\W_]+", text.lower())} - STOP_WORDS
-
-
 def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
     """Return the cases of those questions whose search found mails."""
     cases = []
@@ -59,13 +52,11 @@ def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
         episode = Episode(inbox, question)
         asyncio.run(run_episode(episode, OfflinePolicy(), "fit"))
         passages = passages_of(episode.messages)
-        answer = _words(question.answer or "")
-        new = (answer - _words(question.question)) or answer or {""}
         gold = {name for names in gold_mails(inbox, question) for name in names}
-        holds = [len(new & _words(each.text)) >= HOLDS * len(new) for each in passages]
+        right = [holds(question, each.text) for each in passages]
         from_gold = [episode.tools.resolve(each.handle) in gold for each in passages]
         if passages:
-            cases.append(Case(question, passages, np.array(holds), np.array(from_gold)))
+            cases.append(Case(question, passages, np.array(right), np.array(from_gold)))
     return cases
 
 

@@ -17,6 +17,8 @@ Subject:\tDomains
 
 It stays in place. We tell all.
 """
+ROW = "Crown of the upper left tooth, material and laboratory  655.30 EUR"
+JOINED = " ".join(ROW.split())
 NOTES = """---------------------- Forwarded by Ann Olm/HOU/ECT on 04/11/2001
 04:20 PM ---------------------------
 
@@ -47,6 +49,11 @@ It ends in May.
          [("From: Berlin", 0), ("To: Bern", 0), ("Date: May 3", 0)]),
         ("Q: Why?\nA: Because.\n*** Mind the gap ***\n=====\n",
          [("Q: Why?", 0), ("A: Because.", 0), ("*** Mind the gap ***", 0)]),
+        # A row of a table is a line however long, and attached text is its file's.
+        (f"It is paid.\nItem  Sum\n{ROW}\n{ROW}\n",
+         [("It is paid.", 0), *((line, 0) for line in ("Item Sum", JOINED, JOINED))]),
+        ("See it.\n\n[Attachment: a.pdf (application/pdf, 1 KB)]\n\n[Text of a.pdf]\nIt ends.\n",
+         [("See it.", 0), ("a.pdf:", 0), ("It ends.", 0)]),
         ("word " * 200, [(" ".join(["word"] * 80), 0)] * 2 + [(" ".join(["word"] * 40), 0)]),
     ],
 )  # fmt: skip
@@ -63,6 +70,7 @@ def mail(number: int, body: str, subject: str = "Hello", day: str = "2024-03-01"
 
 NEW, OLD = "The rent is 1,085 euros.", "The rent is 980 euros."
 LONG = " ".join(f"Topic{number} comes up here." for number in range(60))
+LACKS = {"missing": ["schwimmkurs"]}
 RENT, LEASE = "How much is the rent?", "When does the lease end?"
 TEL, PAINT = "Bea Quell\nTel. 030 555 7788", "The boathouse is repainted. May 3 suits."
 
@@ -80,6 +88,12 @@ TEL, PAINT = "Bea Quell\nTel. 030 555 7788", "The boathouse is repainted. May 3 
         # A signature below a long text, and a value beside the sentence with the words.
         ("What is the phone number of Bea Quell?", [mail(1, f"Ask Bea Quell. {LONG}\n\n{TEL}\n")],
          TEL),
+        # The person's number rather than mail about phone numbers.
+        ("What is Bea Quell's phone number?",
+         [mail(1, "What phone number is it? 030 555 1111."), mail(2, f"FYI\n\n{TEL}")], TEL),
+        ("Wann beginnt der Schwimmkurs?",
+         [mail(1, "Er beginnt am 3. Mai.") | LACKS, mail(2, "Der Kurs beginnt am 4. Mai.") | LACKS],
+         "Der Kurs beginnt am 4. Mai."),
         ("When is the boathouse repainted?", [mail(1, "A boathouse."), mail(2, PAINT)], PAINT),
         # Personal mail before bulk mail.
         (RENT, [mail(1, f"{NEW} Unsubscribe"), mail(2, OLD)], OLD),
@@ -106,7 +120,7 @@ def test_no_two_passages_say_the_same() -> None:
     ("question", "informative"),
     [
         ("When does the lease end now?", ["lease", "end"]),
-        ("Wie hoch ist die Miete im Mai?", ["hoch", "die", "miete", "im", "mai"]),
+        ("Wie hoch ist die Miete im Mai?", ["miete", "mai"]),
         ("Who is it?", ["who", "is", "it"]),
     ],
 )

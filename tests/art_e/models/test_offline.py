@@ -4,7 +4,7 @@ import asyncio
 import datetime as dt
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ MAILS = [
 HERON = "When will the Heron boathouse be repainted?"
 KETCH = "What is the ketch refit?"
 VISITS = "How many times did Bea Quell call off the Granary visit?"
-READ_4, ANSWER = ["read_email"] * 4, ["return_final_answer"]
+SEARCH, READ_4, ANSWER = ["search_emails"], ["read_email"] * 4, ["return_final_answer"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_answers(
 
 def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: InboxFile) -> None:
     done = run(inbox_file, KETCH)
-    assert called(done) == [["search_emails"], READ_4, READ_4, ANSWER]
+    assert called(done) == [SEARCH, SEARCH, READ_4, READ_4, ANSWER]
     observed = [json.loads(each["content"]) for each in done.messages if each["role"] == "tool"]
     read = [each["message_id"] for each in observed if "body" in each]
     assert read == [hit["message_id"] for hit in observed[0]["hits"]][:8]
@@ -120,13 +120,49 @@ def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: Inb
         assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
+@pytest.mark.parametrize(
+    ("question", "second"),
+    [
+        (
+            "What is Bea Quell's phone number?",
+            {"keywords": ["bea", "quell"], "from_addr": "bea quell"},
+        ),
+        (
+            "Was kostet der Malkurs?",
+            {"keywords": ["kostet", "malkurs"], "sent_after": "2023-12-02"},
+        ),
+        ("Wie teuer ist der Schwimmkurs?", {"keywords": ["teuer", "schwimmkurs"]}),
+    ],
+)
+def test_the_second_search(question: str, second: dict[str, Any]) -> None:
+    """Looks for the person's mail, or in the last months, or for parts of a word no mail has."""
+    hit = {"message_id": "m1", "date": "2024-03-01", "missing": ["schwimmkurs"]}
+    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": [hit]})}
+    messages: list[ChatMessage] = [{"role": "user", "content": question}]
+    messages += [act(messages).to_chat(), cast("ChatMessage", shown)]
+    arguments = json.loads(act(messages).tool_calls[0].arguments)
+    parts = set(arguments["keywords"]) - set(second["keywords"])
+    assert arguments == second | {"keywords": arguments["keywords"], "max_results": 10}
+    assert ({"schwimm", "kurs"} <= parts) == ("Schwimm" in question)
+
+
+def test_personal_mail_is_read_before_bulk_mail() -> None:
+    hits = [{"message_id": f"m{n}", "date": "2024-03-01", "bulk": n < 6} for n in range(10)]
+    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
+    messages: list[ChatMessage] = [{"role": "user", "content": "Where is the lunch?"}]
+    for _ in range(2):
+        messages += [act(messages).to_chat(), cast("ChatMessage", shown)]
+    read = [json.loads(call.arguments)["message_id"] for call in act(messages).tool_calls]
+    assert read == ["m6", "m7", "m8", "m9"]
+
+
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
 def test_no_body_crashes_it(body: str) -> None:
     """Nor makes it read what is not a hit, or cite another mail."""
     mail = {"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}
     messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
-    observations = {"search_emails": {"hits": [mail]}, "read_email": {**mail, "body": body}}
-    for expected, observation in observations.items():
+    hits = ("search_emails", {"hits": [mail]})
+    for expected, observation in (hits, hits, ("read_email", {**mail, "body": body})):
         message = act(messages)
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)

@@ -1,0 +1,80 @@
+"""Measures whether the passages shown without a model hold the answer.
+
+    python -m bench.passages enron.duckdb enron
+
+asks the answerable questions of the test split, then those of a made-up mailbox (`bench.personal`).
+A passage holds the answer if the question's `must` matches it, else if it has 70 % of the answer's
+words that the question lacks. In brackets: 95 % Wilson intervals.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import STOP_WORDS
+from art_e.offline import OfflinePolicy, passages_of
+from art_e.passages import best_passages
+from art_e.question import Question, load_questions
+from bench import personal
+from evals.statistics import Sample
+
+SHOWN, HOLDS = 3, 0.7
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"[^\W_]+", text.lower())} - STOP_WORDS
+
+
+def holds(question: Question, text: str, must: str | None = None) -> bool:
+    """Return whether `text` holds the answer."""
+    if must:
+        return re.search(must, text, re.IGNORECASE) is not None
+    answer = _words(question.answer or "")
+    new = (answer - _words(question.question)) or answer or {""}
+    return len(new & _words(text)) >= HOLDS * len(new)
+
+
+def measure(db: Path, questions: list[Question], musts: list[str] | None = None) -> str:
+    """Return how often the first passage and the first three hold the answer."""
+    first, three, sizes = list[bool](), list[bool](), list[int]()
+    with InboxFile(db) as file:
+        for number, question in enumerate(questions):
+            inbox = file.open_inbox(question.inbox_address, question.query_date)
+            episode = Episode(inbox, question)
+            asyncio.run(run_episode(episode, OfflinePolicy(), "measure"))
+            shown = [each.text for each in best_passages(passages_of(episode.messages), SHOWN)]
+            right = [holds(question, text, musts[number] if musts else None) for text in shown]
+            first.append(any(right[:1]))
+            three.append(any(right))
+            sizes += map(len, shown)
+    shares = f"first {_share(first)}, first {SHOWN} {_share(three)}"
+    return f"n = {len(questions)}, {shares}, {np.mean(sizes):.0f} characters a passage"
+
+
+def _share(right: list[bool]) -> str:
+    numbers = [f"{number}" for number in range(len(right))]
+    estimate = Sample(numbers, numbers).share(right)
+    return "{value:.1%} ({low:.1%} to {high:.1%})".format(**estimate)
+
+
+def main(db: str, source: str) -> None:
+    """Print the shares on the golden set's test split and on both halves of the mailbox."""
+    asked = [each for each in load_questions(source, "test") if each.answerable]
+    print(f"{source}, test: {measure(Path(db), asked)}")
+    with tempfile.TemporaryDirectory() as folder:
+        personal.write(Path(folder))
+        for half, name in enumerate(personal.HALVES):
+            musts = [row["must"] for row in personal.questions(half)]
+            asked = load_questions(f"{folder}/{name}.jsonl")
+            print(f"personal, {name}: {measure(Path(folder, 'personal.duckdb'), asked, musts)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
