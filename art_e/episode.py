@@ -280,13 +280,13 @@ class Episode:
 
 
 def gold_mails(inbox: Inbox, question: Question) -> list[set[str]]:
-    """Return the ids that count as each gold mail: its own and its equivalents'. Of several gold
-    mails, an equivalent counts as the one whose words are most like its own."""
+    """Return the ids that count as each gold mail: its own, its copies' and its equivalents'. Of
+    several gold mails, an equivalent counts as the one whose words are most like its own."""
     gold, equivalent = (
         list(dict.fromkeys(inbox.canonical_id(name) or name for name in names))
         for names in (question.message_ids, question.equivalent_ids)
     )
-    groups = [{name} for name in gold]
+    groups = [{name, *inbox.copies(name)} for name in gold]
     if len(gold) > 1 and equivalent:
         mails = zip([*gold, *equivalent], inbox.read_many([*gold, *equivalent]), strict=True)
         held = {name: set(words(mail.body)) if mail else set() for name, mail in mails}

@@ -234,7 +234,8 @@ class Tools:
             "snippet": snippet,
             "missing": list(hit.missing),
         }
-        return self._shown(shown) | ({"bulk": True} if hit.bulk else {})
+        counted = {"copies": hit.copies} if hit.copies > 1 else {}
+        return self._shown(shown) | counted | ({"bulk": True} if hit.bulk else {})
 
     def shown(self, email: Email) -> Observation:
         body = email.body

@@ -317,6 +317,7 @@ def _shown_hit(hit: Hit, searched: list[str], in_thread: int) -> Iterator[str | 
         yield "\n"
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     lacks += f"   thread: {in_thread} mails" if in_thread > 1 else ""
+    lacks += f"   {hit.copies} copies" if hit.copies > 1 else ""
     yield f"{output.one_line(hit.message_id)}{lacks}", "dim"
 
 

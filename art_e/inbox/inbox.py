@@ -3,8 +3,9 @@
 An `Inbox` is a view of its address's `Slice` that ends with its `as_of`. Every search, read and
 filter goes through it, so another inbox's mail and mail from the future are "not found" by
 construction. The ranking is that of `search_inbox` in macros.sql: BM25 over this inbox alone, times
-0.5 + 0.5 x share of words matched, newest first among equals. Points are whole numbers, so that
-both give the same order. Threads may share an inbox: its caches only grow.
+0.5 + 0.5 x share of words matched, newest first among equals; of mails that say the same (sender,
+subject, body and attachments) the first alone. Points are whole numbers, so that both give the same
+order. Threads may share an inbox: its caches only grow.
 """
 
 import contextlib
@@ -127,7 +128,7 @@ class Inbox:
             for mask in masks:
                 allowed = mask[candidates]
                 candidates, points = candidates[allowed], points[allowed]
-            best = _largest(candidates, points, max_results)
+            best = self._best(candidates, points, max_results)
             holding = {
                 stem: _among(best.positions, each.positions).tolist()
                 for stem, each in zip(terms, found, strict=True)
@@ -225,6 +226,27 @@ class Inbox:
         """The first of the mails of an id whose id was known by the inbox's day."""
         return next((position for position, sent in named if sent < self._end), None)
 
+    def copies(self, message_id: str) -> list[str]:
+        """The ids of the mails of this inbox that say the same as a mail, its own too."""
+        [position] = self._positions([message_id])
+        same = [] if position is None else self._same([position])[0].nonzero()[0].tolist()
+        return [row[0] for row in self._mail.rows(same)]
+
+    def _same(self, positions: list[int]) -> Mask:
+        """For each position, which of the inbox's mails say the same."""
+        content = self._mail.content[: self._size]
+        return np.equal(content[positions, np.newaxis], content)
+
+    def _best(self, candidates: Numbers, points: Numbers, count: int) -> _Scored:
+        """What `_largest` gives of the candidates without all copies but the first."""
+        best = _largest(candidates, points, fetched := count)
+        while True:
+            _, firsts = np.unique(self._mail.content[best.positions], return_index=True)
+            if len(firsts) >= count or fetched >= len(candidates):
+                firsts = np.sort(firsts)[:count]
+                return _Scored(best.positions[firsts], best.points[firsts])
+            best = _largest(candidates, points, fetched := 2 * fetched)
+
     def _holding(self, stem: str) -> Numbers:
         """The positions of a stem; of letters and "*", of all words that begin with the letters."""
         if stem.endswith("*"):
@@ -262,6 +284,7 @@ class Inbox:
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
         bulk = self._mail.bulk[best.positions].tolist()
+        copies = self._same(positions).sum(axis=1).tolist()
         hits = []
         for at, (position, points, row) in enumerate(
             zip(positions, best.points.tolist(), self._mail.rows(positions), strict=True)
@@ -274,9 +297,8 @@ class Inbox:
             snippet = cut_snippet(body, present + own, self._mail.folded.get(position))
             self._seen[message_id] = position
             date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
-            score = points / whole
-            hit = Hit(message_id, date, sender, subject, snippet, score, missing, bulk[at])
-            hits.append(hit)
+            shown = message_id, date, sender, subject, snippet, points / whole, missing
+            hits.append(Hit(*shown, bulk[at], copies[at]))
         return hits
 
 

@@ -126,5 +126,7 @@ WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (
     -- days are those of the sender's own zone
     AND (sent_after IS NULL OR e.sent_at + to_minutes(e.utc_offset) >= CAST(sent_after AS DATE))
     AND (sent_before IS NULL OR e.sent_at + to_minutes(e.utc_offset) < CAST(sent_before AS DATE))
+-- of copies the first
+QUALIFY row_number() OVER (PARTITION BY content_digest, attached ORDER BY points DESC, email_id DESC) = 1
 ORDER BY points DESC, email_id DESC
 LIMIT max_results;

@@ -59,7 +59,8 @@ def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
 
 class Hit(NamedTuple):
     """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone,
-    `bulk`: it went to many, or is an automatic reply."""
+    `bulk`: it went to many, or is an automatic reply. `copies` counts the mails of the inbox that
+    say the same, itself too."""
 
     message_id: str
     date: dt.datetime | None
@@ -69,6 +70,7 @@ class Hit(NamedTuple):
     score: float
     missing: tuple[str, ...]
     bulk: bool = False
+    copies: int = 1
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +82,7 @@ class Hit(NamedTuple):
             "missing": list(self.missing),
             **({"bulk": True} if self.bulk else {}),
             "score": round(self.score, 6),
+            "copies": self.copies,
         }
 
 

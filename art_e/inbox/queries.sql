@@ -23,11 +23,12 @@
     AND email_id NOT IN (SELECT email_id FROM ${copies} WHERE shown <> email_id)
 )
 
--- A slice: its mails, with the day in the sender's zone (0: unknown); and new names for mails whose id an earlier one
--- of them has.
+-- A slice: its mails, with the day in the sender's zone (0: unknown) and a number that mails share if they say the same;
+-- and new names for mails whose id an earlier one of them has.
 -- name: slice
 SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, ${undated}) AS sent,
-    coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day, id_taken
+    coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day, id_taken,
+    md5_number_lower(hex(content_digest) || attached) AS content
 FROM emails WHERE ${mine} ORDER BY email_id
 -- name: renamed
 SELECT email_id, name_of(message_id, copy_digest, true) FROM emails AS later

@@ -103,8 +103,8 @@ class Slice:
         mail = execute(statement("slice", mine=self._mine, undated=UNDATED)).fetchnumpy()
         columns = [np.asarray(column, dtype=np.int64) for column in mail.values()]
         # `day` is the day's ordinal in the sender's own zone; 0 of a mail without a known date.
-        self.ids, self.length, self.sent, self.day, taken = columns
-        self.nbytes = self.ids.nbytes * 4
+        self.ids, self.length, self.sent, self.day, taken, self.content = columns
+        self.nbytes = self.ids.nbytes * 5
         # A message id belongs to the first mail of the slice that has it; later ones get another.
         renamed = statement("renamed", mine=self._mine)
         named = execute(renamed).fetchall() if taken.any() else []

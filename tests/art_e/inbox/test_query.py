@@ -166,10 +166,10 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
 
 def sent(
     number: int, subject: str = "Hi", sender: str = "ann@x.example", to: str = ME, day: int = 1,
-    body: str = "Nothing new.", **headers: str,
+    body: str = "", **headers: str,
 ) -> RawMessage:  # fmt: skip
     date = str(dt.date(2024, 1, 1) + dt.timedelta(day))
-    return mail(number, date, sender, to, subject, body, **headers)
+    return mail(number, date, sender, to, subject, body or f"Mail {number}.", **headers)
 
 
 def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[frozenset[int]]:

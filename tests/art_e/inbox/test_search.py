@@ -6,6 +6,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.cli.mail import places_of
+from art_e.episode import gold_mails
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.query import parse_query
@@ -23,6 +25,7 @@ from art_e.tools import Tools, View
 from data_pipeline.ingest import batch
 from tests.builders import (
     BOB,
+    QUESTION,
     date_header,
     message_ids,
     new_file,
@@ -31,6 +34,7 @@ from tests.builders import (
     search,
     table_rows,
     tries,
+    with_files,
 )
 from tests.queries import Query, as_row, plain_connection, run_query, run_sql
 
@@ -141,7 +145,7 @@ def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
 
 def test_a_mails_day_is_that_of_its_own_zone(tmp_path: Path) -> None:
     evening = "Wed, 8 Jan 2020 22:00:00 -0800"  # the 9th in UTC
-    mails = [raw("<late@t>", date=evening), raw("<utc@t>", date=date_header(9, 6))]
+    mails = [raw("<late@t>", date=evening), raw("<utc@t>", body="New.", date=date_header(9, 6))]
     with new_file(tmp_path / "inbox.duckdb", mails) as file:
         inbox = file.open_inbox(BOB)
         for keywords in ([], ["hello"]):
@@ -207,6 +211,34 @@ def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
     assert snippet.removeprefix("...").removesuffix("...") in line
     if len(body) <= SNIPPET_CHARS:
         assert snippet == line
+
+
+# Copies
+
+
+def test_mails_that_say_the_same_are_one_hit(tmp_path: Path) -> None:
+    lease = {"subject": "Lease", "body": "The lease  ends\nin May."}
+    mails = [
+        raw("<a@t>", **lease, date=date_header(6)),
+        raw("<b@t>", subject="Lease", body="The lease ends in May.", date=date_header(7), cc="x@t"),
+        raw("<other@t>", **lease, sender=BOB, date=date_header(8)),
+        with_files(raw("<file@t>", **lease, date=date_header(9)), {"may.txt": b"Signed."}),
+        raw("<c@t>", **lease, date=date_header(10), to="zoe@test.example"),
+    ]
+    with new_file(tmp_path / "inbox.duckdb", mails) as file:
+        inbox = file.open_inbox(BOB)
+        for keywords in ([], ["lease"]):
+            hits = inbox.search(keywords)
+            copies = {hit.message_id: hit.copies for hit in hits}
+            assert copies == {"<file@t>": 1, "<other@t>": 1, "<b@t>": 2}
+            for count in (1, 2, 3):
+                assert inbox.search(keywords, max_results=count) == hits[:count]
+        shown = run(Tools(inbox), search())["hits"]
+        assert [hit.get("copies") for hit in shown] == [None, None, 2]
+        assert {*inbox.copies("a@t")} == {"<a@t>", "<b@t>"} and inbox.copies("c@t") == []
+        # Its copy counts as a gold mail.
+        gold = replace(QUESTION, message_ids=("<a@t>",))
+        assert gold_mails(inbox, gold) == [{"<a@t>", "<b@t>"}]
 
 
 # Words and stems: the same in Python and in SQL, in all of Unicode
