@@ -230,15 +230,10 @@ def _print(row: dict[str, Any], lines: Iterable[str], as_json: bool) -> None:
 
 
 def read_sources(
-    sources: list[str],
-    path: Path,
-    source_format: FormatName = "auto",
-    rules: Callable[[Format], Rules] = default_rules,
-    *,
-    owner: str | None = None,
-    append: bool = False,
-    limit: int | None = None,
-) -> tuple[build.IngestReport, Path | None]:
+    sources: list[str], path: Path, source_format: FormatName = "auto",
+    rules: Callable[[Format], Rules] = default_rules, *, owner: str | None = None,
+    append: bool = False, limit: int | None = None,
+) -> tuple[build.IngestReport, Path | None]:  # fmt: skip
     """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     named = list(zip(sources, formats, strict=True))
@@ -322,11 +317,9 @@ def _owner(given: str | None, owners: Sequence[build.LikelyOwner]) -> str | None
 
 
 def _sums(
-    changes: Counter[str],
-    report: build.IngestReport | None,
-    questions: Path | None,
+    changes: Counter[str], report: build.IngestReport | None, questions: Path | None,
     db: Path | None,
-) -> Iterator[str]:
+) -> Iterator[str]:  # fmt: skip
     """The report for people: what accounts brought, then a line for each kind of message."""
     if changes:
         yield ", ".join(f"{count:,} {what}" for what, count in changes.items())

@@ -264,18 +264,10 @@ def published_differences(source: str, count: int, judge: str, recipe: str | Non
 
 
 def run_benchmark(
-    questions: Sequence[Question],
-    entrants: Sequence[Entrant],
-    inbox_file: InboxFile,
-    judges: Sequence[Judge],
-    run: Run,
-    *,
-    max_turns: int,
-    prompt: Prompt | None = None,
-    view: View = WHOLE_VIEW,
-    repeats: int = 1,
-    on_scored: Callable[[Scored], None] = lambda _: None,
-) -> dict[str, Any]:
+    questions: Sequence[Question], entrants: Sequence[Entrant], inbox_file: InboxFile,
+    judges: Sequence[Judge], run: Run, *, max_turns: int, prompt: Prompt | None = None,
+    view: View = WHOLE_VIEW, repeats: int = 1, on_scored: Callable[[Scored], None] = lambda _: None,
+) -> dict[str, Any]:  # fmt: skip
     """Ask every model every question; return the metrics, and write them into `run`. The questions
     must have passed `check_questions`. The first judge decides. `on_scored` is called for measured
     episodes, on disk too. A model that refuses every call, that a cost limit stops, or that fails
@@ -350,13 +342,9 @@ def run_benchmark(
 
 
 def rejudge(
-    source: Run,
-    judges: Sequence[Judge],
-    inbox_file: InboxFile,
-    run: Run,
-    *,
+    source: Run, judges: Sequence[Judge], inbox_file: InboxFile, run: Run, *,
     on_judged: Callable[[], object] = lambda: None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Judge the answers of a measured run again, into `run`; return the metrics, as above. Raises
     `UserError` if the file lacks an inbox of the source."""
     metrics, names = source.metrics, ("concurrency", "not_asked")
@@ -375,12 +363,9 @@ def rejudge(
 
 
 def _measured(
-    run: Run,
-    found: Sequence[Scored],
-    judges: Sequence[Judge],
-    facts: Mapping[str, Mapping[str, Any]],
-    prompt: Mapping[str, str],
-) -> dict[str, Any]:
+    run: Run, found: Sequence[Scored], judges: Sequence[Judge],
+    facts: Mapping[str, Mapping[str, Any]], prompt: Mapping[str, str],
+) -> dict[str, Any]:  # fmt: skip
     """The run's metrics, also written; the run is complete if all of every model is measured."""
     names, figures = [each.name for each in judges], {}
     for model, more in facts.items():

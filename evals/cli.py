@@ -272,12 +272,9 @@ def run(
 
 
 def _check_options(
-    decided: Mapping[str, object],
-    models: Sequence[str],
-    prompt: Path | None,
-    closed_book: bool,
+    decided: Mapping[str, object], models: Sequence[str], prompt: Path | None, closed_book: bool,
     questions: str | None,
-) -> None:
+) -> None:  # fmt: skip
     """Raise `UserError` for options that exclude each other, or a missing golden set."""
     if twice := [name for name, value in decided.items() if value is not None]:
         raise UserError(f"--preset decides --{' and --'.join(twice)} too; leave one of them out")

@@ -204,11 +204,9 @@ async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Score
 
 
 async def limited_gather(
-    limit: int,
-    work: Callable[[Item], Awaitable[Result]],
-    items: Iterable[Item],
+    limit: int, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item],
     on_done: Callable[[], object] = lambda: None,
-) -> list[Result]:
+) -> list[Result]:  # fmt: skip
     """What `work` makes of each item, in their order, `limit` of them at a time."""
     turn = asyncio.Semaphore(limit)
 

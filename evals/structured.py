@@ -61,14 +61,9 @@ class StructuredModel:
     `temperature` is for models that take one. Raises `UserError` for an unfit model."""
 
     def __init__(
-        self,
-        model: str,
-        *,
-        max_cost_usd: float | None = None,
-        cache: Path | None = None,
-        temperature: float = 0.0,
-        retries: Retries | None = None,
-    ) -> None:
+        self, model: str, *, max_cost_usd: float | None = None, cache: Path | None = None,
+        temperature: float = 0.0, retries: Retries | None = None,
+    ) -> None:  # fmt: skip
         self.model = model
         self._temperature = temperature
         self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)
@@ -102,12 +97,9 @@ class StructuredModel:
         return parsed(await self._reply(prompt, data, form, None), form)
 
     async def read(
-        self,
-        prompt: str,
-        data: Mapping[str, Any],
-        form: type[BaseModel],
+        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel],
         reading: Callable[[str], Result],
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """What `reading` makes of the model's reply, which is cached even if unreadable. Raises
         what `reading` does after `ATTEMPTS` unreadable replies, and `PolicyError`."""
         for attempt in range(ATTEMPTS - 1):

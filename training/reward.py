@@ -140,9 +140,7 @@ def _shares(rubric: Rubric, outcome: Outcome) -> dict[str, float]:
     # mails; this charges only what is cited beyond them.
     gold = rubric.num_gold_sources or 1
     return {
-        "effort": effort,
-        "sources": 1.0 if rubric.sources_correct else 0.0,
+        "effort": effort, "sources": 1.0 if rubric.sources_correct else 0.0,
         "concision": min(1.0, gold / rubric.num_sources) if rubric.num_sources else 0.0,
-        "found": 1.0 if rubric.found_gold else 0.0,
-        "read": 1.0 if rubric.read_gold else 0.0,
-    }
+        "found": 1.0 if rubric.found_gold else 0.0, "read": 1.0 if rubric.read_gold else 0.0,
+    }  # fmt: skip

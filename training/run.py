@@ -370,14 +370,12 @@ class TrainingRun:
     def metrics(self) -> dict[str, Any]:
         return {
             "validation": [dataclasses.asdict(each) for each in self.validations],
-            "alarms": self.alarms,
-            "seconds": self.seconds,
-            "tokens": self.tokens,
+            "alarms": self.alarms, "seconds": self.seconds, "tokens": self.tokens,
             "processes": self.processes.count,
             "cost_usd": self.steps[-1].cost_usd if self.steps else self.cost_before,
             "best_checkpoint": (best := self.best_checkpoint) and f"{CHECKPOINTS}/{best.name}",
             "test": None,
-        }
+        }  # fmt: skip
 
 
 # ---- Its folder: begun or resumed, and its checkpoints.

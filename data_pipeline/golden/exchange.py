@@ -41,15 +41,12 @@ def rated_row(rating: AnswerRating) -> RawRow:
     is_good = rating.rating == "good"
     answer = rating.answer if is_good else rating.right_answer
     row = {
-        "id": f"rated-{rating.episode_id[:12]}",
-        "question": rating.question,
-        "answer": answer,
+        "id": f"rated-{rating.episode_id[:12]}", "question": rating.question, "answer": answer,
         "message_ids": rating.sources if is_good else rating.right_sources,
-        "inbox_address": rating.inbox_address,
-        "query_date": rating.as_of,
+        "inbox_address": rating.inbox_address, "query_date": rating.as_of,
         "answerable": answer is not None,
         "provenance": {"rated": rating.rating, "model": rating.model if is_good else "person"},
-    }
+    }  # fmt: skip
     fault = None
     if rating.talk:
         fault = "it followed another question, and can't stand alone"
@@ -230,14 +227,11 @@ def card(golden: golden_set.GoldenSet) -> str:
     writers = Counter(str(each.provenance.get("model") or "") for each in rows)
     size = next((size for limit, size in _SIZES if len(rows) < limit), "n>100K")
     text = template("data_pipeline.golden", "card.md.j2").render(
-        size=Own(size),
-        figures=stats(golden),
-        inboxes=len({each.inbox_address for each in rows}),
-        unanswerable=sum(each.answerable is False for each in rows),
-        parts=parts,
+        size=Own(size), figures=stats(golden), inboxes=len({each.inbox_address for each in rows}),
+        unanswerable=sum(each.answerable is False for each in rows), parts=parts,
         db=manifest.get("db") or {},
         writers=[(model, count) for model, count in sorted(writers.items()) if model],
         synthetic=set(writers) == {"synthetic"},
         taken={name: steps[name] for name in golden_set.STEPS if name in steps},
-    )
+    )  # fmt: skip
     return f"{text.rstrip()}\n"

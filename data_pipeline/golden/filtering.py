@@ -412,15 +412,12 @@ def _text(question: Question, gold: Set[str]) -> _Text:
     # The first word always has a capital.
     capitals = " ".join(word for word in words[1:] if word[0].isupper())
     return _Text(
-        question,
-        gold,
-        " ".join(words).lower(),
-        frozenset(content_stems(claims.text)),
+        question, gold, " ".join(words).lower(), frozenset(content_stems(claims.text)),
         frozenset(content_stems(capitals)),
         frozenset(f"{value.kind} {value.key}" for value in (*claims.values, *claims.denied)),
         frozenset(_ASKING[word.lower()] for word in words if word.lower() in _ASKING),
         claims.negated,
-    )
+    )  # fmt: skip
 
 
 def _is_twin(kept: _Text, text: _Text) -> bool:

@@ -27,18 +27,7 @@ from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable, prompt_text
 from data_pipeline.golden import inboxes
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, check_bounds
-from data_pipeline.golden.inboxes import (
-    MIN_MAILS,
-    OWN_MAIL,
-    QUERIES,
-    Counts,
-    Mail,
-    added_words,
-    mails_of,
-    new_texts,
-    shown_mails,
-    threads_of,
-)
+from data_pipeline.golden.inboxes import OWN_MAIL, QUERIES, Counts, Mail, added_words, new_texts
 from evals.scored import limited_gather
 from evals.structured import StructuredModel, UnparseableError, unwrapped
 
@@ -173,7 +162,7 @@ def draw(mails: Sequence[Mail], count: int, rng: random.Random) -> list[list[Mai
     stretch of time, and without copies. A thread is in one batch: what was sent of it in the three
     weeks before its newest mail, or the newest of that."""
     once = list({mail.content: mail for mail in reversed(mails)}.values())[::-1]
-    threads = [recent(thread) for thread in threads_of(once)]
+    threads = [recent(thread) for thread in inboxes.threads_of(once)]
     total = sum(map(len, threads))
     stretches: list[list[int]] = [[] for _ in range(min(count, -(-total // BATCH_MAILS)))]
     before = 0
@@ -219,11 +208,9 @@ def recent(thread: Sequence[Mail]) -> list[Mail]:
 
 
 def _related(
-    first: int,
-    span: dt.timedelta,
-    free: Mapping[int, list[Mail]],
+    first: int, span: dt.timedelta, free: Mapping[int, list[Mail]],
     likeness: Callable[[int, int], float],
-) -> list[int]:
+) -> list[int]:  # fmt: skip
     """The thread `first` and those around it of the same matter, as far as a batch holds them."""
     start, end = free[first][0].sent_at, free[first][-1].sent_at
     margin = (span - (end - start)) / 2
@@ -250,7 +237,7 @@ class GoldenOptions:
 
     seed: int = 0
     counts: Counts = field(default_factory=Counts)
-    min_mails: int = MIN_MAILS
+    min_mails: int = inboxes.MIN_MAILS
     inboxes: tuple[str, ...] = ()
     batches: int = BATCHES
     questions: int = QUESTIONS
@@ -288,9 +275,9 @@ def make_plan(file: InboxFile, options: GoldenOptions) -> Plan:
         days[address] = dict(file.execute(sent, [address]).fetchall())
         inbox = file.open_inbox(address)
         for batch in drawn:
-            mails = mails_of(inbox, batch.message_ids)
+            mails = inboxes.mails_of(inbox, batch.message_ids)
             assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-            shown = shown_mails(mails, new_texts(mail.body for mail in mails))
+            shown = inboxes.shown_mails(mails, new_texts(mail.body for mail in mails))
             data.append({"owner": owner, "mails": shown, "questions": options.questions})
     return Plan(options, splits, batches, data, days)
 
@@ -302,12 +289,9 @@ Lost = tuple[str, str]  # the kind and the text of the error that left a batch w
 
 
 def generate(
-    golden: GoldenSet,
-    writer: StructuredModel,
-    plan: Plan,
-    concurrency: int,
+    golden: GoldenSet, writer: StructuredModel, plan: Plan, concurrency: int,
     on_reply: Callable[[], None],
-) -> list[Lost]:
+) -> list[Lost]:  # fmt: skip
     """Fill a new set with questions, `concurrency` batches at a time; returns why batches gave
     nothing: "unreadable" or a kind of `PolicyError`. Raises `UserError` if there is no question."""
     prompt = prompt_text(__package__, "generate")
@@ -369,16 +353,9 @@ def _put(golden: GoldenSet, plan: Plan, batch: Batch, items: Items, origin: dict
         after = min(int(chance**2 * _DAYS_AFTER), (max(days.values()) - newest).days)
         golden.questions.append(
             Question(
-                id=name,
-                question=item.question,
-                inbox_address=batch.inbox,
-                query_date=newest + dt.timedelta(days=after),
-                answer=item.answer,
-                message_ids=cited,
-                kind=item.kind,
-                difficulty=item.difficulty,
-                answerable=item.kind != "unanswerable",
-                split=batch.split,
-                provenance={**origin, "batch": batch.id},
+                id=name, question=item.question, inbox_address=batch.inbox,
+                query_date=newest + dt.timedelta(days=after), answer=item.answer, message_ids=cited,
+                kind=item.kind, difficulty=item.difficulty, answerable=item.kind != "unanswerable",
+                split=batch.split, provenance={**origin, "batch": batch.id},
             )
-        )
+        )  # fmt: skip

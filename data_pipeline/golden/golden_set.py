@@ -40,13 +40,9 @@ MAX_ANSWER_CHARS = 2_000
 Step = Literal["generate", "import", "filter", "verify", "split", "review"]
 # In the order in which they run; a set begins with one of the first two.
 STEP_FILES: dict[Step, str] = {
-    "generate": "generated.jsonl",
-    "import": "imported.jsonl",
-    "filter": "filtered.jsonl",
-    "verify": "verified.jsonl",
-    "split": "split.jsonl",
-    "review": "reviewed.jsonl",
-}
+    "generate": "generated.jsonl", "import": "imported.jsonl", "filter": "filtered.jsonl",
+    "verify": "verified.jsonl", "split": "split.jsonl", "review": "reviewed.jsonl",
+}  # fmt: skip
 STEPS = tuple(STEP_FILES)
 MANIFEST, QUESTIONS = "manifest.json", "questions.jsonl"
 REJECTED = "rejected.jsonl"

@@ -165,15 +165,13 @@ def shown_mails(mails: Sequence[Email], texts: Iterable[str]) -> list[dict[str, 
     """The mails with the handles m1, m2, ... as ids, and `texts` for their bodies."""
     return [
         {
-            "id": f"m{number}",
-            "date": format_date(mail.date, mail.message_id),
+            "id": f"m{number}", "date": format_date(mail.date, mail.message_id),
             "from": str(mail.sender),
             "to": _first([str(each) for each in (*mail.to, *mail.cc, *mail.bcc)]),
-            "subject": mail.subject,
-            "body": text[:MAX_BODY_CHARS],
+            "subject": mail.subject, "body": text[:MAX_BODY_CHARS],
         }
         for number, (mail, text) in enumerate(zip(mails, texts, strict=True), start=1)
-    ]
+    ]  # fmt: skip
 
 
 def _first(names: list[str]) -> list[str]:

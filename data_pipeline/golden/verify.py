@@ -56,14 +56,9 @@ NOT_CHECKED = "not checked: "
 
 
 def verify(
-    file: InboxFile,
-    golden: GoldenSet,
-    checks: "ModelChecks",
-    *,
-    strict: bool = False,
-    concurrency: int,
-    on_row: Callable[[], None] = lambda: None,
-) -> None:
+    file: InboxFile, golden: GoldenSet, checks: "ModelChecks", *, strict: bool = False,
+    concurrency: int, on_row: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
     """Check every row, `concurrency` at a time: rows that fail are dropped (`strict`: unsure ones
     too), superseded answers replaced. Raises `UserError` for an inbox that the file lacks."""
 

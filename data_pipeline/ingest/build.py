@@ -76,14 +76,10 @@ class IngestReport:
 
 
 def ingest(
-    sources: Sequence[Source],
-    db: Path,
-    *,
-    choose_owner: Callable[[list[LikelyOwner]], str | None] = lambda _: None,
-    append: bool = False,
-    limit: int | None = None,
-    on_progress: Callable[[int], None] = lambda _: None,
-) -> IngestReport:
+    sources: Sequence[Source], db: Path, *,
+    choose_owner: Callable[[list[LikelyOwner]], str | None] = lambda _: None, append: bool = False,
+    limit: int | None = None, on_progress: Callable[[int], None] = lambda _: None,
+) -> IngestReport:  # fmt: skip
     """Read all `sources`, or their first `limit` messages, into the inbox file `db`.
 
     `choose_owner` gets the likely owners of the new mail, the likeliest first, and returns the one

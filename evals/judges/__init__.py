@@ -139,12 +139,9 @@ def needs_model(name: str) -> bool:
 
 
 def choose_judge(
-    name: str,
-    *,
-    max_cost_usd: float | None = None,
-    cache: Path | None = None,
+    name: str, *, max_cost_usd: float | None = None, cache: Path | None = None,
     published: bool = False,
-) -> Judge:
+) -> Judge:  # fmt: skip
     """The judge that `--judge` names; with `published` a model judges by the reference's criterion.
     `max_cost_usd` limits the cost of a model's verdicts, `cache` (None: a folder in `ART_E_HOME`)
     keeps its replies. Raises `UserError` for a judge that can't be used."""

@@ -178,14 +178,10 @@ def note_cost(judge: Judge) -> None:
 
 def _facts(case: labels.Case, verdict: Verdict) -> dict[str, Any]:
     return {
-        "category": case.category,
-        "question": case.question.question,
-        "gold": case.question.answer,
-        "answer": case.answer,
-        "label": case.label,
-        "verdict": verdict.correct,
+        "category": case.category, "question": case.question.question, "gold": case.question.answer,
+        "answer": case.answer, "label": case.label, "verdict": verdict.correct,
         "reason": verdict.reason,
-    }
+    }  # fmt: skip
 
 
 def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:

@@ -96,12 +96,9 @@ class Rated(NamedTuple):
 
 
 async def rate(
-    judge: Judge,
-    cases: Sequence[Case],
-    *,
-    concurrency: int,
+    judge: Judge, cases: Sequence[Case], *, concurrency: int,
     on_rated: Callable[[], object] = lambda: None,
-) -> list[Rated]:
+) -> list[Rated]:  # fmt: skip
     """The judge's verdict on each case, in their order, `concurrency` at a time."""
 
     async def rate_one(case: Case) -> Rated:
@@ -146,12 +143,11 @@ def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
     questions, labels = [each.case.question for each in rated], [each.case.label for each in rated]
     sample = Sample([each.inbox_address for each in questions], [each.id for each in questions])
     return {
-        "n": n,
-        "unjudged": n - len(rated),
+        "n": n, "unjudged": n - len(rated),
         "agreement": sample.share([each.agrees for each in rated]),
         "kappa": sample.kappa(labels, [bool(each.verdict.correct) for each in rated]),
         "confusion": confusion(rated),
-    }
+    }  # fmt: skip
 
 
 # ---- The labels of a run: `labels.jsonl` in its folder.
@@ -196,15 +192,13 @@ def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, bool]) -> list
     """The labelled answers of a run; the category of a case is the kind of its question."""
     return [
         Case(
-            each.question,
-            each.trajectory.final_answer,
-            labels[each.trajectory.episode_id],
+            each.question, each.trajectory.final_answer, labels[each.trajectory.episode_id],
             each.question.kind or "unlabelled",
             stored=tuple(Verdict(**row) for row in each.verdicts),
         )
         for each in scored
         if each.trajectory.episode_id in labels
-    ]
+    ]  # fmt: skip
 
 
 # ---- What the run's accuracy would be without its judge's errors.

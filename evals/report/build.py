@@ -319,12 +319,10 @@ def _markdown(entries: Sequence[Entry], runs: Sequence[Mapping[str, Any]]) -> st
 
 
 def _page(
-    entries: Sequence[Entry],
-    runs: Sequence[Mapping[str, Any]],
-    charts: Mapping[str, Sequence[Chart]],
-    trained: Sequence[TrainingRows],
+    entries: Sequence[Entry], runs: Sequence[Mapping[str, Any]],
+    charts: Mapping[str, Sequence[Chart]], trained: Sequence[TrainingRows],
     sections: Sequence[Section],
-) -> str:
+) -> str:  # fmt: skip
     scored = [episode for each in entries for episode in each.episodes]
     models = list(dict.fromkeys(each.model for each in entries))
     viewer = "\n".join(map(_file, ("links.js", "finding.js", "conversation.js", "viewer.js")))

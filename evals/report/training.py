@@ -103,12 +103,9 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
 
 
 def _charts(
-    kind: str,
-    figure: _RowFigure,
-    note: str,
-    rows: Sequence[tuple[TrainingRows, pd.DataFrame]],
+    kind: str, figure: _RowFigure, note: str, rows: Sequence[tuple[TrainingRows, pd.DataFrame]],
     **options: Any,
-) -> list[CurveChart]:
+) -> list[CurveChart]:  # fmt: skip
     """The chart of a figure, with a curve for each run that has it; none if none has."""
     numbers = {each.label: _numbers(frame, figure.column) for each, frame in rows}
     curves = {label: values for label, values in numbers.items() if values.notna().any()}
