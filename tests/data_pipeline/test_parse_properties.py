@@ -8,6 +8,8 @@ import random
 import re
 import time
 import timeit
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,19 +26,8 @@ from tests.processes import peak_of
 REASONS = {"empty", "not-mail", "too-large"}
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")
 
-WELL_FORMED = (
-    b"Received: from a by b; Fri, 12 Jan 2001 09:31:00 -0800\r\n"
-    b"Message-ID: <1.2@x.com>\r\nDate: Fri, 12 Jan 2001 09:30:00 -0800 (PST)\r\n"
-    b'From: "Lee, Ann" <ann@x.com>\r\nTo: Team: bob@x.com, =?utf-8?q?Jos=C3=A9?= <j@x.com>;\r\n'
-    b"Subject: =?utf-8?b?Q2Fmw6k=?= \r\n tomorrow\r\nMime-Version: 1.0\r\n"
-    b'Content-Type: multipart/mixed; boundary="b1"\r\n\r\n'
-    b"--b1\r\nContent-Type: text/plain; charset=iso-8859-1\r\n"
-    b"Content-Transfer-Encoding: quoted-printable\r\n\r\ncaf=E9 at=\r\n noon\r\n"
-    b"--b1\r\nContent-Type: text/html\r\n\r\n<table><tr><td>a<td>b</table>\r\n"
-    b"--b1\r\nContent-Type: application/pdf; name*0*=utf-8''a%20; name*1=b.pdf\r\n"
-    b"Content-Transfer-Encoding: base64\r\n\r\nAAAA\r\n"
-    b"--b1\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\nold\r\n--b1--\r\n"
-)
+PIECES = tomllib.loads(Path(__file__).with_name("pieces.toml").read_text("utf-8"))
+WELL_FORMED, PLAIN = (PIECES[name].encode() for name in ("well_formed", "plain"))
 
 
 def check_clean(email: ParsedEmail | Skipped) -> None:
@@ -61,14 +52,6 @@ def check_clean(email: ParsedEmail | Skipped) -> None:
 NAMES = ("message-id date from to cc bcc subject x-from received content-type mime-version"
          " content-transfer-encoding content-disposition x-note").split()  # fmt: skip
 
-PLAIN = (
-    b"Message-ID: <7.plain@example.com>\nDate: Fri, 12 Jan 2001 09:30:00 -0800 (PST)\n"
-    b"From: ann.lee@example.com\nTo: bob@example.com, \n\tJo <jo@example.com>\n"
-    b"Subject: Plan =?utf-8?q?caf=C3=A9?=\n tomorrow\nMime-Version: 1.0\n"
-    b"Content-Type: text/plain; charset=us-ascii\nContent-Transfer-Encoding: 7bit\n"
-    b"X-From: Lee, Ann\nX-To: \n\nHello Bob,  \r\n\n> 1 = 2\nBye\n"
-)
-
 
 def check_same(data: bytes) -> bool:
     """Return True if the message is split by hand, and `email` finds the same headers and mail."""
@@ -82,24 +65,16 @@ def check_same(data: bytes) -> bool:
     return by_hand is not None
 
 
-TYPES = ["", "text/plain", "text/plain; charset=utf-8", 'Text/Plain; charset="iso-8859-1"', "text",
-         "text/html; charset=cp1252", "text/plain; charset*=utf-8''x",
-         "text/plain;\n\tx=1"]  # fmt: skip
-ENCODINGS = ["", "7bit", "8BIT", "binary", "quoted-printable", "Quoted-Printable"]
-BODIES = ["", "plain  \n\n text\n", "caf=E9_at=\n noon =3D\n", "caf\u00e9 \u20ac\r\nnext",
-          "<html><body><p>Hi<br>there</p></body></html>", "\n\n\n", "--b\n\nx\n--b--"]  # fmt: skip
-
-
 @st.composite
 def well_formed(draw: st.DrawFn) -> bytes:
     text = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=30)
     value = st.lists(text, min_size=1, max_size=3).map("\n\t".join)
     fields = draw(st.lists(st.tuples(st.sampled_from(NAMES[:9]), value), max_size=8))
-    fields.append(("Content-Type", draw(st.sampled_from(TYPES))))
-    fields.append(("CONTENT-TRANSFER-ENCODING", draw(st.sampled_from(ENCODINGS))))
+    fields.append(("Content-Type", draw(st.sampled_from(PIECES["types"]))))
+    fields.append(("CONTENT-TRANSFER-ENCODING", draw(st.sampled_from(PIECES["encodings"]))))
     shuffled = draw(st.permutations(fields))
     lines = [f"{name}:{draw(st.sampled_from(['', ' ', chr(9)]))}{text}" for name, text in shuffled]
-    body = draw(st.sampled_from(BODIES))
+    body = draw(st.sampled_from(PIECES["bodies"]))
     end = draw(st.sampled_from(["\n", "\r\n"]))
     charset = draw(st.sampled_from(["utf-8", "cp1252", "utf-16"]))
     head = end.join(lines).replace("\n\t", f"{end}\t") + end + end
@@ -111,11 +86,7 @@ def test_a_well_formed_message_is_split_by_hand(data: bytes) -> None:
     assert check_same(data)
 
 
-SPLINTERS = [b"\n", b"\n\n", b"\r\n\r\n", b"\r", b"\0", b" :", b":", b"\nFrom x\n", b"\n ",
-             b"\nContent-Type: multipart/mixed; boundary=b\n", b"\nMIME-Version : 1.0", b"\xff",
-             b"\ncontent-type:text/html", b"\nContent-Transfer-Encoding: base64\n", b"\x0b",
-             b"\x85", b"\nContent-Transfer-Encoding: quoted-printable \n", b"\xef\xbb\xbf",
-             b"text/", b"=?", b"<", b'"', b"\xff(", b";"]  # fmt: skip
+SPLINTERS = [each.encode("latin-1") for each in PIECES["splinters"]]
 
 MOST_CPU_S, MOST_KB = 2.0, 100_000
 

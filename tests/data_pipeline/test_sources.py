@@ -10,6 +10,7 @@ import struct
 import sys
 import tarfile
 import time
+import tomllib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -39,29 +40,8 @@ from tests.queries import plain_connection
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"
-COPY = b"Message-ID: <copy@odd.example>\nFrom: ann@odd.example\nSubject: Copy\n"
-
-ODD = [
-    # no id
-    b"From: Ann Alder <ann@odd.example>\nTo: bob@odd.example\nSubject: No id\n\nNo id here.\n",
-    # CR LF, folded headers
-    b"Message-ID: <crlf@odd.example>\r\nFrom: ann@odd.example\r\nTo: bob@odd.example,\r\n\t"
-    b"Cleo Cole\r\n <cleo@odd.example>\r\nSubject: Folded\r\n twice\r\n\r\nOne.\r\n\r\nTwo.\r\n",
-    # a lying charset, raw bytes in headers
-    b"Message-ID: <latin@odd.example>\nFrom: Ren\xe9 <rene@odd.example>\nTo: bob@odd.example\n"
-    b"Subject: Caf\xe9\nContent-Type: text/plain; charset=us-ascii\n\nAu caf\xe9, \x93soon\x94.\n",
-    # lines that look like an mbox's separators
-    b"Message-ID: <from@odd.example>\nFrom: ann@odd.example\nTo: bob@odd.example\nSubject: F\n\n"
-    b"From me to you.\n\nFrom ann@odd.example Fri Jan 12 09:30:00 2001\nsaid: so.\n",
-    # nothing in it, and nobody to read it
-    b"Message-ID: <empty@odd.example>\nFrom: ann@odd.example\nSubject:\n\n",
-    # text of another language, and a CSV's own marks
-    "Message-ID: <marks@odd.example>\nFrom: 山田 <yamada@odd.example>\nTo: bob@odd.example\n"
-    'Subject: "quotes", commas\n\nShe said "yes, no";\n\n"",\n日本語のメール\n'.encode(),
-    # the same mail twice
-    COPY + b"To: bob@odd.example, cleo@odd.example\n\nA copy.\n",
-    COPY + b"To: bob@odd.example, cleo@odd.example\n\nA  copy.\n",
-]  # fmt: skip
+PIECES = tomllib.loads(Path(__file__).with_name("pieces.toml").read_text("utf-8"))
+ODD = [text.encode(charset) for charset, text in PIECES["mails"]]
 MAILS = [each.data for each in islice(messages(WorldConfig(size=1000, seed=3)), 48)]
 MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]
 MAILS += [DATED % 59 + mail for mail in ODD[-2:]]
