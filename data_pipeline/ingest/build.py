@@ -25,7 +25,7 @@ import duckdb
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
-from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
+from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, statements, tables_sql
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.storage import home, locked
 from art_e.text import digest
@@ -159,30 +159,14 @@ def _jobs(sources: Sequence[Source], limit: int | None) -> Iterator[Job]:
             yield Job(batch, source.rules)
 
 
+def _sql(name: str, **values: object) -> str:
+    return statements(Path(__file__).with_name("queries.sql"))[name].substitute(values)
+
+
 def _stored(old: InboxFile) -> Iterator[StoredMail]:
     """The mails of the file being added to, as many at a time as their texts allow."""
-    parts = old.execute(
-        f"""
-        SELECT min(email_id), max(email_id) FROM (
-            SELECT email_id, sum(strlen(body) + strlen(attached)) OVER (ORDER BY email_id)
-                // {_BATCH_BYTES} AS part
-            FROM emails) GROUP BY part ORDER BY ALL
-        """
-    ).fetchall()
-    for first, last in parts:
-        rows = old.execute(
-            f"""
-            SELECT any_id, coalesce(address, ''), labels, reference_ids,
-                {{'address': from_address, 'name': from_name}},
-                to_recipients, cc_recipients, bcc_recipients,
-                {{'source': e.source, 'message_id': message_id, 'sent_at': sent_at,
-                 'subject': subject, 'body': body, 'junk': junk, 'utc_offset': utc_offset,
-                 'gmail_thread': gmail_thread, 'delivered_to': delivered_to, 'attached': attached,
-                 'mailing_list': mailing_list, 'bulk': bulk}}
-            FROM emails AS e LEFT JOIN owners USING (email_id)
-            WHERE email_id BETWEEN {first} AND {last} ORDER BY email_id
-            """
-        )
+    for span in old.execute(_sql("parts"), [_BATCH_BYTES]).fetchall():
+        rows = old.execute(_sql("stored"), list(span))
         for any_id, owner, labels, references, sender, *roles, rest in rows.fetchall():
             fields = {**rest, "labels": tuple(labels), "references": tuple(references)}
             for role, listed in zip(("to", "cc", "bcc"), roles, strict=True):
@@ -239,30 +223,14 @@ class InboxBuild:
     def carry_over(self, old: Path) -> None:
         """Take over the duplicates, skipped mails and attached files of the file being added to."""
         self._attach(old, "old (READ_ONLY)")
-        self._run(
-            "INSERT INTO staging.old_copies"
-            " SELECT a.message_id, copy_digest, any_id, a.source, a.sent_at, coalesce(address, '')"
-            " FROM old.aliases AS a JOIN old.emails USING (email_id)"
-            " LEFT JOIN old.owners USING (email_id)"
-        )
-        self._run("INSERT INTO staging.skipped FROM old.skipped")
-        # The old mails come first, in the order of their numbers.
-        self._run("INSERT INTO staging.files FROM old.files")
+        self._run(_sql("carry_over"))
 
     def candidates(self) -> list[LikelyOwner]:
         """The addresses that the new mail is likely to belong to: to which most was delivered, as
         servers note it, or else which most of it has as sender or recipient."""
-        mails = f"FROM staging.mails WHERE row >= {self._stored}"
-        for source in (
-            f"SELECT row, delivered_to AS address {mails}",
-            f"SELECT row, from_address AS address {mails} UNION ALL"
-            f" SELECT row, address FROM staging.recipients WHERE row >= {self._stored}",
-        ):
-            rows = self._run(
-                "SELECT address, count(DISTINCT row) AS mails,"
-                f" mails / (SELECT count(*) {mails}) FROM ({source}) WHERE address <> ''"
-                " GROUP BY address ORDER BY mails DESC, address LIMIT 3"
-            ).fetchall()
+        for source in ("delivered", "parties"):
+            query = _sql("candidates", source=_sql(source), first=self._stored)
+            rows = self._run(query).fetchall()
             if rows:
                 return [LikelyOwner(*row) for row in rows]
         return []
@@ -291,13 +259,7 @@ class InboxBuild:
             finally:
                 other.interrupt()
         counts = self._counts(read)
-        self._run(
-            "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?),"
-            " ('digest', (SELECT md5(coalesce(string_agg(md5(concat_ws(' ', message_id,"
-            " hex(copy_digest), sent_at, junk, md5(attached))), '' ORDER BY email_id), ''))"
-            " FROM emails))",
-            [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
-        )
+        self._run(_sql("meta"), [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)])
         self._run("CHECKPOINT inbox")
         self._run("INSERT INTO meta VALUES ('complete', 'true')")
         self._run("CHECKPOINT inbox")
