@@ -40,6 +40,7 @@ _TYPICAL, _TURNS = Usage(15_000, 0, 600), 5
 # Of a verdict: whether the answer is right, and whether two mails support it.
 _VERDICT = Usage(2_340, 0, 180)
 _RETRIES = 7  # nobody waits for a benchmark's calls
+_MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -128,16 +129,10 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     )
 )
 def run(
-    models: Annotated[
-        list[str],
-        model_options.model_option(f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."),
-    ],
+    models: Annotated[list[str], model_options.model_option(_MODELS)],
     questions: Annotated[
         str | None,
-        Option(
-            help="Golden-set folder, file or hub id, enron, enron-hard [default: golden in"
-            " ART_E_HOME]."
-        ),
+        Option(help="Folder, file or hub id, enron, enron-hard [default: golden in ART_E_HOME]."),
     ] = None,
     split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of N questions.")] = None,
@@ -165,22 +160,16 @@ def run(
         int | None,
         Option(min=1, help="Questions at a time of each model [default: 8 if hosted, else 1]."),
     ] = None,
-    effort: model_options.EffortOption = None,
-    temperature: model_options.TemperatureOption = None,
+    effort: model_options.EffortOption = None, temperature: model_options.TemperatureOption = None,
     max_cost: model_options.MaxCostOption = None,
-    tool_calls: model_options.ToolCallsOption = "auto",
-    timeout: model_options.TimeoutOption = None,
+    tool_calls: model_options.ToolCallsOption = "auto", timeout: model_options.TimeoutOption = None,
     retries: model_options.RetriesOption = None,
     gpu_usd_per_hour: Annotated[
         float | None,
-        Option(
-            metavar="USD", min=0, help="Price of the GPUs of your own model; measures its cost."
-        ),
+        Option(metavar="USD", min=0, help="Price of your own model's GPUs; measures its cost."),
     ] = None,
-    db: DbOption = None,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    db: DbOption = None, out: OutOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Ask every question, judge the answers, print accuracy with intervals.
 
     A small model knows only the prompt and the tools of its training: all models of the run are
@@ -397,14 +386,12 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
 )
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
-    judge: JudgesOption = None,
-    max_cost: model_options.MaxCostOption = None,
+    judge: JudgesOption = None, max_cost: model_options.MaxCostOption = None,
     db: Annotated[
         Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")
     ] = None,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    out: OutOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Judge a run's answers anew, as a new run; no model is asked its questions again."""
     source = find_run(name, runs_folder())
     if not (source.folder / "metrics.json").exists():

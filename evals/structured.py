@@ -126,14 +126,10 @@ class StructuredModel:
         return response.text
 
     def _request(self, prompt: str, data: Mapping[str, Any], takes: Accepts) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.model,
-            takes.max_tokens: self._calls.max_output_tokens,
-            "messages": [
-                {"role": takes.system_role, "content": prompt},
-                {"role": "user", "content": encodable(observation_json(data))},
-            ],
-        }
+        system = {"role": takes.system_role, "content": prompt}
+        user = {"role": "user", "content": encodable(observation_json(data))}
+        request: dict[str, Any] = {"model": self.model, "messages": [system, user]}
+        request[takes.max_tokens] = self._calls.max_output_tokens
         return {**request, "temperature": self._temperature} if takes.temperature else request
 
     async def _call(self, prompt: str, data: Mapping[str, Any], form: type[BaseModel]) -> Response:

@@ -216,20 +216,15 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
     epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
 )
 def from_episodes(
-    context: typer.Context,
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
+    context: typer.Context, recipe: RecipeOption = "nano", changes: SetOption = None,
     init: InitOption = None,
     runs: Annotated[
         list[str] | None,
         Option("--from", metavar="RUN", help="Run to learn from; may be repeated."),
     ] = None,
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    seed: SeedOption = 0, minutes: MinutesOption = None, resume: ResumeOption = False,
+    out: OutOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Learn from the scripted expert's episodes, or from stored ones."""
     kind = cast(Literal["sft", "dpo", "kto"], context.info_name)
     checkpoints.require_train_extra()
@@ -241,19 +236,14 @@ def from_episodes(
 
 @app.command(epilog=example("art-e train grpo --recipe nano --init start --out trained"))
 def grpo(
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
-    init: InitOption = None,
+    recipe: RecipeOption = "nano", changes: SetOption = None, init: InitOption = None,
     max_cost: Annotated[
         float | None,
         Option(metavar="USD", min=0, help="Limit on judges' fees [default: the recipe's]."),
     ] = None,
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    seed: SeedOption = 0, minutes: MinutesOption = None, resume: ResumeOption = False,
+    out: OutOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Reinforcement learning with GRPO on the composite reward."""
     checkpoints.require_train_extra()
     limit = [] if max_cost is None else [f"judging.max_cost_usd={max_cost}"]

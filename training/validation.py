@@ -99,12 +99,10 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     shown = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
     rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
     return Validation(
-        step=step,
-        n=len(scored),
+        step=step, n=len(scored),
         correct=mean_of([each.correct for each in map(by_second, scored) if not each.unjudged]),
-        reward=mean_of(rewards),
-        **{name: figures[name]["value"] for name in shown},
-    )
+        reward=mean_of(rewards), **{name: figures[name]["value"] for name in shown},
+    )  # fmt: skip
 
 
 # ---- During training: validations, checkpoints, pauses.

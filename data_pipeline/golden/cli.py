@@ -117,30 +117,17 @@ def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
 def generate_command(
     model: Annotated[str, model_option("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[
-        int, integer("Number of batches of 8 to 12 mails per inbox.")
-    ] = generate.BATCHES,
-    questions: Annotated[
-        int, integer("Maximum number of questions per batch.")
-    ] = generate.QUESTIONS,
-    train: TrainOption = TRAIN,
-    validation: ValidationOption = VALIDATION,
-    test: TestOption = TEST,
+    batches: Annotated[int, integer("Batches of 8 to 12 mails per inbox.")] = generate.BATCHES,
+    questions: Annotated[int, integer("Most questions per batch.")] = generate.QUESTIONS,
+    train: TrainOption = TRAIN, validation: ValidationOption = VALIDATION, test: TestOption = TEST,
     min_mails: Annotated[int, integer("Minimum number of mails in an inbox.")] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
-        Option(
-            "--inbox",
-            metavar="ADDRESS",
-            help="Use this inbox; may be repeated [default: the largest inboxes of persons].",
-        ),
+        Option("--inbox", metavar="ADDRESS", help="Inbox, or several [default: persons' largest]."),
     ] = None,
-    concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
-    max_cost: MaxCostOption = None,
-    db: DbOption = None,
-    out: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    concurrency: ConcurrencyOption = HOSTED_CONCURRENCY, max_cost: MaxCostOption = None,
+    db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
     After a kill, a reached --max-cost or a failure of the provider, the same command asks only
@@ -200,10 +187,8 @@ def import_command(
             help="Parquet or JSONL file, a folder of them, hub id, enron, enron-hard.",
         ),
     ],
-    db: DbOption = None,
-    out: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Read questions, and check their inboxes and gold mails.
 
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
@@ -234,11 +219,9 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
     epilog=output.example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6"),
 )
 def filter_command(
-    db: DbOption = None,
-    out: SetOption = None,
-    min_realism: RealismOption = filtering.MIN_REALISM,
+    db: DbOption = None, out: SetOption = None, min_realism: RealismOption = filtering.MIN_REALISM,
     as_json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
     Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
@@ -272,10 +255,8 @@ def verify_command(
         float | None,
         Option(metavar="USD", min=0, help="Stop before reader and judge have cost more together."),
     ] = None,
-    db: DbOption = None,
-    out: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
@@ -320,13 +301,9 @@ def verify_command(
 @app.command("split", epilog=output.example("art-e golden split --seed 7 --train 10 --test 4"))
 def split_command(
     seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
-    train: TrainOption = TRAIN,
-    validation: ValidationOption = VALIDATION,
-    test: TestOption = TEST,
-    db: DbOption = None,
-    out: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    train: TrainOption = TRAIN, validation: ValidationOption = VALIDATION, test: TestOption = TEST,
+    db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Split the set by inbox; drop rows whose gold mails another split knows.
 
     Inboxes that have splits already keep them; others are drawn by --seed in the given

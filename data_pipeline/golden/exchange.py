@@ -167,19 +167,17 @@ def stats(golden: golden_set.GoldenSet) -> dict[str, Any]:
         # A category keeps the order of its labels.
         columns[name] = pd.Categorical(values, [*labels, UNLABELLED])
     rows = pd.DataFrame(columns)
+    splits = [
+        {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
+        for name, group in rows.groupby("split", observed=True)
+    ]
+    done = [{"step": name, **steps[name]["sums"]} for name in golden_set.STEPS if name in steps]
     return {
-        "rows": len(rows),
-        "rejected": len(golden.rejected),
-        "splits": [
-            {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
-            for name, group in rows.groupby("split", observed=True)
-        ],
+        "rows": len(rows), "rejected": len(golden.rejected), "splits": splits,
         "kinds": pd.crosstab(rows["split"], rows["kind"]).to_dict(),
         "difficulties": pd.crosstab(rows["split"], rows["difficulty"]).to_dict(),
-        "steps": [
-            {"step": step, **steps[step]["sums"]} for step in golden_set.STEPS if step in steps
-        ],
-    }
+        "steps": done,
+    }  # fmt: skip
 
 
 # ---- The exported folder and its card.

@@ -75,13 +75,11 @@ def verify(
             if each.reason.startswith(NOT_CHECKED):
                 unchecked[each.name][each.reason.removeprefix(NOT_CHECKED)] += 1
     settings = {
-        "model": checks.reader.model,
-        "judge": checks.judge.name,
-        "min_realism": checks.min_realism,
+        "model": checks.reader.model, "judge": checks.judge.name, "min_realism": checks.min_realism,
         "prompts": {name: digest(prompt_text(__package__, name)) for name in PROMPTS},
         "strict": strict,
         "unchecked": {name: dict(sorted(why.items())) for name, why in sorted(unchecked.items())},
-    }
+    }  # fmt: skip
     golden.finish("verify", rows, settings)
 
 

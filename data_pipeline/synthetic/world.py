@@ -85,13 +85,11 @@ class World:
         person = len(self.company.staff) + number * _CAST
         coined = self._office_names + number * _COINED
         stage = Stage(
-            rng=Random(f"{self.config.seed}/story/{number}"),
-            plan=story,
-            company=self.company,
+            rng=Random(f"{self.config.seed}/story/{number}"), plan=story, company=self.company,
             cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
             coined=[names.coined(coined + at) for at in range(_COINED)],
             message_ids=(self._message_id(f"{number}.{at}") for at in itertools.count()),
-        )
+        )  # fmt: skip
         TELL[story.kind](stage)
         stage.drafts.sort(key=lambda draft: draft.minute)
         return stage

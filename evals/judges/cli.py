@@ -101,9 +101,7 @@ def judge(
     ] = None,
     run: Annotated[
         str | None,
-        Option(
-            metavar="RUN", help="Labelled answers of this run; without --judge, its own verdicts."
-        ),
+        Option(metavar="RUN", help="This run's labels; without --judge, its own verdicts."),
     ] = None,
     max_cost: MaxCostOption = None,
     as_json: JsonOption = False,
