@@ -62,9 +62,8 @@ def test_public_mail_is_bounded_the_sums_balance_and_every_reason_is_listed(db: 
         raw("<31@t>", to=", ".join(to[:20]), cc=", ".join(to[20:]), subject="More"),
         raw("<5000@t>", body="word " * 999 + "word."),
         raw("<5001@t>", body="word " * 999 + "words."),
-        raw("<copy@t>", body="word " * 999 + "word."),
-        RawMessage("mail/empty", b""),
-    ]
+        raw("<copy@t>", body="word " * 999 + "word."), RawMessage("mail/empty", b""),
+    ]  # fmt: skip
     report = make_inbox(db, messages, default_rules("enron"))
     filtered = {"long-body": 1, "many-recipients": 1}
     assert report.counts == {

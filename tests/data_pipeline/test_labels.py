@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
+from art_e.text import toml_table
 from data_pipeline.ingest.labels import of_maildir, of_path
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import WAIT_S, raw, table_rows
@@ -14,6 +15,7 @@ from tests.formats import parsed, write_mbox
 from tests.processes import at_terminal, press_keys
 
 ME = "me@home.example"
+LABELS = toml_table(__package__, "labels.toml")
 
 
 def mail(number: int, labels: str | None, body: str, sender: str = "landlord") -> bytes:
@@ -81,24 +83,12 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_any_order(art_e: Run, tmp_path: 
     assert json_of(art_e("ingest", boxes[0], "--append", "--owner", ME, "--json"))["junk"] == 1
 
 
-IN_MBOX: dict[str, tuple[str, ...]] = {
-    "X-Gmail-Labels: Inbox,Important,\n Unread": ("important", "inbox", "unread"),
-    "X-Gmail-Labels: Wichtig,Category Personal": ("category primary", "important"),
-    "X-Gmail-Labels: CATEGORY_PROMOTIONS": ("category promotions",),
-    'X-Gmail-Labels: =?UTF-8?Q?Entw=C3=BCrfe?=,"Tax, 2024"': ("Tax, 2024", "drafts"),
-    "X-Gmail-Labels: Sent,Opened,Archived": ("sent",),
-    "Status: RO\nX-Status: AF": ("answered", "starred"),
-    "Status: O\nX-Status: D": ("trash", "unread"),
-    "Subject: no labels": (),
-}
-
-
 def test_the_labels_of_an_mbox() -> None:
-    for headers, labels in IN_MBOX.items():
+    for headers, labels in LABELS["mbox"].items():
         data = f"From: a@x.example\n{headers}\n\nHi\n".encode()
         # Where anyone could have written them, they say nothing.
         own, other = parsed([RawMessage("t", data, in_mbox=True), RawMessage("t", data)])
-        assert (own.labels, own.junk) == (labels, bool({"trash", "drafts"} & set(labels)))
+        assert (own.labels, own.junk) == (tuple(labels), bool({"trash", "drafts"} & set(labels)))
         assert (other.labels, other.junk) == ((), False)
 
 
@@ -131,19 +121,11 @@ def test_a_hit_says_that_it_is_bulk_and_a_category_says_it_to_its_owner(
 
 
 def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
-    for folder, file, labels in (
-        ("cur", "1.host:2,S", ("inbox",)), ("new", "1.host", ("inbox", "unread")),
-        (".Sent/cur", "1.host:2,FRS", ("answered", "sent", "starred")),
-        ("Lists/cats/cur", "1.host!2,", ("Lists/cats", "unread")),
-        (".Lists.cats/cur", "1.host;2,S", ("Lists/cats",)),
-        (".Deleted Items/cur", "1.host:2,S", ("trash",)),
-        (".INBOX.Work/cur", "1.host:2,ST", ("INBOX/Work", "trash")),
-        ("Drafts/cur", "1.host:2,DS", ("drafts",)), (".a&2D0-/cur", "1.host:2,S", ("a?",)),
-        ("x/Maildir/.Entwu\u0308rfe/cur", "1.host:2,S", ("drafts",)),
-    ):  # fmt: skip
-        assert of_maildir(folder, file) == labels
-    assert of_path("Mail/Trash") == ("trash",) and of_path("Sent.mbox") == ("sent",)
-    assert of_path("All mail.mbox") == () and of_path("Junk") == ("spam",)
+    for path, labels in LABELS["maildir"].items():
+        folder, _, file = path.rpartition("/")
+        assert of_maildir(folder, file) == tuple(labels)
+    for path, labels in LABELS["program"].items():
+        assert of_path(path) == tuple(labels)
 
 
 def test_the_owner_is_whom_mail_was_delivered_to_or_else_who_has_most(

@@ -51,12 +51,9 @@ def rejected(message: RawMessage | MailFields) -> str:
 
 def test_a_plain_message() -> None:
     assert headers(
-        "Message-ID: <1@x.com>",
-        "Date: Fri, 12 Jan 2001 09:30:00 -0800 (PST)",
-        'From: "Ann Lee" <Ann.Lee@X.com>',
-        "To: bob@x.com,\n\tcarol@x.com",
-        "Subject: Budget\n for March",
-        body="Hi Bob,  \r\n\r\nyes.\r\n\r\n",
+        "Message-ID: <1@x.com>", "Date: Fri, 12 Jan 2001 09:30:00 -0800 (PST)",
+        'From: "Ann Lee" <Ann.Lee@X.com>', "To: bob@x.com,\n\tcarol@x.com",
+        "Subject: Budget\n for March", body="Hi Bob,  \r\n\r\nyes.\r\n\r\n",
     ) == ParsedEmail(
         "test", "<1@x.com>", dt.datetime(2001, 1, 12, 17, 30), "Budget for March",
         Mailbox("ann.lee@x.com", "Ann Lee"), (Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "")),

@@ -74,7 +74,7 @@ def well_formed(draw: st.DrawFn) -> bytes:
     fields.append(("CONTENT-TRANSFER-ENCODING", draw(st.sampled_from(PIECES["encodings"]))))
     shuffled = draw(st.permutations(fields))
     lines = [f"{name}:{draw(st.sampled_from(['', ' ', chr(9)]))}{text}" for name, text in shuffled]
-    body = draw(st.sampled_from(PIECES["bodies"]))
+    body: str = draw(st.sampled_from(PIECES["bodies"]))
     end = draw(st.sampled_from(["\n", "\r\n"]))
     charset = draw(st.sampled_from(["utf-8", "cp1252", "utf-16"]))
     head = end.join(lines).replace("\n\t", f"{end}\t") + end + end

@@ -145,11 +145,9 @@ def test_a_verdict_says_why_in_one_line() -> None:
     gold = "The hall was flooded and the stage broke"
     assert verdict("What happened?", gold, "The hall burnt and the stage fell in").unsure
     for answer, reason in (
-        ("May 3", "F1 0.80"),
-        ("May 4", "has '4', which the gold answer lacks"),
-        ("soon", "no number or month"),
-        ("7" * 100_000, "has '7777"),
-    ):
+        ("May 3", "F1 0.80"), ("May 4", "has '4', which the gold answer lacks"),
+        ("soon", "no number or month"), ("7" * 100_000, "has '7777"),
+    ):  # fmt: skip
         found = F1.decide(asked("When?", "May 3, 2020"), answer).reason
         assert reason in found and len(found) < 200
 

@@ -112,13 +112,11 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.mark.parametrize(
     ("kill_at", "interrupts", "at_once"),
     [
-        pytest.param(0, False, 1, marks=pytest.mark.long),
-        (TURNS + 1, True, 1),
-        (7, False, 3),
+        pytest.param(0, False, 1, marks=pytest.mark.long), (TURNS + 1, True, 1), (7, False, 3),
         pytest.param(TURNS * len(ASKED) + 1, False, 1, marks=pytest.mark.long),
         *((Random(seed).randrange(18), False, seed % 3 + 1) for seed in range(tries(0, 18))),
     ],
-)
+)  # fmt: skip
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     world_db: Path, tmp_path: Path, unkilled: dict[str, Any],
     kill_at: int, interrupts: bool, at_once: int,

@@ -42,11 +42,9 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "torn.toml").write_text("[grpo\nsteps = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, words in (
-        ("none", "no recipe 'none'; there are"),
-        (tmp_path / "none.toml", "no recipe"),
-        (tmp_path / "torn.toml", "is no TOML"),
-        (tmp_path / "binary.toml", "no recipe"),
-    ):
+        ("none", "no recipe 'none'; there are"), (tmp_path / "none.toml", "no recipe"),
+        (tmp_path / "torn.toml", "is no TOML"), (tmp_path / "binary.toml", "no recipe"),
+    ):  # fmt: skip
         assert words in the_user_error(partial(load_recipe, str(name)))
 
 

@@ -173,11 +173,9 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         raise UserError("no more money")
     (out / "COMPLETE").touch()
     for folder, resume, words in (
-        (out, False, "is there already"),
-        (out, True, "is complete"),
-        (tmp_path / "none", True, "no run to resume"),
-        (None, True, "with --out"),
-    ):
+        (out, False, "is there already"), (out, True, "is complete"),
+        (tmp_path / "none", True, "no run to resume"), (None, True, "with --out"),
+    ):  # fmt: skip
         with pytest.raises(UserError, match=words):
             opened(SETTING, folder, tmp_path, resume=resume).__enter__()
 

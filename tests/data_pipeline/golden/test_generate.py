@@ -114,9 +114,7 @@ def test_a_batch_is_one_matter_without_copies_and_quotes(tmp_path: Path) -> None
     mails += [
         raw("<copy@t>", subject="Fwd: Harbor 0", body=text("n0n"), date=date_header(1, 15)),
         raw("<reply@t>", subject="Re: Harbor 0", body=reply, date=date_header(3)),
-        raw(
-            "<other@t>", sender="x@y.example", subject="Lunch", body=text("z"), date=date_header(4)
-        ),
+        raw("<other@t>", sender="x@y.example", subject="Tea", body=text("z"), date=date_header(4)),
     ]
     make_inbox(tmp_path / "inbox.duckdb", mails)
     with InboxFile(tmp_path / "inbox.duckdb") as file:
