@@ -44,6 +44,10 @@ from data_pipeline.synthetic.world import WorldConfig, described, messages, ques
 
 FormatName = Literal["auto", Format]
 
+_SOURCES = (
+    "File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE, or synthetic:injection for"
+    " mail with attacks in it."
+)
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
@@ -54,23 +58,14 @@ LEAST_SHARE = 0.5
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(
-    epilog=output.example(
-        "art-e ingest ~/Downloads/takeout-*.zip",
-        "art-e ingest imaps://me@gmail.com@imap.gmail.com",
-        "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
-        "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
-    )
-)
+@app.command(epilog=output.example(
+    "art-e ingest ~/Downloads/takeout-*.zip",
+    "art-e ingest imaps://me@gmail.com@imap.gmail.com",
+    "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
+    "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
+))  # fmt: skip
 def ingest(
-    sources: Annotated[
-        list[str],
-        Argument(
-            metavar="SOURCE...",
-            help="File, folder, imaps://user@host, Hugging Face id, synthetic:SIZE, or"
-            " synthetic:injection for mail with attacks in it.",
-        ),
-    ],
+    sources: Annotated[list[str], Argument(metavar="SOURCE...", help=_SOURCES)],
     db: DbOption = None,
     source_format: Annotated[
         FormatName, Option("--format", help="Format of the sources; auto detects it.")

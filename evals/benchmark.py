@@ -4,8 +4,7 @@ There is one episode for each question and repeat, over the inbox's mail up to t
 `query_date`. Each model's workers take the questions in turn; each trajectory is on disk, with its
 verdicts, before its worker takes the next question. Hosted models work side by side. Models on this
 machine follow one after the other, so that none slows another. The turns of hosted models are on
-disk as they arrive, too: a resumed run asks only what is not there yet.
-"""
+disk as they arrive, too: a resumed run asks only what is not there yet."""
 
 import asyncio
 import itertools

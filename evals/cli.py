@@ -120,14 +120,12 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-@app.command(
-    epilog=output.example(
-        "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-        "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
-        "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
-    )
-)
+@app.command(epilog=output.example(
+    "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
+    "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
+    "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
+    "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
+))  # fmt: skip
 def run(
     models: Annotated[list[str], model_options.model_option(_MODELS)],
     questions: Annotated[
@@ -179,8 +177,7 @@ def run(
     prompt, one call a turn, searches that need every word, temperature 1, and a judge of
     "semantically similar". The run lists what differs from the published measurement.
 
-    After a kill or a failure, the same command with --resume asks only what was not measured.
-    """
+    After a kill or a failure, the same command with --resume asks only what was not measured."""
     names = list(dict.fromkeys(models))
     form = model_options.chosen_form(
         recipe, max_turns, () if preset else names, other_prompt=closed_book or prompt is not None
@@ -410,13 +407,11 @@ def rejudge(
 _SHOWN_FLIPS = 20
 
 
-@app.command(
-    epilog=output.example(
-        "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
-        "art-e eval compare 20260101-120000-eval:openai/o3"
-        " 20260101-120000-eval:openai/gpt-4.1 --json",
-    )
-)
+@app.command(epilog=output.example(
+    "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
+    "art-e eval compare 20260101-120000-eval:openai/o3"
+    " 20260101-120000-eval:openai/gpt-4.1 --json",
+))  # fmt: skip
 def compare(
     run_a: Annotated[
         str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
@@ -473,22 +468,18 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     }  # fmt: skip
 
 
-app.command(
-    epilog=output.example(
-        "art-e eval judge",
-        "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
-        "art-e eval judge --run 20260101-120000-eval",
-    )
-)(judge)
+app.command(epilog=output.example(
+    "art-e eval judge",
+    "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
+    "art-e eval judge --run 20260101-120000-eval",
+))(judge)  # fmt: skip
 app.command(epilog=output.example("art-e eval label 20260101-120000-eval"))(label)
 
 
-@app.command(
-    epilog=output.example(
-        "art-e eval report 20260101-120000-eval",
-        "art-e eval report runs/baselines runs/training --out report",
-    )
-)
+@app.command(epilog=output.example(
+    "art-e eval report 20260101-120000-eval",
+    "art-e eval report runs/baselines runs/training --out report",
+))  # fmt: skip
 def report(
     runs: Annotated[list[str], Argument(metavar="RUN...", help="Names or folders of runs.")],
     out: Annotated[

@@ -178,13 +178,12 @@ MARGIN = 0.25
 
 
 def reward_outruns_accuracy(scored: Sequence[Scored]) -> Alarm | None:
-    """Look for a reward that rises or jumps while a second judge's held-out accuracy does not.
-
-    The rise of the mean reward from the first to the last third of the steps, divided by what a
-    right answer earns over a wrong one, is the accuracy that it promises. It must not be more than
+    """Look for a reward that rises or jumps while a second judge's held-out accuracy does not. The
+    rise of the mean reward from the first to the last third of the steps, divided by what a right
+    answer earns over a wrong one, is the accuracy that it promises. It must not be more than
     `MARGIN` above the rise that the second judge sees on held-out questions asked in both thirds.
-    Only answers count: learning the format, and when to abstain, honestly raises the reward alone.
-    """
+    Only answers count: learning the format, and when to abstain, honestly raises the reward
+    alone."""
     rewards, verdicts = [], []
     for each in scored:
         if each.step is not None and each.trajectory.rubric["answered"]:

@@ -2,8 +2,7 @@
 
 docs/evaluation.md has its fields, and those of a comparison; `figures.toml` what shares and means
 are over. What failed for an outside reason is in no figure. If answers were not judged, a figure
-that needs their verdicts has a "range" in place of a value (`evals.statistics.Estimate`).
-"""
+that needs their verdicts has a "range" in place of a value (`evals.statistics.Estimate`)."""
 
 import datetime as dt
 import re
@@ -343,14 +342,12 @@ _PAIRED = [name for name, column in FIGURES["columns"].items() if "difference" i
 
 def compare(a: Sequence[Scored], b: Sequence[Scored]) -> dict[str, Any]:
     """The paired figures of two models' episodes, B against A; one unknown for a pair is left out.
-
     `p` is McNemar's exact p, which takes a repeated question as right if most of its repeats are;
     of four inboxes or more it is the larger of this and of the t over inboxes: the first is right
     where few questions differ, the second where inboxes do. If pairs are unjudged, differences are
     ranges, `p` is the largest that their verdicts could give, errors are not compared, and the
     counts and flips are of the others. Raises `UserError` if no question was judged on both sides,
-    or a side has a question twice.
-    """
+    or a side has a question twice."""
     pairs = paired(a, b)
     if all(each.unjudged or other.unjudged for each, other in pairs):
         raise UserError("the two have no question in common that was judged; compare other runs")

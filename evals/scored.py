@@ -25,13 +25,10 @@ HELD_OUT = ("validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judgement; `reason` is one line.
-
-    `correct` is None if the judge failed: unjudged, never guessed. `grounded` says whether the
-    mails that were read support the answer; None if that was not judged. `attempted` says whether
-    it tries to answer at all; None where the judge takes the episode's word for it. A judge that is
-    `unsure` gives the likelier verdict.
-    """
+    """A judgement; `reason` is one line. `correct` is None if the judge failed: unjudged, never
+    guessed. `grounded` says whether the mails that were read support the answer; None if that was
+    not judged. `attempted` says whether it tries to answer at all; None where the judge takes the
+    episode's word for it. A judge that is `unsure` gives the likelier verdict."""
 
     correct: bool | None
     grounded: bool | None

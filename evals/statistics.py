@@ -9,8 +9,7 @@ the clusters: Jeffreys' interval of an effective number of episodes (Korn and Gr
 Methodology 24, 1998; Franco et al., J Survey Statistics and Methodology 7, 2019), averaged over the
 posterior of the correlation within clusters. docs/evaluation.md has the simulation. Without
 clusters it is Wilson's. Means have t intervals: CR2's variance with the degrees of freedom of Bell
-and McCaffrey (Survey Methodology 28, 2002).
-"""
+and McCaffrey (Survey Methodology 28, 2002)."""
 
 import math
 from collections.abc import Sequence
@@ -39,12 +38,10 @@ Floats = NDArray[np.float64]
 
 
 class Estimate(TypedDict):
-    """A figure and its 95 % interval over `n` episodes, by `method`.
-
-    All but `n` are None without data; the bounds and the method are None with too little data. If
-    some episodes are `unjudged`, the share is not a value but a `range`: from all of these wrong to
-    all of them right. The interval then reaches from that of the least to that of the most.
-    """
+    """A figure and its 95 % interval over `n` episodes, by `method`. All but `n` are None without
+    data; the bounds and the method are None with too little data. If some episodes are `unjudged`,
+    the share is not a value but a `range`: from all of these wrong to all of them right. The
+    interval then reaches from that of the least to that of the most."""
 
     value: float | None
     low: float | None
@@ -112,12 +109,10 @@ class Sample:
         return self._estimate(ratio, max(least, ratio - error), ratio + error)
 
     def difference(self, gains: Floats, most: Floats | None = None) -> Estimate:
-        """The mean gain of pairs, each from -1 to 1: the difference of two shares.
-
-        With `most`, where unjudged pairs may gain more than in `gains`, it is a range. It is at
-        least as wide as that of independent pairs, half a pair added to each cell (Agresti and Min,
-        Statistics in Medicine 24, 2005): pairs that are all alike don't make it sure.
-        """
+        """The mean gain of pairs, each from -1 to 1: the difference of two shares. With `most`,
+        where unjudged pairs may gain more than in `gains`, it is a range. It is at least as wide as
+        that of independent pairs, half a pair added to each cell (Agresti and Min, Statistics in
+        Medicine 24, 2005): pairs that are all alike don't make it sure."""
         if most is not None and (unjudged := int((gains != most).sum())):
             return self._range(self.difference(gains), self.difference(most), unjudged)
         plus, minus = (float(part.sum()) + 0.5 for part in (gains.clip(0), -gains.clip(None, 0)))

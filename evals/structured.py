@@ -1,8 +1,7 @@
 """A hosted model that replies with JSON of a fixed form, as judges and question writers need it.
 
 Replies are cached on disk, so that no request is paid for twice: a file each, named by the SHA-256
-of the request, which it does not hold, because that might contain keys.
-"""
+of the request, which it does not hold, because that might contain keys."""
 
 import contextlib
 import hashlib

@@ -2,5 +2,4 @@
 
 A recipe (`recipe.py`) says everything. Its questions come from a golden set or from made-up
 companies (`cli.py`); training begins from a checkpoint or a new model (`start.py`). Models are
-TRL's, transformers' and peft's. `docs/architecture.md` shows one step of GRPO, file by file.
-"""
+TRL's, transformers' and peft's. `docs/architecture.md` shows one step of GRPO, file by file."""

@@ -115,8 +115,7 @@ def questions(
     """Write a recipe's questions, to ask other models what it trains or measures on.
 
     DIR gets questions.jsonl, episode.json (the form, for --recipe DIR), and of synthetic companies
-    their mail, inbox.duckdb.
-    """
+    their mail, inbox.duckdb."""
     chosen = load_recipe(recipe, changes or ())
     material = load_material(chosen.data, split)
     limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
@@ -201,20 +200,17 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
 
 
 @app.command(
-    "sft",
-    help="Imitate the scripted expert, or with --from the best of stored episodes.",
+    "sft", help="Imitate the scripted expert, or with --from the best of stored episodes.",
     epilog=example("art-e train sft --recipe nano --out start"),
-)
+)  # fmt: skip
 @app.command(
-    "dpo",
-    help="Learn from pairs of stored episodes, a better and a worse one of a question.",
+    "dpo", help="Learn from pairs of stored episodes, a better and a worse one of a question.",
     epilog=example("art-e train dpo --recipe nano --init start --from trained --out preferred"),
-)
+)  # fmt: skip
 @app.command(
-    "kto",
-    help="Learn from stored episodes, good or bad, or --from ratings: answers that you rated.",
+    "kto", help="Learn from stored episodes, good or bad, or --from ratings: answers you rated.",
     epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
-)
+)  # fmt: skip
 def from_episodes(
     context: typer.Context, recipe: RecipeOption = "nano", changes: SetOption = None,
     init: InitOption = None,

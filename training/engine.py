@@ -1,7 +1,6 @@
 """Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
 
-Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are used here alone.
-"""
+Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are used here alone."""
 
 import contextlib
 import importlib.util

@@ -1,8 +1,7 @@
 """What supervised training imitates: conversations, and the parts of them that carry loss.
 
 They come from a scripted expert, who knows the answers of the synthetic world and makes the
-mistakes of the recipe's `Noise`, or from the best of episodes that were stored.
-"""
+mistakes of the recipe's `Noise`, or from the best of episodes that were stored."""
 
 import itertools
 import re

@@ -3,8 +3,7 @@
 TRL does groups, advantages, clipping and losses. A step here is read in this order: `grpo.py`
 sets TRL up, `roller.py` takes the step's questions, `rollout.py` runs their episodes turn by
 turn, `engine.py` generates, `roller.py` asks the judges, `reward.py` pays, and TRL trains on the
-tokens. `validation.py` asks held-out questions now and then.
-"""
+tokens. `validation.py` asks held-out questions now and then."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext

@@ -1,8 +1,7 @@
 """Optimizers of small models, and two savings in what TRL's trainers compute.
 
 With `MuonAdamW` a small new model learns to copy names and numbers sooner. `LogitScaleAdamW` is for
-GRPO: a larger scale of all logits makes the likeliest token surer, and AdamW hardly finds it.
-"""
+GRPO: a larger scale of all logits makes the likeliest token surer, and AdamW hardly finds it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

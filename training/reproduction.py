@@ -1,8 +1,7 @@
 """`art-e reproduce`: the chain of the talk, from mail to report, in commands that are run once.
 
 Each command runs in the reproduction's folder and leaves a stamp when it is done. After a kill the
-chain skips what has a stamp, and the command that was killed resumes by itself.
-"""
+chain skips what has a stamp, and the command that was killed resumes by itself."""
 
 import json
 import re
@@ -172,13 +171,11 @@ def chosen_seed(runs: Mapping[int, Path]) -> int:
     return max(runs, key=merit)
 
 
-@app.command(
-    epilog=example(
-        "art-e reproduce --profile nano",
-        "art-e reproduce --profile talk --dry-run",
-        "art-e reproduce --profile talk --set max_cost_usd=10 --until baselines",
-    )
-)
+@app.command(epilog=example(
+    "art-e reproduce --profile nano",
+    "art-e reproduce --profile talk --dry-run",
+    "art-e reproduce --profile talk --set max_cost_usd=10 --until baselines",
+))  # fmt: skip
 def reproduce(
     profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
     changes: SetOption = None,
@@ -194,8 +191,7 @@ def reproduce(
     """Reproduce the talk: mail, questions, baselines, training, test, report.
 
     The same command again, also after a kill, does what is missing and pays for nothing twice. The
-    profile talk asks hosted models and needs a GPU: look at --dry-run first.
-    """
+    profile talk asks hosted models and needs a GPU: look at --dry-run first."""
     load_env()
     chosen = load_toml(Profile, "profile", profile, changes or ())
     folder = (out or home() / "reproduced" / chosen.name).resolve()

@@ -1,7 +1,6 @@
 """The rollouts of a step: groups of episodes, judged and paid, and as TRL takes them.
 
-Where several processes train, each rolls out its own groups; the figures are of all groups.
-"""
+Where several processes train, each rolls out its own groups; the figures are of all groups."""
 
 import asyncio
 import dataclasses

@@ -2,8 +2,7 @@
 
 A `Transcript` keeps the tokens that the model sampled and marks them as its own; only they carry
 loss. An engine generates the turns, and each turn takes its episode a step further. An episode
-without room for another turn is out of turns, and its transcript ends with its last turn.
-"""
+without room for another turn is out of turns, and its transcript ends with its last turn."""
 
 import itertools
 import threading

@@ -1,8 +1,7 @@
 """Learning from conversations that are there: the warm start (SFT), and preferences (DPO, KTO).
 
 TRL trains: its SFTTrainer on conversations to imitate, its DPOTrainer and KTOTrainer on stored
-episodes. Only tokens that the model wrote carry loss.
-"""
+episodes. Only tokens that the model wrote carry loss."""
 
 import math
 from collections import defaultdict

@@ -1,7 +1,6 @@
 """Held-out questions: validations during training, and the test after it.
 
-A judge that is not the reward's decides. Validations choose the checkpoint that is tested, once.
-"""
+A judge that is not the reward's decides. Validations choose the checkpoint that is tested, once."""
 
 import asyncio
 import contextlib

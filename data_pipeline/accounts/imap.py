@@ -1,8 +1,7 @@
 """An IMAP account: its address and password, and a connection that reads it.
 
 Nothing on the server ever changes. What it answers has bounds in bytes and time, and nothing that
-is shown of it holds the password.
-"""
+is shown of it holds the password."""
 
 import base64
 import collections

@@ -2,8 +2,7 @@
 
 Microsoft and others show a code to enter on their page (RFC 8628). Google has no such code for
 mail: its page leads to an address of this machine, which the user pastes (RFC 8252). The refresh
-token is kept in a file of ART_E_HOME and buys an access token for each connection.
-"""
+token is kept in a file of ART_E_HOME and buys an access token for each connection."""
 
 import base64
 import hashlib

@@ -106,14 +106,11 @@ def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
     return max(0.0, limit - (Responses(cache).spent_on(model).cost_usd or 0))
 
 
-@app.command(
-    "generate",
-    epilog=output.example(
-        "art-e golden generate --db enron.duckdb --out golden --max-cost 40",
-        "art-e golden generate --inbox me@example.com --test 1 --train 0 --validation 0"
-        " --model ollama_chat/qwen2.5:14b",
-    ),
-)
+@app.command("generate", epilog=output.example(
+    "art-e golden generate --db enron.duckdb --out golden --max-cost 40",
+    "art-e golden generate --inbox me@example.com --test 1 --train 0 --validation 0"
+    " --model ollama_chat/qwen2.5:14b",
+))  # fmt: skip
 def generate_command(
     model: Annotated[str, model_option("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
@@ -131,8 +128,7 @@ def generate_command(
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
     After a kill, a reached --max-cost or a failure of the provider, the same command asks only
-    for the replies that are missing.
-    """
+    for the replies that are missing."""
     _check_hosted(
         model,
         "questions are written by a model; those of the synthetic world need none:"
@@ -171,29 +167,22 @@ def _note_retry(kinds: Set[str], does: str) -> None:
         output.note(f"the same command again {does}")
 
 
-@app.command(
-    "import",
-    epilog=output.example(
-        "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
-        "art-e golden import enron --db enron.duckdb --out golden",
-        "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
-    ),
-)
+@app.command("import", epilog=output.example(
+    "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
+    "art-e golden import enron --db enron.duckdb --out golden",
+    "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
+))  # fmt: skip
 def import_command(
     source: Annotated[
         str,
-        Argument(
-            metavar="SOURCE",
-            help="Parquet or JSONL file, a folder of them, hub id, enron, enron-hard.",
-        ),
+        Argument(metavar="SOURCE", help="JSONL, Parquet, a folder, hub id, enron, enron-hard."),
     ],
     db: DbOption = None, out: SetOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Read questions, and check their inboxes and gold mails.
 
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
-    rejected with the reason.
-    """
+    rejected with the reason."""
     # A path says nothing to others.
     is_path = source not in SHIPPED and Path(source).exists()
     name = Path(source).resolve().name if is_path else source
@@ -226,8 +215,7 @@ def filter_command(
 
     Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
     password, no answer in the question, more than yes or no, one short fact, no "yesterday", no
-    "he" without a name, the mail's language, the owner's own words, and realism.
-    """
+    "he" without a name, the mail's language, the owner's own words, and realism."""
     with _step("filter", out, db, as_json=as_json) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)
 
@@ -260,8 +248,7 @@ def verify_command(
     """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
-    replies.
-    """
+    replies."""
     _check_hosted(
         model,
         "words alone can't find a wrong answer; name a model with --model, or go on without"
@@ -308,8 +295,7 @@ def split_command(
 
     Inboxes that have splits already keep them; others are drawn by --seed in the given
     proportions. No mail, copies included, stays gold in two splits, and no mail of a test inbox
-    in train or validation; rows go from train first, never from test.
-    """
+    in train or validation; rows go from train first, never from test."""
     with _step("split", out, db, as_json=as_json) as (file, golden, _):
         split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
@@ -358,8 +344,7 @@ def review_command(
     """Review a random sample by hand, and measure how much of the set is right.
 
     A dropped row leaves the set. The precision is the share of the sample that was kept. After
-    an earlier step was run again, this applies the verdicts on rows that have not changed.
-    """
+    an earlier step was run again, this applies the verdicts on rows that have not changed."""
     chosen = review.ReviewSample(sample, seed, chosen_split(split_name))
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
         rows = review.drawn(golden.questions, chosen)
@@ -391,8 +376,7 @@ def export_command(
 ) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
-    Rejected rows are left out. If a row has no split, all are written as one file, questions.
-    """
+    Rejected rows are left out. If a row has no split, all are written as one file, questions."""
     golden = GoldenSet.load(folder)
     parts = exchange.export(golden, to)
     left_out = len(golden.rejected)

@@ -3,8 +3,7 @@
 The provenance of an imported row says where it comes from (`import`: source, row, and its id if
 that was changed); checks of an earlier set are `earlier`. The exported folder holds a Parquet and a
 JSONL file of each split, the card and the manifest. Rejected rows are left out, because they may
-hold anything. If a row has no split, all are in one file.
-"""
+hold anything. If a row has no split, all are in one file."""
 
 import dataclasses
 import itertools

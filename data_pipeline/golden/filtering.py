@@ -1,8 +1,7 @@
 """`filter`: drops the rows whose fault can be seen without a model.
 
 It corrects fields that disagree, drops the rows that fail a rule, with the first one of `RULES` as
-the reason, and keeps one of several duplicates.
-"""
+the reason, and keeps one of several duplicates."""
 
 import dataclasses
 import itertools

@@ -1,7 +1,6 @@
 """`generate`: a model reads batches of mails and writes questions about them.
 
-A batch without a usable reply is counted with its reason, and the next run asks for it again.
-"""
+A batch without a usable reply is counted with its reason, and the next run asks for it again."""
 
 import asyncio
 import contextlib

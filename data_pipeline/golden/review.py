@@ -1,8 +1,7 @@
 """`art-e golden review`: a person says which rows of a random sample are right.
 
 Each verdict is on disk before the next row appears; at the end they are applied to the set, and its
-precision is measured. Rows and mails are untrusted text.
-"""
+precision is measured. Rows and mails are untrusted text."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

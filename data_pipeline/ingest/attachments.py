@@ -2,8 +2,7 @@
 
 Libraries read all but plain text in a child process with limits of memory and time, because a file
 can be made to use up both: this module run as a program is that process. It serves its parent until
-that closes the pipe.
-"""
+that closes the pipe."""
 
 import atexit
 import contextlib

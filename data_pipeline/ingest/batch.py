@@ -2,8 +2,7 @@
 
 A batch becomes Arrow tables, cheap to hand over as files and to load into DuckDB. Row and term
 numbers count within a table; `build.py` makes them the file's. Nothing here may import DuckDB:
-workers run without it.
-"""
+workers run without it."""
 
 import gc
 import hashlib
@@ -121,13 +120,10 @@ class Job(NamedTuple):
 
 
 class BatchTables(NamedTuple):
-    """Some mails of a batch as they come back.
-
-    recipients: row, address, name, role, position. files: row, number, part, name, kind, data,
-    unread.
-    postings: row, term, frequency. stems: term, stem. words: row, word, term, with a row for words
-    of senders' names alone. skipped: source, stage, reason, detail.
-    """
+    """Some mails of a batch as they come back. recipients: row, address, name, role, position.
+    files: row, number, part, name, kind, data, unread. postings: row, term, frequency. stems: term,
+    stem. words: row, word, term, with a row for words of senders' names alone. skipped: source,
+    stage, reason, detail."""
 
     mails: pa.Table
     recipients: pa.Table

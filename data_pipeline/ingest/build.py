@@ -80,13 +80,11 @@ def ingest(
     choose_owner: Callable[[list[LikelyOwner]], str | None] = lambda _: None, append: bool = False,
     limit: int | None = None, on_progress: Callable[[int], None] = lambda _: None,
 ) -> IngestReport:  # fmt: skip
-    """Read all `sources`, or their first `limit` messages, into the inbox file `db`.
-
-    `choose_owner` gets the likely owners of the new mail, the likeliest first, and returns the one
-    whose inbox holds all of it. `on_progress` gets the number of messages read since the last call.
-    Raises `UserError` if a source can't be read, no message is found, or another ingest is writing
-    the file.
-    """
+    """Read all `sources`, or their first `limit` messages, into the inbox file `db`. `choose_owner`
+    gets the likely owners of the new mail, the likeliest first, and returns the one whose inbox
+    holds all of it. `on_progress` gets the number of messages read since the last call. Raises
+    `UserError` if a source can't be read, no message is found, or another ingest is writing the
+    file."""
     started = time.perf_counter()
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0

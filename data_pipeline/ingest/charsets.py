@@ -2,8 +2,7 @@
 
 A label means the widest charset that goes by its name (GBK for gb2312, cp1252 for Latin-1). A bad
 byte costs one character and never the whole text. Bytes whose label is missing, unknown or proven
-wrong are UTF-8, in the charset declared next to them, or in what `chardet` takes them for.
-"""
+wrong are UTF-8, in the charset declared next to them, or in what `chardet` takes them for."""
 
 import codecs
 import functools

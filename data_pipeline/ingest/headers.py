@@ -1,7 +1,6 @@
 """What mail is made of: bytes and encoded words as text, addresses, dates, the header block.
 
-Mail is hostile: charsets lie, headers are broken, and some would keep `email` busy for minutes.
-"""
+Mail is hostile: charsets lie, headers are broken, and some would keep `email` busy for minutes."""
 
 import binascii
 import codecs

@@ -2,8 +2,7 @@
 
 They get one name each ("inbox", "sent", "drafts", "spam", "trash", "starred", "unread",
 "answered"); labels of the user's own stay as they are written. Headers are believed only in an
-mbox, whose exporter put them there: in other mail a sender can write what he likes.
-"""
+mbox, whose exporter put them there: in other mail a sender can write what he likes."""
 
 import contextlib
 import csv

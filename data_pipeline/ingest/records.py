@@ -25,14 +25,12 @@ _MEMORY_NOW, _DATA_FIELD = Path("/proc/self/statm"), 5  # of Linux
 
 
 class RawMessage(NamedTuple):
-    """One message as its source stores it.
-
-    `source` is a path that is stable for the same mail in the same source. `envelope_date` is
-    the container's own date (the From_ line of an mbox), used when the message's dates are
-    missing or absurd. `labels` and `gmail_thread` are the container's; those in headers count
-    only `in_mbox`. `owner` is the address whose inbox holds it, whoever wrote it. `fault` says
-    without data why it can't be stored, with data why only a part of it is.
-    """
+    """One message as its source stores it. `source` is a path that is stable for the same mail in
+    the same source. `envelope_date` is the container's own date (the From_ line of an mbox), used
+    when the message's dates are missing or absurd. `labels` and `gmail_thread` are the container's;
+    those in headers count only `in_mbox`. `owner` is the address whose inbox holds it, whoever
+    wrote it. `fault` says without data why it can't be stored, with data why only a part of it
+    is."""
 
     source: str
     data: bytes
@@ -79,8 +77,7 @@ class ParsedEmail:
     `references` are the message ids of the mails that it follows, the nearest last;
     `gmail_thread` is Gmail's name of its thread, `delivered_to` the address that got it.
     `mailing_list` has its list's name and addresses; `bulk`: it went to many, or nobody wrote it.
-    `attached` has the texts of attachments, and is read and searched behind the body.
-    """
+    `attached` has the texts of attachments, and is read and searched behind the body."""
 
     source: str
     message_id: str

@@ -1,8 +1,7 @@
 """Where mail comes from: a path and its format in, a stream of messages out.
 
 `detect` finds the format by looking at the content. A message's `source` is the same wherever
-the same mail lies.
-"""
+the same mail lies."""
 
 import codecs
 import contextlib

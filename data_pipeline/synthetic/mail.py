@@ -2,8 +2,7 @@
 
 The bytes come from a template of our own: the `email` package takes several hundred microseconds
 a message, and worlds have up to half a million. Most messages are plain text; a fixed share uses
-each of the other forms that a parser must know.
-"""
+each of the other forms that a parser must know."""
 
 import base64
 import binascii

@@ -1,8 +1,7 @@
 """Where a story plays: its people, names and clock, and the mails and questions it leaves.
 
 A story's people, teams, vendors and projects are its own, so no other mail of the world can
-answer or contradict its questions.
-"""
+answer or contradict its questions."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence

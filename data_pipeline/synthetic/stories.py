@@ -1,8 +1,7 @@
 """The stories that plant facts: each writes its mails and asks questions of all five kinds.
 
 A function a kind. The order in which it draws random numbers is part of every world: another
-order gives other mail for the same seed. Numbers such as `5 * at` are days of the story.
-"""
+order gives other mail for the same seed. Numbers such as `5 * at` are days of the story."""
 
 import datetime as dt
 

@@ -1,8 +1,7 @@
 """The words of a world: its phrase banks, days and facts, names and people.
 
 A bank is a tuple of format strings. Short worlds keep phrases of one or two sentences; a bounded
-vocabulary keeps the first few phrases of each bank.
-"""
+vocabulary keeps the first few phrases of each bank."""
 
 import calendar
 import datetime as dt

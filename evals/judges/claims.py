@@ -79,12 +79,10 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
 
 class Value(NamedTuple):
-    """A value and where it stands in the text (character offsets).
-
-    `kind` is date, weekday, time, zone, money, percent, duration, measure, number, phone, email,
-    web, code, ordinal or name. Of a date the key is year, month, day and part of the month, of a
-    name its words in lower case, of all else the texts that stand for it.
-    """
+    """A value and where it stands in the text (character offsets). `kind` is date, weekday, time,
+    zone, money, percent, duration, measure, number, phone, email, web, code, ordinal or name. Of a
+    date the key is year, month, day and part of the month, of a name its words in lower case, of
+    all else the texts that stand for it."""
 
     kind: str
     key: tuple[Any, ...]

@@ -1,8 +1,7 @@
 """`art-e eval label` and `art-e eval judge`: what people say of answers, and what judges say.
 
 `label` shows the question, the gold answer, the answer and the mails as the model read them, but
-neither the model nor a verdict. All of these are untrusted text from the run's folder.
-"""
+neither the model nor a verdict. All of these are untrusted text from the run's folder."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,7 @@
 
 A run's labels are `labels.jsonl` in its folder, one line each, on disk before the next answer is
 shown. A line that a crash cut off is skipped, and removed when the next one is written. The later
-of two labels of an episode counts.
-"""
+of two labels of an episode counts."""
 
 import datetime as dt
 import json

@@ -3,8 +3,7 @@
 `OfflineJudge` takes openers, sources and politeness off an answer. Words to the grader and taking
 back what was said make it wrong. All else is a score from 0 to 1 of what speaks against it
 (`WEIGHTS`, a logistic regression by `python -m bench.fit_judge`); docs/evaluation.md has the
-agreement with labels. `F1Judge` is a second judge without a model.
-"""
+agreement with labels. `F1Judge` is a second judge without a model."""
 
 import datetime as dt
 import math
@@ -270,11 +269,9 @@ _F1_WORD = re.compile(r"(?!(?:an?|the)\b)(?:\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+)")
 class F1Judge(RuleJudge):
     """Judges short answers by F1 over the words in lower case, without punctuation and articles
     (SQuAD v1.1, Rajpurkar et al. 2016), or without the question's: for a room, "74" is "Room 74".
-
     Unlike there, punctuation separates words. Each number and month of the answer must be one of
     the gold's, and one must be there if the gold has any (as in DROP, Dua et al. 2019). A weekday
-    is free if the gold has none.
-    """
+    is free if the gold has none."""
 
     name = "f1/1"
 

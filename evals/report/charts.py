@@ -1,7 +1,6 @@
 """Charts as data, drawn by matplotlib: PNG on white, SVG in the page's own colours.
 
-matplotlib is imported when a chart is drawn, so that commands which draw none start fast.
-"""
+matplotlib is imported when a chart is drawn, so that commands which draw none start fast."""
 
 import io
 import itertools

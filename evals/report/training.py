@@ -2,8 +2,7 @@
 
 Each line of `steps.jsonl` is a step. In `metrics.json`, each entry of "validation" is the held-out
 questions at a step, each of "alarms" one that was raised. A missing figure leaves a gap, and so
-does one that is not finite, so that older and newer runs can be read.
-"""
+does one that is not finite, so that older and newer runs can be read."""
 
 import json
 import math

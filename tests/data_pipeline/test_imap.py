@@ -389,9 +389,7 @@ NONSENSE: dict[str, Script] = {
     # Without an end.
     "lines": {b"LIST": itertools.repeat(b"* FOO 1\r\n" * 1000)},
     "a long line": {b"LIST": itertools.repeat(b"x" * 1000)},
-    "literals": {
-        b"LIST": itertools.chain([b"* LIST ({0}\r\n"], itertools.repeat(b"{0}\r\n" * 999))
-    },
+    "literals": {b"LIST": itertools.chain([b"* LIST ({0}\r\n"], itertools.repeat(b"{0}\r\n" * 99))},
 }
 
 

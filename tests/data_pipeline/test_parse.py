@@ -386,10 +386,8 @@ LARGE = {
 
 
 def measured(name: str, size: int) -> tuple[list[dict[str, str]], list[str], float, int]:
-    """Process a large mail in this process, which is new: its peak is not its parent's.
-
-    Return what was skipped, the bodies, and the seconds and kilobytes that it took.
-    """
+    """Process a large mail in this process, which is new: its peak is not its parent's. Return what
+    was skipped, the bodies, and the seconds and kilobytes that it took."""
     begin, filling = LARGE[name]
     data = HEADS + begin + filling * (size // len(filling))
     before, begun = peak_of("self"), time.process_time()

@@ -1,7 +1,6 @@
 """Any bytes give clean text, never an exception; messages split by hand are what `email` reads.
 
-Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz` to compare on all real mail.
-"""
+Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz` to compare on all real mail."""
 
 import functools
 import random

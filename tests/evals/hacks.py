@@ -91,10 +91,8 @@ def learner(
     hack: Callable[[float, Scored], Scored] = lambda _, each: each,
 ) -> list[Scored]:  # fmt: skip
     """A training run: at each step 8 groups of 4 rollouts, at every fifth 40 held-out questions.
-
     `accuracy` is by the first judge, `held_out` by the second on held-out questions (by default it
-    agrees nine times of ten). `bonus` is what the reward gives beside the answer.
-    """
+    agrees nine times of ten). `bonus` is what the reward gives beside the answer."""
     rng = Random(seed)
     made: list[Scored] = []
     for step in range(steps):

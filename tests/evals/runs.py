@@ -1,7 +1,6 @@
 """Made-up runs: a folder as `art-e eval run` leaves it, without a model or an inbox.
 
-Every episode is a whole conversation whose rubric says what its messages show.
-"""
+Every episode is a whole conversation whose rubric says what its messages show."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -51,9 +50,7 @@ def episode(
     cost: float | None = 0.002, seconds: float = 2.0, run_id: str = "r", **replaced: Any,
 ) -> Trajectory:  # fmt: skip
     """An episode that ended like `outcome`; on a question without an answer, "abstained" is right.
-
-    `second`: what a second judge says. `reward`: its components; their sum is the total.
-    """
+    `second`: what a second judge says. `reward`: its components; their sum is the total."""
     gold = next(iter(item.message_ids), "<none@test.example>")
     other = f"<other-{item.id}@test.example>"
     shown = [each for each in (gold, other) if each == other or outcome != "not found"]

@@ -1,8 +1,7 @@
 """The recipes for full scale, cut to seconds: a tiny Qwen2 as their base, synthetic mail.
 
 What decides how they train stays as the recipe has it: adapter, bits, checkpointing, groups,
-who generates.
-"""
+who generates."""
 
 import re
 from collections.abc import Sequence

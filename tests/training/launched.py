@@ -1,7 +1,6 @@
 """`art-e` as a launcher starts it, with the stand-in for vLLM below TRL.
 
-accelerate launch -m tests.training.launched train grpo ...
-"""
+accelerate launch -m tests.training.launched train grpo ..."""
 
 import multiprocessing
 import os

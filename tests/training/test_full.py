@@ -1,8 +1,7 @@
 """The recipes for full scale, each stepped with a tiny Qwen2 as its base.
 
 Adapter, 4 bits, recomputed activations and groups are as the recipes have them, and real. vLLM
-was not run: the stand-in of `tests/fake_vllm.py` takes its place below TRL's own code.
-"""
+was not run: the stand-in of `tests/fake_vllm.py` takes its place below TRL's own code."""
 
 import json
 import os

@@ -1,8 +1,7 @@
 """`art-e train` killed with SIGKILL at chosen moments and resumed: the run ends up the same.
 
 Each run is a process of its own. It kills itself when a function is called for the n-th time,
-which no handler and no `finally` survives; `--resume` then goes on in a process without that.
-"""
+which no handler and no `finally` survives; `--resume` then goes on in a process without that."""
 
 import json
 import signal

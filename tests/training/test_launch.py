@@ -1,8 +1,7 @@
 """training/launch: what each file says of itself, its configuration, and its scripts, run.
 
 Commands that note how they were called stand in for vLLM, torchrun and Slurm; the real command's
-parser parses what they were called with. SkyPilot is not installed and was not run.
-"""
+parser parses what they were called with. SkyPilot is not installed and was not run."""
 
 import itertools
 import json

@@ -1,8 +1,7 @@
 """Several processes that train one model: on a CPU, with gloo, as launchers start them.
 
 Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
-process, and both ask it over HTTP.
-"""
+process, and both ask it over HTTP."""
 
 import itertools
 import json

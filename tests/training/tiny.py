@@ -1,7 +1,6 @@
 """The smallest training there is: the recipe nano cut to seconds, with a world for each split.
 
-What it learns is next to nothing. What it writes, counts and keeps is what any run does.
-"""
+What it learns is next to nothing. What it writes, counts and keeps is what any run does."""
 
 import dataclasses
 import os

@@ -1,8 +1,7 @@
 """The chain of commands against the scripted provider: killed and whole.
 
 `generate` and `verify` are killed with SIGKILL when the provider's n-th request comes. Run again,
-the set is the same, and no answer is asked for twice.
-"""
+the set is the same, and no answer is asked for twice."""
 
 import json
 import shutil
