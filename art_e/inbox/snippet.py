@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from art_e.inbox.threads import FRAME, HEADER, HEADERS, WROTE
 from art_e.inbox.tokenizer import WORD, fold, is_unspaced, stems
 
 SNIPPET_CHARS = 200
@@ -13,6 +14,12 @@ SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
 _WINDOW = SNIPPET_CHARS * 2 // 3
+
+# Text that is read beyond a snippet's length, where frames of quoted mail are left out.
+_FRAME_CHARS = 1_000
+# Where quoted mail begins in folded text: at a mark, or at a frame.
+_SUBJECT = rf"(?:\n.*){{0,20}}?\n[ \t>]*\*?(?:{HEADERS['subject']})\*?\s?:"
+_QUOTE = re.compile(fold(rf"(?m)\n[ \t]*(?:>|-{{4,}} ?\w|{WROTE}|{HEADER}.*{_SUBJECT})"))
 
 
 class _CharacterFolds(dict[int, str]):
@@ -34,30 +41,40 @@ def searchable(body: str) -> str:
 
 
 def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> str:
-    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut. It is the stretch
-    with the most distinct stems of `wanted`. `folded` may pass in `searchable(body)`."""
-    start = 0
-    if len(body) > SNIPPET_CHARS and wanted:
-        # A little of what stands before the first word.
-        start = max(0, _best_start(folded or searchable(body), wanted) - SNIPPET_CHARS // 6)
-    end = min(len(body), start + SNIPPET_CHARS)
-    while start > 0 and not body[start - 1].isspace() and end - start < 2 * SNIPPET_CHARS:
-        start -= 1
-    if end < len(body) and (space := body.rfind(" ", start + SNIPPET_CHARS // 2, end)) > 0:
-        end = space
-    shown = " ".join(body[start:end].split())
-    return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
+    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut, without frames of
+    quoted mail. It is the stretch with the most distinct stems of `wanted`, of the mail's own text
+    if that has one. `folded` may pass in `searchable(body)`."""
+    text = folded or searchable(body)
+    best = (_best_start(text, wanted) if len(body) > SNIPPET_CHARS and wanted else None) or 0
+    quote = _QUOTE.search(f"\n{text[: best + 2 * SNIPPET_CHARS]}")
+    own = quote.start() if quote else len(body)
+    if own < best and (above := _best_start(text[:own], wanted)) is not None:
+        best = above
+    # A little of what stands before the first word.
+    start, chars = max(0, best - SNIPPET_CHARS // 6), SNIPPET_CHARS
+    while start > 0 and not body[start - 1].isspace() and chars < 2 * SNIPPET_CHARS:
+        start, chars = start - 1, chars + 1
+    end = start + chars + _FRAME_CHARS
+    shown = body[start : min(own, end)]
+    for line in body[max(start, own) : end].splitlines(keepends=True):
+        if len(shown) > chars:
+            break
+        shown += "" if FRAME.match(line) else line
+    is_cut = end < len(body) or chars < len(shown)
+    if chars < len(shown) and (space := shown.rfind(" ", chars - SNIPPET_CHARS // 2, chars)) > 0:
+        chars = space
+    return f"{'...' if start else ''}{' '.join(shown[:chars].split())}{'...' if is_cut else ''}"
 
 
-def _best_start(text: str, wanted: Sequence[str]) -> int:
+def _best_start(text: str, wanted: Sequence[str]) -> int | None:
     if len(wanted) == 1:
-        return next(_occurrences(text, wanted[0]), 0)
+        return next(_occurrences(text, wanted[0]), None)
     places = [(stem, _occurrences(text, stem)) for stem in wanted]
     found = [(first, stem) for stem, rest in places if (first := next(rest, -1)) >= 0]
     found.sort()
     # If the first places of all stems fit into one snippet, nothing is better.
     if not found or found[-1][0] - found[0][0] <= _WINDOW:
-        return found[0][0] if found else 0
+        return found[0][0] if found else None
     most = len(found)
     found += [(place, stem) for stem, rest in places for place in rest]
     found.sort()

@@ -37,7 +37,7 @@ WROTE = (
     r"(?:on|am|le|el|il|op|em|den)\b.{4,120}"
     r"(?:wrote|schrieb|écrit|escribió|scritto|schreef|escreveu|skrev).{0,40}:$"
 )
-_FRAME = re.compile(rf"[\s>]*(?:$|-{{3}}|{HEADER}|{WROTE})", re.IGNORECASE)
+FRAME = re.compile(rf"[\s>]*(?:$|-{{3}}|{HEADER}|{WROTE})", re.IGNORECASE)
 
 # More mails than this are not sought one by one.
 _MANY = 200
@@ -119,7 +119,7 @@ def _without_frames(lines: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for line in lines:
         start = len(kept)
-        while line == LEFT_OUT and start and _FRAME.match(kept[start - 1]):
+        while line == LEFT_OUT and start and FRAME.match(kept[start - 1]):
             start -= 1
         while start < len(kept) and not kept[start].strip():
             start += 1

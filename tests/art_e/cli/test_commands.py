@@ -156,7 +156,9 @@ def test_a_number_means_the_last_list(art_e: Run, db: Path, home: Path, tmp_path
     assert "no mail 2" in the_error(art_e("read", "2", *IN_ANN, "--db", db))
     assert f"inbox of {BOB}" in the_error(art_e("read", "1", "--inbox", BOB, "--db", db))
     assert "no mail 1 in" in the_error(art_e("read", "1", "--as-of", "2001-01-01"))
-    numeric = make_inbox(tmp_path / "numeric.duckdb", [raw("<1>"), raw("<2>", body="Nothing old.")]).db
+    numeric = make_inbox(
+        tmp_path / "numeric.duckdb", [raw("<1>"), raw("<2>", body="Nothing old.")]
+    ).db
     art_e("search", "hello", "--db", numeric, "--inbox", "ann@test.example")
     assert [read("1"), read("2")] == ["<1>", "<2>"]
 

@@ -197,6 +197,35 @@ def test_the_snippet_begins_and_ends_between_words() -> None:
     assert cut_snippet("four " * 100 + "needle", ["needl"]).endswith(" needle")
 
 
+OWN = f"No lease for us, says Zoe. {FILLER}"
+QUOTED = f"The lease of the harbor ends in May. {FILLER}"
+OUTLOOK = "\nVon: Ann\nGesendet: Montag\nAn: Bob\nBetreff: lease harbor\n\n"
+NOTES = "------- Forwarded by Ann on 06/01/2020 --------\nFrom: Bob\nTo: Ann\nSubject: lease\n\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "shown"),
+    [
+        # Of the mail's own text where that has a word; else of the quote, or of what is forwarded.
+        (f"{OWN}{OUTLOOK}{QUOTED}", "harbor lease", "No lease for us"),
+        (
+            f"{OWN}\nOn Monday, 6 Jan 2020, Ann wrote:\n> {QUOTED}",
+            "lease harbor",
+            "No lease for us",
+        ),
+        (f"{OWN}{OUTLOOK}{QUOTED}", "harbor", "The lease of the harbor ends"),
+        (f"FYI\n{NOTES}{QUOTED}", "lease may", "...The lease of the harbor ends"),
+        (f"FYI\n{NOTES}{QUOTED}", "", "FYI The lease of the harbor ends"),
+        (f"FYI\n{NOTES}The lease.", "lease", "FYI The lease."),
+        # Lines like those of a frame in a mail's own text stay.
+        ("Date: May 3\nTo: all who come", "come", "Date: May 3 To: all who come"),
+    ],
+)
+def test_the_snippet_is_of_the_mails_own_text(body: str, wanted: str, shown: str) -> None:
+    snippet = cut_snippet(body, stems(words(wanted)))
+    assert shown in snippet and not re.search("Betreff|Subject|wrote|Forwarded", snippet)
+
+
 @pytest.mark.parametrize("word", ["NAÏVE", "aging", "happy", "moving", "2001"])
 def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
     body = FILLER + f"Then comes {word} at last. " + FILLER
