@@ -34,7 +34,7 @@ OFFLINE_NOTE = (
 )
 
 COMPLETED = 500  # addresses that are suggested, the owners first
-CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8").splitlines()
+CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8")
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -175,7 +175,7 @@ class Chat:
         number = line.removeprefix("t")
         if line.startswith("/"):
             commands: dict[str, Callable[[str], None]] = {
-                "/help": lambda _: output.print_lines(*CHAT_HELP),
+                "/help": lambda _: output.print_text(CHAT_HELP.rstrip()),
                 "/why": lambda _: self._why(),
                 "/good": lambda _: self._rate("good", ""),
                 "/bad": lambda right: self._rate("bad", right),
@@ -248,8 +248,8 @@ def run_chat(file: InboxFile, talk: Conversation) -> None:
     lines = home() / "chat_history"
     lines.parent.mkdir(parents=True, exist_ok=True)
     chat = Chat(file, talk)
-    words = [each.split()[0].rstrip(",") for each in CHAT_HELP if each.startswith("/")]
-    words += ["/bad", *(each.address for each in file.inboxes(COMPLETED))]
+    words = re.findall(r"/[a-z]+", CHAT_HELP)
+    words += [each.address for each in file.inboxes(COMPLETED)]
     session: PromptSession[str] = PromptSession(
         history=history.FileHistory(str(lines)),
         completer=completion.WordCompleter(words, sentence=False),

@@ -95,13 +95,20 @@ STARTED = time.monotonic()  # about when the process began
 
 @contextmanager
 def status(*, silent: bool = False) -> "Iterator[Callable[[str], None]]":
-    """Show a line on stderr, if that is a terminal; the function changes it to untrusted text."""
+    """Show a line on stderr, if that is a terminal; the function changes it to untrusted text, of
+    which the end is shown: what is done now, or the last words of an answer that arrives."""
     if silent or not sys.stderr.isatty():
         yield lambda _: None
         return
-    with console(to_stderr=True).status("") as shown:
-        # A new spinner has the line drawn at once, however short it stands.
-        yield lambda line: shown.update(text(one_line(line)), spinner="dots")
+    screen = console(to_stderr=True)
+    with screen.status("") as shown:
+
+        def show(line: str) -> None:
+            line, room = one_line(line), screen.width - 3
+            # A new spinner has the line drawn at once, however short it stands.
+            shown.update(text(line if len(line) <= room else f"…{line[-room:]}"), spinner="dots")
+
+        yield show
 
 
 def print_json(value: Any) -> None:
