@@ -15,7 +15,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email, Hit, Mailbox, format_date
-from art_e.inbox.query import OPERATORS, Query, joined, parse_query
+from art_e.inbox.query import OPERATORS, Filter, Query, joined, parse_query
 from art_e.inbox.snippet import pattern_of, searchable
 from art_e.inbox.threads import added_mails
 from art_e.inbox.tokenizer import WORD, fold, is_unspaced, language_of, search_words, stems
@@ -106,7 +106,7 @@ def search(
     if unknown := [each for each in given if each.startswith("--")]:
         raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
     today = options.parse_day(as_of, "--as-of")
-    query = searched_query(joined(given), today) if given else Query([], [])
+    query = searched_query(joined(given), today) if given else Query([], Filter("and"))
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     junk = junk or query.junk
@@ -255,7 +255,7 @@ def safe_name(file: AttachedFile) -> str:
 def searched_query(text: str, today: dt.date | None) -> Query:
     """The query that a person typed. Raises `UserError` for one that says nothing."""
     query = parse_query(text, today or dt.date.today())
-    if not (query.words or query.filters):
+    if not (query.words or query.filter.parts):
         raise UserError("the search words hold no letter or digit: give words to look for")
     return query
 

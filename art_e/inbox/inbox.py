@@ -124,7 +124,7 @@ class Inbox:
                 if party is not None and party.strip():
                     masks.append(self._mail.matching(party, role, self._size))
             if query is not None:
-                masks.append(passing(query, self._mail, self._size, self._holding))
+                masks.append(passing(query.filter, self._mail, self._size, self._holding))
             for mask in masks:
                 allowed = mask[candidates]
                 candidates, points = candidates[allowed], points[allowed]
@@ -149,23 +149,11 @@ class Inbox:
         ids = ", ".join(map(str, place_of))
         sql = statement("mails", labelled=self._mail.labelled, ids=ids)
         rows = self._execute(sql).fetchall() if new else []
-        for (
-            email_id,
-            named,
-            sent,
-            zone,
-            address,
-            sender,
-            *roles,
-            subject,
-            body,
-            via,
-            labels,
-        ) in rows:
+        for row_id, own_id, sent, zone, address, sender, *roles, subject, body, via, labels in rows:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             people = Mailbox(address, sender), to, cc, bcc
-            at, date = place_of[email_id], in_zone(sent, zone)
-            name = self._mail.renamed.get(at, named)
+            at, date = place_of[row_id], in_zone(sent, zone)
+            name = self._mail.renamed.get(at, own_id)
             mails[at] = Email(name, date, *people, subject, body, tuple(labels), via)
         self._mails = dict(list(mails.items())[-_KEPT_MAILS:])
         return [None if at is None else mails[at] for at in positions]

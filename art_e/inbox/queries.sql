@@ -63,10 +63,11 @@ FROM ${among} WHERE ${condition} AND ${mine} ORDER BY preference, email_id
     WHERE copy.sent_at IS NOT DISTINCT FROM mail.sent_at
 )
 
--- The mails that went out in bulk, by their headers or by the person's labels.
+-- The mails that went out in bulk, by their headers or by the person's labels. Bills and bookings come as updates.
 -- name: bulk
 SELECT email_id FROM emails WHERE bulk AND ${mine}
-UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ${categories}) AND ${mine}
+UNION SELECT email_id FROM ${labelled} WHERE list_has_any(labels, ['category promotions', 'category social', 'category forums'])
+    AND ${mine}
 
 -- Whole mails.
 -- name: mails

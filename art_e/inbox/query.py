@@ -37,15 +37,14 @@ _CHOICES = {
 }
 # Places whose mail is in an inbox only if it is asked for.
 _LEFT_OUT = frozenset({"drafts", "spam", "trash", "anywhere"})
-_TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?(?:"([^"]*)"|([({])|([^\s"(){}]+))|([)}])')
+_TOKEN = re.compile(r'(-?)(?:([A-Za-z_]+):(?!//))?(?:"([^"]*)"|([({])|([^\s"(){}]+)|(?<=:))|([)}])')
 _UNKNOWN = re.compile(r"AROUND\Z|\+(?=[^\W\d_])")  # of Gmail's
 _CLOSING = {"(": ")", "{": "}"}
 _OR = "OR stands between two terms: from:ann OR from:bob"
 _MOST_BRACKETS = 100
 _PREFIX, _SHORTEST_PREFIX = re.compile(r"[^*]*[^\W_]\*"), 3
-_UNQUOTED = re.compile(r'(-?[A-Za-z_]+:)(?![({])(?!.*\sOR\s)([^"]*\s[^"]*)')
+_UNQUOTED = re.compile(r'\A(-?[A-Za-z_]+:)(?![({])(?!.*\sOR\s)([^"]*\s[^"]*)\Z')
 _DAY = re.compile(r"\b((?:after|before|on):)(\d+ \w+ ago|last \w+|[a-z]+ \d{4})\b", re.IGNORECASE)
-_NAMED_ONLY = re.compile(r"-?([A-Za-z_]+):")
 _LETTER, _GAP = r"[^\W_]", r"[\W_]+"
 
 
@@ -80,11 +79,10 @@ class Filter(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A parsed query: the words to rank by, and the filters that must hold; `junk`: whether it asks
-    for mail that is left out otherwise, which is spam, trash and drafts."""
+    """A parsed query: the words to rank by, what else must hold, and whether it asks for junk."""
 
     words: list[str]
-    filters: list[Filter]
+    filter: Filter
     junk: bool = False
 
 
@@ -100,8 +98,8 @@ def parse_query(text: str, today: dt.date) -> Query:
         raise UserError(f"the query has more than {_MOST_BRACKETS} brackets; use fewer")
     whole = _read(_TOKEN.finditer(_DAY.sub(quoted_day, plain)), today)
     # Words by themselves are ranked, and a mail needs only one of all.
-    filters = [each for each in whole.together if each.operator != "word"]
-    return Query(whole.needed, filters, whole.junk)
+    filters = tuple(each for each in whole.together if each.operator != "word")
+    return Query(whole.needed, Filter("and", parts=filters), whole.junk)
 
 
 def joined(arguments: Sequence[str]) -> str:
@@ -109,8 +107,7 @@ def joined(arguments: Sequence[str]) -> str:
     stands behind an operator is one value; a single one is the whole query."""
     if len(arguments) == 1:
         return arguments[0]
-    quoted = ((each, _UNQUOTED.fullmatch(each)) for each in arguments)
-    return " ".join(f'{match[1]}"{match[2]}"' if match else each for each, match in quoted)
+    return " ".join(_UNQUOTED.sub(r'\1"\2"', each) for each in arguments)
 
 
 def _read(
@@ -150,9 +147,7 @@ def _part(
         raise UserError(f"the brackets behind {field}: hold words, not {name}:; close them first")
     if (operator := (name or field).lower()) not in ("", *OPERATORS):
         raise _unknown(f"{operator}:")
-    if word and (empty := _NAMED_ONLY.fullmatch(token[0])) is not None:
-        raise UserError(f"{empty[1]}: has no value; write {empty[1]}:VALUE without a space")
-    value = word if quoted is None else quoted
+    value = quoted or word or ""
     if bracket:
         part = _read(tokens, today, bracket, operator)
     elif operator:
@@ -182,7 +177,7 @@ def _unknown(name: str) -> UserError:
 
 
 def _checked(name: str, value: str, today: dt.date) -> str:
-    """The value as `Term` has it: days and ages as days in ISO form."""
+    """The value as `Filter` has it: days and ages as days in ISO form."""
     if not (words(value) if name == "list" else value.strip()):
         raise UserError(f"{name}: has no value; write {name}:VALUE without a space")
     if name in _CHOICES:
@@ -250,16 +245,12 @@ def _place(name: str, names: Iterable[str]) -> int | None:
 # ---- Which mails of an inbox pass.
 
 
-def passing(query: Query, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
-    """Which of the first `size` mails pass the filters; `holding` gives the positions of a stem."""
-    return _holds(Filter("and", parts=tuple(query.filters)), mail, size, holding)
-
-
-def _holds(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
+def passing(part: Filter, mail: Slice, size: int, holding: Callable[[str], Numbers]) -> Mask:
+    """Which of the first `size` mails pass; `holding` gives the positions of a stem or `stem*`."""
     name, value = part.operator, part.value
     every: Mask = np.ones(size, dtype=np.bool_)
     if name in ("and", "or", "not"):
-        masks = [_holds(each, mail, size, holding) for each in part.parts]
+        masks = [passing(each, mail, size, holding) for each in part.parts]
         combine = np.logical_and if name == "and" else np.logical_or
         held: Mask = reduce(combine, masks, every == (name == "and"))
         return ~held if name == "not" else held
