@@ -134,7 +134,7 @@ def test_the_owner_is_whom_mail_was_delivered_to_or_else_who_has_most(
     # To a list, of which me@home.example is a member; a word in another header is no address.
     notes = ["Delivered-To: <Ann@home.example>"] * 5
     notes += ["X-Original-To: other@home.example", "Delivered-To: nobody"]
-    mails = [f"{note}\n".encode() + mail(day, None, "Hi.") for day, note in enumerate(notes, 1)]
+    mails = [f"{note}\n".encode() + mail(n, None, f"Hi {n}.") for n, note in enumerate(notes, 1)]
     ingested = art_e("ingest", write_mbox(tmp_path / "delivered", mails))
     assert "owner: ann@home.example (5 mails); if that is wrong: --owner" in ingested.stderr
     assert len(json_of(art_e("search", "hi", "--json"))) == 7
