@@ -359,7 +359,7 @@ def outside_failure(trajectory: Trajectory) -> str | None:
     kind, message = trajectory.error["kind"], trajectory.error["message"]
     fixes = toml_table("art_e.models", "failures.toml")["fixes"]
     fix = fixes.get(kind, "" if kind in LASTING else "try again")
-    return f"{kind}: {message}{fix and f'; {fix}'}"
+    return f"{kind}: {message.rstrip('.')}{fix and f'; {fix}'}"
 
 
 def said_without_call(trajectory: Trajectory) -> str | None:

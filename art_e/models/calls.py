@@ -335,7 +335,7 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     body = getattr(error, "body", None)
     told = body if isinstance(body, dict) else {}
     words = f"{type(error).__name__}: {error} {told.get('code')}"
-    what = _one_line(str(told.get("message") or error)) or type(error).__name__
+    what = _one_line(str(error) if body is None else body) or type(error).__name__
     at: Any = error if getattr(error, "status_code", None) else response
     status = int(getattr(at, "status_code", 500))
     by_words = (kind for kind, pattern in _WORDS.items() if re.search(pattern, words, re.I))
@@ -405,12 +405,23 @@ def _broken(chain: list[BaseException]) -> tuple[str, str] | None:
     return None
 
 
-def _one_line(text: str) -> str:
-    """The provider's message in one short line, without keys."""
-    text = _FRAMES.sub("", text).partition("Traceback (most recent call last)")[0]
-    # An error in OpenAI's form holds the message as JSON.
-    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
-        message = json.loads(text)["error"]
-        text = str(message["message"] if isinstance(message, dict) else message)
+def _one_line(said: Any) -> str:
+    """The provider's message, text or JSON, in one short line, without keys."""
+    text = ""
+    with contextlib.suppress(RecursionError):
+        if isinstance(said, str):
+            text = _FRAMES.sub("", said).partition("Traceback (most recent call last)")[0]
+            with contextlib.suppress(ValueError):
+                said = json.loads(text)
+        text = text if isinstance(said, str) else _words_in(said)
     line = redact(encodable(" ".join(text.split())))
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} [cut]"
+
+
+def _words_in(said: Any) -> str:
+    """The first text in the JSON of an error where providers put their message; "" without one."""
+    if isinstance(said, str):
+        return said
+    places = ("error", "errors", "message", "detail", "msg", "text")
+    inside = [said.get(each) for each in places] if isinstance(said, dict) else said
+    return next(filter(None, map(_words_in, inside if isinstance(inside, list) else ())), "")

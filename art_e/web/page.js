@@ -2,7 +2,7 @@
 "use strict";
 
 const get = (id) => document.getElementById(id);
-const state = { inbox: "", talk: [], running: null, shown: 0 };
+const state = { inbox: "", talk: "", running: null, shown: 0 };
 const narrow = matchMedia("(max-width: 62rem)");
 
 function el(tag, attributes, ...children) {
@@ -28,12 +28,14 @@ function marked(text, marks) {
   return [...parts, characters.slice(at).join("")];
 }
 
+const lost = (error) => (error.name === "AbortError" ? error : new Error("art-e web has ended; start it again"));
+
 async function post(path, fields, signal) {
   let response;
   try {
     response = await fetch(path, { method: "POST", body: JSON.stringify(fields), signal });
   } catch (error) {
-    throw error.name === "AbortError" ? error : new Error("art-e web has ended; start it again");
+    throw lost(error);
   }
   if (!response.ok) throw new Error((await response.text()).trim());
   return response;
@@ -122,10 +124,14 @@ function mailSection(mail, { inbox, junk = false }) {
     ["Bcc", mail.bcc.join(", ")], ["Date", mail.date.replace("T", " ")],
     ["Labels", (mail.labels || []).join(", ")], ["Attached", mail.attached.map(link)],
   ].filter(([, value]) => value.length);
+  const columns = / {3,}\S.* {3,}\S/.test(mail.body) ? "columns" : "";
+  const body = el("div", { class: `body ${columns}`, dir: "auto" }, marked(mail.body, mail.marks));
+  const unfold = () => { body.replaceChildren(...marked(mail.full.body, mail.full.marks)); button.remove(); };
+  const button = mail.full ? el("button", { type: "button", onclick: unfold }, "Show quoted text") : "";
   return el("section", {},
     el("h2", { dir: "auto" }, mail.subject || "(no subject)"),
     el("dl", {}, lines.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, ...[value].flat())])),
-    el("div", { class: "body", dir: "auto" }, marked(mail.body, mail.marks)));
+    body, button);
 }
 
 function closeMail() {
@@ -145,13 +151,20 @@ function covers() {
 
 // ---- Questions.
 
+function newEntry(question) {
+  const entry = el("article", {}, el("h2", { dir: "auto" }, question));
+  get("talk").append(entry);
+  return entry;
+}
+
 async function ask(question) {
   const { inbox, talk } = state;
   const stop = new AbortController();
   const steps = el("ol", { class: "steps" });
-  const arriving = el("p", { class: "arriving", dir: "auto" });
-  const entry = el("article", { class: "running" }, el("h2", { dir: "auto" }, question), steps, arriving);
-  get("talk").append(entry);
+  const arriving = el("p", { class: "arriving", dir: "auto", "aria-hidden": "true" });
+  const entry = newEntry(question);
+  entry.append(steps, arriving);
+  entry.classList.add("running");
   entry.scrollIntoView({ block: "start" });
   running(stop);
   try {
@@ -159,16 +172,14 @@ async function ask(question) {
     for await (const event of lines(response)) {
       arriving.textContent = event.arriving || "";
       if (event.error) throw new Error(event.error);
-      if (event.answer) {
-        if (stop === state.running) state.talk = event.answer.talk;
-        showAnswer(entry, steps, event.answer, inbox);
-      } else if (event.step) {
-        steps.append(el("li", {}, event.step));
-      }
+      if (event.talk && stop === state.running) at(event.talk);
+      if (event.answer) showAnswer(entry, steps, event.answer, inbox);
+      else if (event.step) steps.append(el("li", {}, event.step));
     }
+    if (!entry.querySelector(".after")) throw lost({});
   } catch (error) {
-    const stopped = error.name === "AbortError";
-    entry.append(el("p", { class: stopped ? "quiet" : "fault" }, stopped ? "Stopped." : error.message));
+    if (error.name === "AbortError") showAnswer(entry, steps, { kind: "stopped" }, inbox);
+    else entry.append(box("failed", "No answer", error.message));
   }
   arriving.remove();
   entry.classList.remove("running");
@@ -179,7 +190,7 @@ async function* lines(response) {
   const decoder = new TextDecoder();
   let rest = "";
   for (const reader = response.body.getReader(); ;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch((error) => { throw lost(error); });
     if (done) return;
     const parts = (rest + decoder.decode(value, { stream: true })).split("\n");
     rest = parts.pop();
@@ -192,20 +203,45 @@ function running(stop) {
   showMode();
 }
 
-function showAnswer(entry, steps, answer, inbox) {
-  const text = answer.kind === "none" ? "I don\u2019t know" : answer.answer;
-  const labels = { answer: "Sources", passages: "Best passages; no model was asked", none: "Best passages" };
-  const folded = el("details", {}, el("summary", {}, answer.took), steps);
-  if (answer.kind !== "passages") entry.append(
-    el("p", { class: `answer ${answer.kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
-  if (answer.kind === "none") entry.append(el("p", { class: "quiet why" }, `${capital(answer.without)}.`));
-  entry.append(el("p", { class: "label" }, answer.sources.length ? labels[answer.kind] : "No source was given."),
-    el("ol", { class: "cards" }, answer.sources.map((mail, place) => card(mail, place + 1, (from) =>
-      openMail(from, { inbox, message_id: mail.message_id, sentence: mail.sentence })))),
-    el("div", { class: "after" }, folded, ...ratings(answer.run)));
+// What a question gave: each kind has a look of its own.
+function look(answer) {
+  if (answer.kind === "stopped" || answer.kind === "answer") return answer.kind;
+  if (answer.model === "offline") return "passages";
+  return answer.without_source ? "unsourced" : answer.abstained ? "abstained" : "failed";
 }
 
-function ratings(run) {
+function box(name, title, text, again = null) {
+  return el("div", { class: `box ${name}`, role: name === "failed" ? "alert" : null },
+    el("p", { class: "title" }, title), el("p", { dir: "auto" }, text),
+    again && el("button", { type: "button", onclick: again }, "Try again"));
+}
+
+function showAnswer(entry, steps, answer, inbox) {
+  const kind = look(answer);
+  const { sources = [], took = "" } = answer;
+  const again = () => { if (!state.running) { entry.remove(); ask(entry.firstChild.textContent); } };
+  const reason = capital(`${answer.reason || " "}.`);
+  // A model that abstains in more words may say why.
+  const said = answer.answer || "";
+  const text = kind === "abstained" && said.split(/\s+/).length < 6 ? "I don\u2019t know" : said;
+  if (kind === "stopped") entry.append(box(kind, "Stopped", "No answer was kept.", again));
+  if (kind === "failed") entry.append(box(kind, "No answer", reason, answer.lasting ? null : again));
+  if (kind === "unsourced") entry.append(box(kind, "The model said, without a source", answer.without_source));
+  if (kind === "answer" || kind === "abstained") entry.append(
+    el("p", { class: `answer ${kind} ${text.length > 240 ? "long" : ""}`, dir: "auto" }, text));
+  if (kind === "abstained") entry.append(el("p", { class: "quiet why" }, reason));
+  const labels = kind === "answer" ? ["Sources", "No source was given."]
+    : kind === "passages" ? ["Best passages; no model was asked", "No passage fits; try other words."] : ["Best passages", ""];
+  const label = labels[sources.length ? 0 : 1];
+  entry.append(...(label ? [el("p", { class: "label" }, label)] : []),
+    el("ol", { class: "cards" }, sources.map((mail, place) => card(mail, place + 1, (from) =>
+      openMail(from, { inbox, message_id: mail.message_id, sentence: mail.sentence })))),
+    el("div", { class: "after" },
+      steps ? el("details", {}, el("summary", {}, took || "Steps"), steps) : el("span", { class: "quiet" }, took),
+      ...(kind === "answer" || kind === "abstained" ? ratings(answer.run, answer.rated) : [])));
+}
+
+function ratings(run, rated) {
   const place = el("span", { role: "status", class: "quiet" });
   const buttons = ["good", "bad"].map((name) => el("button", { type: "button", class: name, onclick: () =>
     name === "good" ? rate("good", "") : ask() }, name === "good" ? "Good" : "Bad"));
@@ -214,16 +250,62 @@ function ratings(run) {
     right, el("button", { class: "main" }, "Save"));
   form.hidden = true;
   const ask = () => { form.hidden = false; right.focus(); };
+  const show = (rating, what) => {
+    for (const each of buttons) each.setAttribute("aria-pressed", each.className === rating);
+    place.textContent = rating === "good" || !what.trim() ? `Kept: ${rating}` : `Kept: bad, ${what.trim()} is right`;
+  };
   const rate = async (rating, what) => {
     try {
       await call("rate", { run, rating, right: what });
       form.hidden = true;
-      place.textContent = rating === "good" || !what.trim() ? `Kept: ${rating}` : `Kept: bad, ${what.trim()} is right`;
+      show(rating, what);
     } catch (error) {
       place.textContent = error.message;
     }
   };
+  if (rated) show(rated.rating, rated.right);
   return [...buttons, place, form];
+}
+
+// ---- Earlier conversations: the server keeps them, the address names the open one.
+
+function at(talk) {
+  state.talk = talk;
+  if (location.hash.slice(1) !== talk) history.pushState(null, "", talk ? `#${talk}` : location.pathname);
+}
+
+async function openTalk(talk) {
+  forget(talk);
+  if (!talk) return;
+  try {
+    const { entries, ...given } = await call("talk", { talk });
+    if (state.talk !== talk) return; // another one was opened
+    showInbox(given);
+    const isRetried = (entry, next) => next?.question === entry.question && ["stopped", "failed"].includes(look(entry));
+    entries.filter((entry, place) => !isRetried(entry, entries[place + 1]))
+      .forEach((entry) => showAnswer(newEntry(entry.question), null, entry, given.inbox));
+    showMode();
+    get("talk").lastElementChild.scrollIntoView({ block: "start" });
+  } catch (error) {
+    at("");
+    complain(error);
+  }
+}
+
+async function showTalks() {
+  try {
+    const { talks } = await call("talks", { inbox: state.inbox });
+    get("talks").replaceChildren(...talks.map((each, place) => el("li", {},
+      el("button", { type: "button", class: "card", onclick: () => { get("history").close(); openTalk(each.talk); } },
+        el("span", { class: "number" }, `${place + 1}`),
+        el("span", { class: "subject", dir: "auto" }, each.title),
+        el("span", { class: "sender" }, new Date(each.at).toLocaleString("sv-SE").slice(0, 16) + "  \u00b7  "
+          + `${each.questions} ${each.questions === 1 ? "question" : "questions"}${each.talk === state.talk ? ", open" : ""}`)))));
+    get("none").hidden = talks.length > 0;
+    get("history").showModal();
+  } catch (error) {
+    complain(error);
+  }
 }
 
 // ---- Search.
@@ -253,7 +335,7 @@ function showMode() {
   const stops = !searching && state.running !== null;
   get("go").textContent = searching ? "Search" : stops ? "Stop" : "Ask";
   get("line").setAttribute("aria-label", searching ? "Search" : "Question");
-  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk.length ? "Ask a follow-up" : "Ask about your mail";
+  get("line").placeholder = searching ? "lease from:ann after:2001-03" : state.talk ? "Ask a follow-up" : "Ask about your mail";
   get("greeting").textContent = searching ? "What are you looking for?" : "What do you want to know?";
 }
 
@@ -281,11 +363,11 @@ async function submit() {
   }
 }
 
-function forget() {
+function forget(talk = "") {
   const before = state.running;
   state.running = null;
   before?.abort();
-  state.talk = [];
+  at(talk);
   get("talk").replaceChildren();
   get("found").replaceChildren();
   if (!get("mail").hidden) closeMail();
@@ -315,11 +397,12 @@ const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   t: () => get("mail").querySelector(".thread")?.click(),
+  h: showTalks,
   "?": () => get("keys").showModal(),
 };
 
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || get("keys").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const field = event.target.closest?.("input:not([type=radio]), select, textarea");
   const { key } = event;
   if (key === "Escape") {
@@ -351,7 +434,9 @@ async function start() {
     each.addEventListener("change", () => { complain(); showMode(); });
     each.parentNode.addEventListener("click", (event) => event.detail && get("line").focus());
   }
-  get("new").addEventListener("click", forget);
+  get("new").addEventListener("click", () => forget());
+  get("earlier").addEventListener("click", showTalks);
+  addEventListener("popstate", () => openTalk(location.hash.slice(1)));
   get("help").addEventListener("click", KEYS["?"]);
   get("inbox").addEventListener("change", changeInbox);
   get("inbox").addEventListener("focus", () => get("inbox").select());
@@ -362,6 +447,7 @@ async function start() {
     get("notice").textContent = capital(given.notice);
     get("addresses").append(...given.addresses.map((each) => el("option", { value: each })));
     get("operators").textContent = given.operators.map((each) => `${each}:`).join(" ");
+    if (location.hash.length > 1) await openTalk(location.hash.slice(1));
   } catch (error) {
     complain(error);
   }

@@ -17,6 +17,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
@@ -43,7 +44,14 @@ from typer import Option
 
 from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
-from art_e.cli.conversation import HISTORY, Answered, Conversation, failure_reason
+from art_e.cli.conversation import (
+    Answered,
+    Conversation,
+    after,
+    answered_of,
+    failure_reason,
+    outside_failure,
+)
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
@@ -52,15 +60,21 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import AttachedFile, Email
 from art_e.inbox.query import OPERATORS
+from art_e.inbox.threads import added_mails
 from art_e.inbox.tokenizer import search_words
 from art_e.message import ChatMessage
-from art_e.models.base import OFFLINE, Policy, PolicyStep
+from art_e.models.base import LASTING, OFFLINE, Policy, PolicyStep
 from art_e.models.model import Model, default_model
 from art_e.passages import informative_words
 from art_e.privacy import redact
+from art_e.ratings import AnswerRating, read_ratings
+from art_e.runs import Run, runs_of
+from art_e.storage import runs_folder
 from art_e.text import toml_table
+from art_e.trajectory import read_trajectories
 
 _HITS, _MARKS = 30, 200  # mails of a search, marked words of a mail
+_QUESTIONS = 500  # the last ones, whose conversations are listed
 
 Words = Annotated[str, Field(max_length=10_000)]
 
@@ -89,7 +103,7 @@ class Desk:
     def __init__(
         self, file: InboxFile, inbox: Inbox, model: str, options: model_options.Options
     ) -> None:
-        self._file, self._inbox, self._model = file, inbox, model
+        self._file, self._inbox, self._model, self._options = file, inbox, model, options
         # An unknown provider ends the command.
         no_model = "no model: the best passages, and nothing leaves this machine"
         here = no_model if model == OFFLINE else "mail text stays in this process"
@@ -143,14 +157,14 @@ class Desk:
         mails = opened.thread(email.message_id) if whole else [email]
         [size] = opened.thread_sizes([email.message_id])
         shown = []
-        for each in mails:
-            names, body = [file.name for file in opened.files(each.message_id)], clean(each.body)
-            # As `split_sentences` has joined it: lines, and the marks of quoted ones.
-            parts = clean(sentence if each == email else "").split()
-            pattern = r"[\s>]+".join(map(re.escape, parts))
-            found = re.search(pattern, body) if pattern else None
-            marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
-            shown.append({**each.to_json(), "body": body, "marks": marks, "attached": names})
+        for each, added in zip(mails, added_mails(mails), strict=True):
+            names = [file.name for file in opened.files(each.message_id)]
+            wanted = sentence if each == email else ""
+            own, full = (_marked_text(text.body, wanted, words) for text in (added, each))
+            # Quoted text is folded, unless the marks are in it.
+            body = own if own["marks"] or not full["marks"] else full
+            full_body = {} if body == full else {"full": full}
+            shown.append({**each.to_json(), **body, **full_body, "attached": names})
         return {"mails": shown, "size": size, "opened": email.message_id}
 
     def attached(
@@ -166,46 +180,105 @@ class Desk:
         self,
         question: Words,
         inbox: Words,
-        talk: Annotated[list[list[Words]], Field(max_length=HISTORY)],
+        talk: Words,
         tell: Callable[[dict[str, Any]], None],
         stopped: Callable[[], bool],
     ) -> dict[str, Any]:
-        """Answer a question that follows a `talk`; `tell` gets the steps and what arrives."""
+        """Answer a question of a `talk` ("": a new one); `tell` gets the steps and what arrives."""
         if not re.search(r"\w", question):
             raise UserError("the question is empty; type one")
         if self._turn.locked():
             tell({"step": "waiting for another question to end"})
         with self._turn:
             conversation = self._conversation
-            conversation.say = lambda step: tell({"step": step})
+            conversation.say = lambda step: tell({"step": step, "talk": conversation.id})
             conversation.on_answer = lambda answer: tell({"arriving": answer})
             if self._policy is None:
                 tell({"step": "loading what calls the model"})
                 conversation.load(self._model)
                 self._policy = conversation.policy
             conversation.policy = Stoppable(self._policy, stopped)
-            conversation.inbox, conversation.history = self._opened(inbox), talk
-            answered, history = conversation.ask(question), conversation.history
-        trajectory = answered.trajectory
-        self._answered[answered.run.id] = answered
-        without = failure_reason(trajectory)
-        if trajectory.error is not None:
-            without = f"{without}: {redact(trajectory.error['message'])}"
+            conversation.inbox, conversation.id = self._opened(inbox), talk or None
+            conversation.history = self._history(talk, inbox) if talk else []
+            return self._entry(conversation.ask(question), {})
+
+    def talks(self, inbox: Words) -> dict[str, Any]:
+        """The conversations about an inbox, the last first."""
+        listed = []
+        for talk, runs in self._talks().items():
+            first, last = runs[0].config, runs[-1].config
+            shown = {"title": first["question"], "at": last["started_at"], "questions": len(runs)}
+            listed += [{"talk": talk, **shown}] if first["inbox_address"] == inbox else []
+        return {"talks": listed}
+
+    def talk(self, talk: Words) -> dict[str, Any]:
+        """A conversation as it was, with its ratings."""
+        runs, rated = self._runs(talk), {each.episode_id: each for each in read_ratings()}
+        opened, entries = self._opened(runs[0].config["inbox_address"]), []
+        for run in runs:
+            entry = {"question": run.config["question"], "kind": "stopped"}
+            with suppress(ValueError):  # no line of ours
+                for each in read_trajectories(run.trajectories):
+                    entry = self._entry(answered_of(opened, run, each), rated)
+            entries.append(entry)
+        return {**self.inbox(opened.address), "entries": entries}
+
+    def _talks(self) -> dict[str, list[Run]]:
+        """The runs of each conversation about the mail that is served here."""
+        talks: dict[str, list[Run]] = {}
+        day = self._inbox.as_of and str(self._inbox.as_of)
+        served = (str(self._file.path.absolute()), day, self._options.junk)
+        for run in islice(runs_of("ask", runs_folder()), _QUESTIONS):
+            config = {"options": {}, **run.config}
+            if (config["db"], config["as_of"], config["options"].get("junk", False)) == served:
+                talks.setdefault(config.get("conversation") or run.id, []).insert(0, run)
+        return talks
+
+    def _runs(self, talk: str) -> list[Run]:
+        if talk not in (talks := self._talks()):
+            raise UserError("that conversation is not about this file and day; begin a new one")
+        return talks[talk]
+
+    def _history(self, talk: str, inbox: str) -> list[list[str]]:
+        """What goes along with the next question: what failed does not."""
+        for run in reversed(self._runs(talk)):
+            if run.config["inbox_address"] != inbox:
+                raise UserError("that conversation is about another inbox; begin a new one")
+            for each in read_trajectories(run.trajectories):
+                if each.error is None:
+                    return after(run.config["talk"], run.config["question"], each)
+        return []
+
+    def _entry(self, answered: Answered, rated: dict[str, AnswerRating]) -> dict[str, Any]:
+        run, trajectory = answered.run, answered.trajectory
+        self._answered[run.id] = answered
+        rating, failure = rated.get(trajectory.episode_id), outside_failure(trajectory)
         return {
-            "run": answered.run.id,
-            "kind": answered.kind,
-            "answer": answered.answer or "",
-            "without": without,
+            **answered.to_json(),
+            "run": run.id,
+            "talk": run.config["conversation"] or run.id,
+            "reason": redact(failure or failure_reason(trajectory) or ""),
+            "lasting": (trajectory.error or {}).get("kind") in LASTING,
             "sources": [_shown_source(answered, each) for each in answered.mails],
             "took": answered.took,
-            "talk": history,
+            "rated": rating and {"rating": rating.rating, "right": rating.right_answer or ""},
         }
 
     def rate(self, run: Words, rating: Literal["good", "bad"], right: Words) -> dict[str, Any]:
         if run not in self._answered:
-            raise UserError("that answer is of an earlier art-e web; rate it with: art-e rate")
+            raise UserError("that answer is not on the page; open its conversation again")
         self._answered[run].rate(rating, right.strip())
         return {"kept": rating}
+
+
+def _marked_text(text: str, sentence: str, words: list[str]) -> dict[str, Any]:
+    """A mail's text, and where the sentence or else the words are in it."""
+    body = clean(text)
+    # As `split_sentences` has joined it: lines, and the marks of quoted ones.
+    pattern = r"[\s>]+".join(map(re.escape, clean(sentence).split()))
+    found = re.search(pattern, body) if pattern else None
+    marks = [found.span()] if found else places_of(words, body)[:_MARKS] if words else []
+    return {"body": body, "marks": marks}
 
 
 def _shown_source(answered: Answered, email: Email) -> dict[str, Any]:
@@ -228,7 +301,8 @@ def _plain(error: Exception) -> dict[str, Any]:
 
 def make_app(desk: Desk) -> Starlette:
     """The page and what it asks for, as an app without any guard."""
-    methods: list[Callable[..., Any]] = [desk.start, desk.inbox, desk.search, desk.mail, desk.rate]
+    methods: list[Callable[..., Any]]
+    methods = [desk.start, desk.inbox, desk.search, desk.mail, desk.rate, desk.talks, desk.talk]
     by_name = {f"/call/{each.__name__}": validate_call(each) for each in methods}
 
     def page(request: Request) -> Response:

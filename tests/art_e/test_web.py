@@ -19,7 +19,7 @@ from tests.browser import Visit, pale_texts, running_browser
 from tests.builders import WAIT_S, answer, make_inbox, raw, read, search, with_files
 from tests.command_line import ANN, BOB, HOSTILE_ID, LEASE_ID, Process, assert_safe
 from tests.processes import start
-from tests.provider import NEVER_S, openai, rate_limited, says
+from tests.provider import NEVER_S, Reply, Request, openai, rate_limited, refuses, says
 
 EVIL = "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='pwned = 1'>"
 QUESTION = "When does the warehouse lease end?"
@@ -51,6 +51,12 @@ class Client(httpx.Client):
 
     def call(self, name: str, **fields: Any) -> Any:
         return self.post(f"/call/{name}", json=fields, headers={"Origin": self.home}).json()
+
+    def ask(self, question: str, **fields: Any) -> list[dict[str, Any]]:
+        """The lines of an answer."""
+        asked = {"question": question, "inbox": ANN, "talk": "", **fields}
+        told = self.post("/ask", json=asked, headers={"Origin": self.home}).text
+        return [json.loads(line) for line in told.splitlines()]
 
     def read(self, inbox: str, message_id: str) -> Any:
         return self.call("mail", inbox=inbox, message_id=message_id, whole=True)
@@ -125,7 +131,7 @@ def test_ctrl_c_ends_it(owned_db: Path, process: Process) -> None:
     with openai(lambda _: says("late", delay_s=NEVER_S)):
         running = process("web", "--db", owned_db, "--model", "o3")
         assert running.stdout is not None
-        fields = {"question": QUESTION, "inbox": ANN, "talk": []}
+        fields = {"question": QUESTION, "inbox": ANN, "talk": ""}
         with (
             closing(Client(running.stdout.readline().strip())) as client,
             client.stream("POST", "/ask", json=fields, headers={"Origin": client.home}) as steps,
@@ -158,7 +164,7 @@ def test_errors_are_one_line(client: Client) -> None:
     errors = {
         "no letter or digit": client.call("search", inbox=ANN, query="..."),
         "reload it": client.call("search", inbox=ANN),
-        "an earlier art-e web": client.call("rate", run="none", rating="good", right=""),
+        "open its conversation": client.call("rate", run="none", rating="good", right=""),
         "can't be read": client.post("/ask", content=b"{}", headers=ask).json(),
     }
     for part, given in errors.items():
@@ -167,15 +173,41 @@ def test_errors_are_one_line(client: Client) -> None:
 
 def test_an_answer_in_parts(owned_db: Path, home: Path) -> None:
     said = "It ends on March 31, 2002"
-    asked = {"question": "When?", "inbox": ANN, "talk": []}
     replies = [says(None, answer(f"{said}\x1b]0;owned\x07", LEASE_ID))]
     with openai(replies), entering(owned_db, home, "--model", "openai/gpt-4.1") as client:
-        told = client.post("/ask", json=asked, headers={"Origin": client.home}).text
-    *events, last = map(json.loads, told.splitlines())
+        *events, last = client.ask("When?")
     parts = [each["arriving"] for each in events if "arriving" in each]
     assert len(set(parts)) > 3 and parts[-1] == last["answer"]["answer"] == said
     # Half of an escape is harmless text, until its rest takes it away.
     assert all(said.startswith(each[: len(said)]) and "\x1b" not in each for each in parts)
+
+
+def test_conversations_are_kept(owned_db: Path, home: Path) -> None:
+    """Of this inbox up to this day alone; after a restart they are as they were, and go on."""
+    early = ("--as-of", "2001-05-01")
+    with entering(owned_db, home, *early) as client:
+        first = client.ask(QUESTION)[-1]["answer"]
+        assert client.ask("And the zebra?", talk=first["talk"])[-1]["answer"]["sources"]
+        client.call("rate", run=first["run"], rating="bad", right="Never")
+    with entering(owned_db, home) as client:
+        later = client.ask(QUESTION)[-1]["answer"]
+        [listed] = client.call("talks", inbox=ANN)["talks"]
+        assert listed["talk"] == later["talk"] != first["talk"]
+        assert "this file and day" in client.call("talk", talk=first["talk"])["error"]
+    with entering(owned_db, home, *early) as client:
+        [listed] = client.call("talks", inbox=ANN)["talks"]
+        assert {"talk": first["talk"], "title": QUESTION, "questions": 2}.items() <= listed.items()
+        again, _ = client.call("talk", talk=first["talk"])["entries"]
+        rated = {"rating": "bad", "right": "Never"}
+        assert again == {**first, "took": again["took"], "rated": rated}
+        assert client.call("talks", inbox=BOB) == {"talks": []}
+        for inbox, talk in ((BOB, first["talk"]), (ANN, later["talk"]), (ANN, "x")):
+            [refused] = client.ask("Who?", inbox=inbox, talk=talk)[-1:]
+            assert "begin a new one" in refused["error"]
+        assert client.ask("Who?", talk=first["talk"])[-1]["answer"]["talk"] == first["talk"]
+        third = client.call("talk", talk=first["talk"])["entries"][2]
+    config = json.loads((home / "runs" / third["run"] / "config.json").read_text())
+    assert [question for question, _ in config["talk"]] == [QUESTION, "And the zebra?"]
 
 
 # ---- The page.
@@ -207,8 +239,8 @@ def ask(page: Page, question: str, box: str = "Question") -> None:
 FOUND = answer("It ends on March 31, 2002", LEASE_ID)
 SCRIPT = [
     says(None, search("warehouse", "lease")), rate_limited("0"), says(None, read("m2")),
-    says(None, FOUND), says(None, answer("Bob", LEASE_ID)), says("too late", delay_s=NEVER_S),
-    says(None, answer(None)), says(None, FOUND),
+    says(None, FOUND), says(None, answer("Bob", LEASE_ID)), says(None, answer(None)),
+    says(None, FOUND),
 ]  # fmt: skip
 
 
@@ -216,7 +248,13 @@ def test_a_conversation(
     browser: Browser, owned_db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ART_E_HOME", str(home))
-    with openai(SCRIPT) as provider:
+    replies = list(SCRIPT)
+
+    def reply(request: Request) -> Reply:
+        slow = request.messages[1]["content"].startswith("Something slow")
+        return says("too late", delay_s=NEVER_S) if slow else replies.pop(0)
+
+    with openai(reply) as provider:
         with visit(browser, owned_db, home, "--model", "o3") as page:
             expect(page.locator("#notice")).to_contain_text("Mail text stays on this machine")
             ask(page, QUESTION)
@@ -249,19 +287,61 @@ def test_a_conversation(
             expect(page.locator("#found mark")).to_have_text("Noodles")
             page.get_by_text("Ask", exact=True).first.click()
             page.get_by_role("button", name="Stop").click()
-            expect(entries.nth(2)).to_contain_text("Stopped.")
+            expect(entries.nth(2)).to_contain_text("Stopped")
             ask(page, "And the weather?")
             expect(entries.nth(3).locator(".answer")).to_have_text("I don’t know")
+            # A reload shows all of it as it was; the history brings it back.
+            page.reload()
+            expect(entries).to_have_count(4)
+            expect(entries.nth(2)).to_contain_text("Stopped")
             page.get_by_role("button", name="New conversation").click()
+            expect(entries).to_have_count(0)
+            page.get_by_role("button", name="History").click()
+            page.get_by_role("dialog").get_by_role("button", name=f"{QUESTION} ").click()
+            expect(entries).to_have_count(4)
+            statuses = ["Kept: good", "Kept: bad, Ann is right"]
+            expect(entries.get_by_role("status")).to_have_text([*statuses, ""])
+            page.go_back()
             expect(entries).to_have_count(0)
             ask(page, QUESTION)
             expect(entries.locator(".answer")).to_have_text("It ends on March 31, 2002")
         asked = [each.messages[1]["content"] for each in provider.requests]
-    follow_up = next(each for each in asked if each.endswith("now: Who said so?"))
-    assert f"Question: {QUESTION}\nAnswer: It ends on March 31, 2002" in follow_up
+    follow_up = next(each for each in asked if each.startswith("Who said so?"))
+    assert f"- {QUESTION}\n  It ends on March 31, 2002" in follow_up
     assert asked[-1] == QUESTION
     given = [(each.rating, each.question, each.right_answer) for each in read_ratings()]
     assert given == [("good", QUESTION, None), ("bad", "Who said so?", "Ann")]
+
+
+def test_a_failure_looks_like_one(browser: Browser, owned_db: Path, home: Path) -> None:
+    script = [
+        refuses(401, "Incorrect API key"), refuses(500, "Down"),
+        says(None, answer("Ann", LEASE_ID)), *[says("It ends in June.")] * 2,
+    ]  # fmt: skip
+    options = ("--model", "o3", "--retries", "0")
+    with openai(script), served(owned_db, home, *options) as address:
+        page = Visit(browser, loopback=True).page
+        page.goto(address)
+        expect(page.locator("#about")).to_contain_text("mails")
+        entries, failure = page.locator("article"), page.locator("article [role=alert]").last
+        again = page.get_by_role("button", name="Try again")
+        ask(page, QUESTION)
+        line = "Auth: openai/o3: 401: Incorrect API key; check the key, in the environment or .env."
+        expect(failure).to_contain_text(line)
+        expect(again).to_have_count(0)
+        ask(page, "Who?")
+        expect(failure).to_contain_text("Provider: openai/o3: 500: Down; try again.")
+        expect(page.get_by_role("button", name="Good")).to_have_count(0)
+        again.click()
+        expect(entries.locator(".answer")).to_have_text("Ann")
+        ask(page, "When?")
+        expect(entries.last.locator(".unsourced")).to_contain_text("It ends in June.")
+        expect(page.get_by_role("button", name="Good")).to_have_count(1)
+        page.reload()
+        expect(entries).to_have_count(3)
+        expect(entries.locator(".answer")).to_have_text("Ann")
+    ask(page, "Still there?")
+    expect(failure).to_contain_text("art-e web has ended; start it again")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True)])

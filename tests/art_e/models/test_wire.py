@@ -111,6 +111,27 @@ def test_a_failure_is_named_by_the_providers_words(
     assert caught.value.cost_usd == 0
 
 
+@pytest.mark.parametrize("model", ["openai/gpt-4.1", "anthropic/claude-opus-4-6"])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"detail": "No such key"}, "No such key"),
+        ({"error": "No such key"}, "No such key"),
+        ([{"error": {"message": {"text": "No such key"}}}], "No such key"),
+        ({"detail": [{"loc": ["key"], "msg": "No such key"}]}, "No such key"),
+        ({"error": {"code": 401}}, "AuthenticationError"),
+    ],
+)
+def test_a_failure_is_never_shown_as_code(
+    model: str, body: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with json_server(lambda *_: (401, body)) as url:
+        stand_in(monkeypatch, model, url)
+        with pytest.raises(PolicyError) as caught:
+            act(LitellmPolicy(model, ModelOptions(), QUICK))
+    assert str(caught.value) == f"{model}: 401: {words}"
+
+
 def test_calls_that_failed_cost_what_was_billed(make: Make) -> None:
     empty = says(None, usage=Usage(1_000, 0, 1_000))  # $0.01
     with Provider([empty] * 3) as provider, pytest.raises(PolicyError) as caught:
