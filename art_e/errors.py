@@ -38,6 +38,6 @@ def install_command(extras: str) -> str:
         origin = json.loads(record.read_text("utf-8"))
         scheme = "git+" if "vcs_info" in origin else ""
         source = f"'art-e[{extras}] @ {scheme}{origin['url']}'"
-    # Environments of uv lack pip.
-    pip, uv = f"{sys.executable} -m pip install", f"uv pip install --python {sys.executable}"
-    return f"{pip if find_spec('pip') else uv} {source}"
+    if find_spec("pip"):
+        return f"{sys.executable} -m pip install {source}"
+    return f"uv pip install --python {sys.executable} {source}"  # uv's environments lack pip

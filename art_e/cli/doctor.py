@@ -95,11 +95,8 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     else:
         yield Finding("packages", "ok", f"{', '.join(CORE)}; DuckDB {metadata.version('duckdb')}")
     yield from _places(db)
-    for name, packages, extras in (
-        ("benchmarks", EVAL_EXTRA, "eval"),
-        ("training", TRAINING, "eval,train"),
-    ):
-        yield _installed(name, packages, f"only for {name}: {install_command(extras)}")
+    yield _installed("benchmarks", EVAL_EXTRA, install_command("eval"))
+    yield _installed("training", TRAINING, install_command("eval,train"))
     yield gpu_check()
     yield from (each._replace(name=f"model {each.name}") for each in model_checks(online=online))
 
