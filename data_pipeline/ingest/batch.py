@@ -34,35 +34,22 @@ from art_e.children import plain_environment
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.threads import bare_subject
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, addresses, marked, stems, tokens, words
+from art_e.text import toml_table
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.parse import MOST_CHARS, REST, parse_within
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
 
 _DIGEST_BYTES = 16
 
-_MAILS = pa.schema({
-    "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
-    "utc_offset": pa.int16(), "subject": pa.string(), "bare_subject": pa.string(),
-    "from_address": pa.string(), "from_name": pa.string(), "body": pa.string(),
-    "length": pa.int32(), "source": pa.string(), "content_digest": pa.binary(),
-    "copy_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
-    "labels": pa.list_(pa.string()), "reference_ids": pa.list_(pa.string()),
-    "gmail_thread": pa.string(), "delivered_to": pa.string(), "attached": pa.string(),
-    "mailing_list": pa.string(), "bulk": pa.bool_(), "owner": pa.string(),
-})  # fmt: skip
-# role: 0, 1, 2 for to, cc, bcc
-_RECIPIENTS = pa.schema({
-    "row": pa.int32(), "address": pa.string(), "name": pa.string(), "role": pa.int8(),
-    "position": pa.int32(),
-})  # fmt: skip
-_POSTINGS = pa.schema({"row": pa.int32(), "term": pa.int64(), "frequency": pa.int32()})
-_STEMS = pa.schema({"term": pa.int64(), "stem": pa.string()})
-_WORDS = pa.schema({"row": pa.int64(), "word": pa.large_string(), "term": pa.int64()})
-_SKIPPED = pa.schema(dict.fromkeys(Skipped._fields, pa.string()))
-_FILES = pa.schema({
-    "row": pa.int32(), "number": pa.int16(), "part": pa.int16(), "name": pa.string(),
-    "kind": pa.string(), "data": pa.binary(), "unread": pa.string(),
-})  # fmt: skip
+
+def _type(name: str | list[str]) -> pa.DataType:
+    return pa.list_(pa.type_for_alias(*name)) if isinstance(name, list) else pa.type_for_alias(name)
+
+
+_MAILS, _RECIPIENTS, _POSTINGS, _STEMS, _WORDS, _SKIPPED, _FILES = (
+    pa.schema({column: _type(name) for column, name in columns.items()})
+    for columns in toml_table(__package__, "tables.toml").values()
+)
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})

@@ -97,11 +97,7 @@ def test_folders_are_read_with_their_labels_and_left_as_they_were(
 ) -> None:
     box.put([1], flags=r"\Seen \Flagged \Answered")
     box.put([2], flags=r"\Draft")
-    folders = {
-        "Altpapier": ("trash",), "Bulk": ("spam",), "Outgoing": ("sent",), "2024": ("2024",),
-        "&AMQ-mter.Q&-A": ("Ämter/Q&A",), "Trash.old": ("Trash/old", "trash"),
-        "INBOX.Gesendet": ("sent",), r'"a \"b\" \\ (c) {5} *"': (r'a "b" \ (c) {5} *',),
-    }  # fmt: skip
+    folders = {name: tuple(labels) for name, labels in SERVERS["folders"].items()}
     for number, folder in enumerate(folders, start=3):
         box.put([number], folder)
 
@@ -645,12 +641,7 @@ def test_sign_ins_that_fail(art_e: Run, home: Path, endpoint: Any, monkeypatch: 
         assert (shown.exit_code, shown.stdout) == (2, "") and words in shown.stderr, shown.stderr
         assert shown.stderr.count("\n") == 1 + (CODE in answers) and "secret" not in shown.stderr
     assert waits == [0, 5, 0, 0, 0, 0, 0]
-    for urls, words in (
-        ("http://x.example/d,http://x.example/t,imap", "x.example/d would get a token in the open"),
-        ("http://127.0.0.1:1/d,http://127.0.0.1:1/t,imap", "no answer from 127.0.0.1 (ConnectErr"),
-        ("https://x.example/d", "--endpoints DEVICE_URL"),
-        ("", "--endpoints DEVICE_URL"),
-    ):
+    for urls, words in SERVERS["endpoints"].items():
         options = ("--client-id", "my-id", "--endpoints", urls)
         assert words in the_error(art_e("login", account, *options))
     # Microsoft takes no passwords: none is sent.

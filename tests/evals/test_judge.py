@@ -11,6 +11,7 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
+from art_e.text import toml_table
 from bench.fit_judge import invented
 from evals.judges.claims import read_claims, same_value
 from evals.judges.labels import agreement, load_pairs, rate
@@ -20,6 +21,7 @@ from tests.builders import table_rows
 
 JUDGE, F1 = OfflineJudge(), F1Judge()
 BOTH = (JUDGE, F1)
+CASES = toml_table(__package__, "judge.toml")
 
 
 def asked(question: str, gold: str | None, answerable: bool | None = None) -> Question:
@@ -52,16 +54,7 @@ def verdict(question: str, gold: str | None, answer: str | None, **fields: Any) 
     return JUDGE.decide(asked(question, gold, **fields), answer)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "agreed", "fooled"),
-    [
-        # Whoever trains on it must not find answers that it takes and should not.
-        ("invented", 1000, 0.93, 0.035),
-        ("unseen", 200, 0.82, 0.05),
-        ("blind", 630, 0.735, 0.1),
-        ("adversarial", 40, 1, 0),
-    ],
-)
+@pytest.mark.parametrize(("name", "size", "agreed", "fooled"), CASES["agreement"]["rows"])
 def test_offline_judge_against_labels(name: str, size: int, agreed: float, fooled: float) -> None:
     # Figures alone, so that a failure prints no pair.
     figures = agreement(asyncio.run(rate(JUDGE, SETS[name], concurrency=1)))
@@ -108,12 +101,7 @@ def test_gold_is_right_and_an_appeal_gains_nothing(question: Question) -> None:
 
 @pytest.mark.parametrize("between", [", ", " or ", "; ", " / ", "\n"])
 def test_a_list_of_candidates_is_wrong(between: str) -> None:
-    for question, gold, *others in (
-        ("When is it?", "May 4", "May 3", "May 9"),
-        ("Who leads?", "Ann Lee", "Bo Chen", "Cy Diaz"),
-        ("How much is it?", "$12,400", "$12,500", "$9"),
-        ("What is the colour of the logo?", "dark teal", "navy blue", "light red"),
-    ):
+    for question, gold, *others in CASES["candidates"]["rows"]:
         for answer in (between.join([gold, *others]), between.join([*others, gold])):
             for judge in BOTH:
                 assert not judge.decide(asked(question, gold), answer).correct, answer
@@ -166,12 +154,7 @@ def test_only_an_unanswerable_question_wants_an_abstention(answer: str | None) -
     assert not verdict("Whom do I ask?", gold, "iBuyit@x.example").correct
 
 
-@pytest.mark.parametrize(
-    "unit",
-    ["May 4 ", "4/", "1,", "$", "or ", "a", "A ", "Ann Lee, ", "x@", "1-", "not ", "one hundred ",
-     "from ", "moved ", "(", "\n", "mark this ", "\ufdfa", "9" * 50 + " ", "a.", "www.", "3:30 - ",
-     "early ", "mail of ", "unless ", "first a "],
-)  # fmt: skip
+@pytest.mark.parametrize("unit", CASES["hostile"]["units"])
 def test_hostile_length_is_judged_quickly(unit: str) -> None:
     started = time.process_time()
     for question, gold in (("When is it?", "May 4"), ("Who leads?", "Ann Lee"), ("Why?", "Late")):

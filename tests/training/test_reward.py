@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from art_e.episode import Rubric
+from art_e.text import toml_table
 from evals.scored import Verdict
 from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
 
@@ -146,22 +147,7 @@ def test_components() -> None:
 
 
 def test_each_component_pays_its_fact() -> None:
-    for name, facts, value in (
-        # Thirty searches in one message cost thirty.
-        ("effort", {"turns": 2, "effort": 32}, 0.0),
-        ("effort", {"turns": 4, "effort": 4}, 0.2 * 0.6),
-        # Malformed calls cost up to a bound.
-        ("format", {"bad_argument_calls": 1, "unknown_tool_calls": 1}, -0.1 * 2 / 3),
-        ("format", {"unparseable_calls": 100}, -0.1),
-        ("sources", {"sources_correct": False}, 0.0),
-        # Citing more than the gold mails costs.
-        ("concision", {"num_sources": 4}, 0.1 / 4),
-        ("concision", {"num_gold_sources": 2, "num_sources": 2}, 0.1),
-        ("concision", {"num_gold_sources": 2, "num_sources": 1}, 0.1),
-        ("concision", {"num_sources": 0}, 0.0),
-        # Without known gold mails one may be cited for nothing.
-        ("concision", {"num_gold_sources": 0, "num_sources": 2}, 0.1 / 2),
-    ):
+    for name, facts, value in toml_table(__package__, "rewards.toml")["rows"]:
         reward = reward_of(answered(**facts), RIGHT, DEFAULT)
         assert reward is not None
         assert reward.components[name] == pytest.approx(value), facts
