@@ -67,9 +67,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def ingest(
     sources: Annotated[list[str], Argument(metavar="SOURCE...", help=_SOURCES)],
     db: DbOption = None,
-    source_format: Annotated[
-        FormatName, Option("--format", help="Format of the sources; auto detects it.")
-    ] = "auto",
+    source_format: Annotated[FormatName, Option("--format", help="Format of sources.")] = "auto",
     owner: Annotated[
         str | None, Option(metavar="ADDRESS", help="Whose mail all of it is [default: inferred].")
     ] = None,

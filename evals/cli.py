@@ -136,9 +136,7 @@ def run(
     limit: Annotated[int | None, Option(min=1, help="Ask a sample of N questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: JudgesOption = None,
-    prompt: Annotated[
-        Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
-    ] = None,
+    prompt: Annotated[Path | None, Option(metavar="FILE", help="System prompt to compare.")] = None,
     preset: Annotated[
         Literal["published-100"] | None,
         Option(help="The form in which the published figures were measured."),
@@ -149,9 +147,7 @@ def run(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show what models and judges would be asked, and the cost.")
     ] = False,
-    resume: Annotated[
-        bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume --out, or the last killed.")] = False,
     max_turns: Annotated[int | None, Option(min=1, help="Turns a question [default: 10].")] = None,
     recipe: model_options.RecipeOption = None,
     concurrency: Annotated[
@@ -413,9 +409,7 @@ _SHOWN_FLIPS = 20
     " 20260101-120000-eval:openai/gpt-4.1 --json",
 ))  # fmt: skip
 def compare(
-    run_a: Annotated[
-        str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
-    ],
+    run_a: Annotated[str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run.")],
     run_b: Annotated[str, Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
     as_json: JsonOption = False,
 ) -> None:

@@ -405,9 +405,7 @@ def kept_of(adapted: Any, dtype: Any) -> float:
 
 @app.command(epilog=example("art-e train merge trained --out whole"))
 def merge(
-    checkpoint: Annotated[
-        Path, Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
-    ],
+    checkpoint: Annotated[Path, Argument(metavar="DIR", help="Adapter's checkpoint, or its run.")],
     out: Annotated[Path, Option(metavar="DIR", help="New folder.")],
     as_json: JsonOption = False,
 ) -> None:

@@ -179,9 +179,7 @@ def chosen_seed(runs: Mapping[int, Path]) -> int:
 def reproduce(
     profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
     changes: SetOption = None,
-    until: Annotated[
-        Stage, Option(metavar="STAGE", help=f"Last stage: {', '.join(STAGES)}.")
-    ] = "report",
+    until: Annotated[Stage, Option(metavar="STAGE", help=f"Last: {', '.join(STAGES)}.")] = "report",
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show the commands, the plan, and what is missing.")
     ] = False,

@@ -36,18 +36,14 @@ app = typer.Typer(
 
 SetOption = Annotated[
     Path | None,
-    Option(
-        "--out", metavar="DIR", help="Folder of the golden set [default: golden in ART_E_HOME]."
-    ),
+    Option("--out", metavar="DIR", help="Golden-set folder [default: golden in ART_E_HOME]."),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
 TrainOption = Annotated[int, integer("Number of inboxes to train on.", 0)]
 ValidationOption = Annotated[int, integer("Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, integer("Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, integer("Number of parallel requests.")]
-RealismOption = Annotated[
-    float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
-]
+RealismOption = Annotated[float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism.")]
 READER_SHARE = 0.8  # of a limit for reader and judge
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
@@ -235,9 +231,7 @@ def verify_command(
         Option(metavar="JUDGE", parser=full_name, help="Model that compares answers, or offline."),
     ] = READER,
     min_realism: RealismOption = filtering.MIN_REALISM,
-    strict: Annotated[
-        bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
-    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Also drop unsure or unchecked rows.")] = False,
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: Annotated[
         float | None,
