@@ -92,9 +92,7 @@ def box(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     wire.close()
 
 
-def test_folders_are_read_with_their_labels_and_left_as_they_were(
-    art_e: Run, home: Path, box: Box
-) -> None:
+def test_folders_are_read_with_labels_and_left_unchanged(art_e: Run, home: Path, box: Box) -> None:
     box.put([1], flags=r"\Seen \Flagged \Answered")
     box.put([2], flags=r"\Draft")
     folders = {name: tuple(labels) for name, labels in SERVERS["folders"].items()}
@@ -524,9 +522,7 @@ def test_the_services_of_the_docs_are_valid(tmp_path: Path) -> None:
         assert path.name not in done.stderr
 
 
-def test_a_sync_goes_on_until_it_is_interrupted(
-    art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_goes_on_until_stopped(art_e: Run, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over lost connections, but not with a password that is wrong."""
     box.put([1])
     art_e("ingest", box.url)

@@ -99,9 +99,7 @@ def test_bulk_mail_is_known_by_its_headers() -> None:
         assert (mail.mailing_list, str(mail.bulk)) == (mailing_list, bulk), headers
 
 
-def test_a_hit_says_that_it_is_bulk_and_a_category_says_it_to_its_owner(
-    art_e: Run, tmp_path: Path
-) -> None:
+def test_a_hit_says_that_it_is_bulk_a_category_to_its_owner(art_e: Run, tmp_path: Path) -> None:
     """A copy that came to oneself is personal, though one came by a list as well."""
     listed = b"List-Id: Club <club.x.example>\n"
     mails = [
@@ -128,9 +126,7 @@ def test_the_labels_of_a_maildir_and_of_a_mail_programs_files() -> None:
         assert of_path(path) == tuple(labels)
 
 
-def test_the_owner_is_whom_mail_was_delivered_to_or_else_who_has_most(
-    art_e: Run, takeout: Path, tmp_path: Path
-) -> None:
+def test_the_owner_got_mail_or_has_most_of_it(art_e: Run, takeout: Path, tmp_path: Path) -> None:
     # To a list, of which me@home.example is a member; a word in another header is no address.
     notes = ["Delivered-To: <Ann@home.example>"] * 5
     notes += ["X-Original-To: other@home.example", "Delivered-To: nobody"]

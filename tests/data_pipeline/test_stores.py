@@ -107,9 +107,7 @@ def test_what_only_its_program_reads_has_a_way_out(
 
 
 @pytest.mark.parametrize("ends", ["whole", "damaged"])
-def test_readpst_takes_outlooks_data_files_apart(
-    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readpst_reads_outlook(ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(write(tmp_path / "mail", {"backup.pst": b"!BDN" + bytes(60)}))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     # Stands in for the program, which writes a folder tree at $8.

@@ -54,9 +54,7 @@ def texts(script: Sequence[AssistantMessage]) -> list[str]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_turn_by_turn(
-    script: list[AssistantMessage], roll: Roll, tokenizer: Qwen2Tokenizer
-) -> None:
+def test_by_turns(script: list[AssistantMessage], roll: Roll, tokenizer: Qwen2Tokenizer) -> None:
     (episode, transcript), engine = roll(script)
     at_once, ids = whole(tokenizer, episode.messages), transcript.ids
     assert ids == at_once[: len(ids)]
@@ -132,9 +130,7 @@ def test_no_room_for_another_turn_is_out_of_turns(roll: Roll, tokenizer: Qwen2To
 
 
 @given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))
-def test_episodes_keep_to_limit(
-    roll: Roll, tokenizer: Qwen2Tokenizer, room: int, name: str
-) -> None:
+def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, name: str) -> None:
     """Observations count too: a long mail used to pass the limit by any length."""
     (_, full), _ = roll(SCRIPTS[name])
     turn = max(len(tokenizer.encode(each)) for each in texts(SCRIPTS[name]))

@@ -145,9 +145,7 @@ def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch)
         load_material(data.model_copy(update={"worlds": other}), "train")
 
 
-def test_golden_set_of_the_home(
-    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_golden_set_of_home(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     material = load_material(data, "train")
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
     own = Data(db=str(material.file.path), train_questions=5)
