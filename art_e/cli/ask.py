@@ -108,8 +108,9 @@ def ask(
         chosen = chosen.following(
             last.get("options", {}), same_model=model in (None, last["model"])
         )
-        inbox, model = inbox or last["inbox_address"], model or last["model"]
-        db, as_of = db or Path(last["db"]), as_of or last["as_of"]
+        inbox = (inbox or last["inbox_address"]).strip().lower()
+        db, as_of = (db or Path(last["db"])).absolute(), as_of or last["as_of"]
+        model = model or last["model"]
         # What was said comes from that mail.
         if (inbox, db, as_of) != (last["inbox_address"], Path(last["db"]), last["as_of"]):
             history, conversation = [], None
@@ -121,10 +122,8 @@ def ask(
         with output.status(silent=trace) as talk.say:
             talk.say(f"loading what calls {model}")
             talk.load(model)
-        if question is None:
-            run_chat(file, talk)
-            return
-        talk.begin(question.strip(), out=out)
+        if question is not None:
+            talk.begin(question.strip(), out=out)
         if talk.policy.model == OFFLINE:
             output.note(OFFLINE_NOTE)
             # Look for local servers only if a person is watching.
@@ -133,6 +132,9 @@ def ask(
                 output.note(f"{near.why}: {first}art-e config model {near.model}")
         elif (notice := Model(model).notice) is not None:
             output.note(notice)
+        if question is None:
+            run_chat(file, talk)
+            return
         show_turn = partial(output.print_text, to_stderr=as_json) if trace else None
         with output.status(silent=trace) as talk.say:
             answered = talk.answer(show_turn)
@@ -256,8 +258,6 @@ def run_chat(file: InboxFile, talk: Conversation) -> None:
     )
     inbox, model = talk.inbox, talk.policy.model
     output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
-    if (notice := Model(model).notice) is not None:
-        output.note(notice)
     while True:
         try:
             if line := session.prompt("> ").strip():

@@ -241,19 +241,14 @@ class Conversation:
         """Make the folder of the question's run. Raises `UserError` if `out` is taken."""
         if isinstance(question, str):
             question = Question("ask", question, self.inbox.address, self.inbox.as_of)
-        self._question = question
+        self._question, day = question, self.inbox.as_of
         config = {
-            "question": question.question,
-            "talk": self.history,
-            "conversation": self.id,
-            "inbox_address": self.inbox.address,
-            "as_of": None if self.inbox.as_of is None else self.inbox.as_of.isoformat(),
-            "model": self.policy.model,
-            "policy": self.policy.settings,
-            "max_turns": self.form.max_turns,
-            "db": str(self.db.absolute()),
+            "question": question.question, "talk": self.history, "conversation": self.id,
+            "inbox_address": self.inbox.address, "as_of": None if day is None else day.isoformat(),
+            "model": self.policy.model, "policy": self.policy.settings,
+            "max_turns": self.form.max_turns, "db": str(self.db.absolute()),
             "options": asdict(self.options),
-        }
+        }  # fmt: skip
         self._run = start_run(name, config, runs_folder(), out)
         self.id = self.id or self._run.id
 

@@ -112,14 +112,9 @@ def search(
     junk = junk or query.junk
     with options.opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
         hits = opened.search(
-            query.words,
-            from_addr=sender,
-            to_addr=recipient,
-            sent_after=sent_after,
-            sent_before=sent_before,
-            query=query,
-            max_results=limit,
-        )
+            query.words, from_addr=sender, to_addr=recipient, sent_after=sent_after,
+            sent_before=sent_before, query=query, max_results=limit,
+        )  # fmt: skip
         if as_json:
             sizes = opened.thread_sizes([hit.message_id for hit in hits])
             rows = zip(hits, sizes, strict=True)

@@ -152,16 +152,12 @@ def find_mail(reference: str, file: InboxFile, inbox: Inbox) -> str:
     for name in (reference, last_list().numbered(reference, file.path, inbox.address)):
         if name is not None and (message_id := inbox.canonical_id(name)) is not None:
             return message_id
-    long_enough = len(reference.strip("<> ")) >= MIN_BEGINNING
-    ids = inbox.ids_beginning(reference) if long_enough else []
-    if len(ids) > 1:
-        raise UserError(
-            f"{reference} begins several message ids; write more of {', '.join(ids[:3])}"
-        )
-    if ids:
+    ids = inbox.ids_beginning(reference) if len(reference.strip("<> ")) >= MIN_BEGINNING else []
+    if len(ids) == 1:
         return ids[0]
+    if ids:
+        some = ", ".join(ids[:3])
+        raise UserError(f"{reference} begins several message ids, such as {some}; write more of it")
     until = "" if inbox.as_of is None else f" up to {inbox.as_of}"
-    raise UserError(
-        f"no mail {reference} in the inbox of {inbox.address}{until};"
-        f" art-e search WORDS --inbox {inbox.address} shows mails with numbers and message ids"
-    )
+    where = f"the inbox of {inbox.address}{until}"
+    raise UserError(f"no mail {reference} in {where}; art-e search WORDS numbers what it lists")

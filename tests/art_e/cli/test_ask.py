@@ -255,17 +255,15 @@ def test_a_follow_up_is_searched_by_its_words_and_the_earlier_ones(
         assert {LEASE_ID, LATER_ID} == {each["message_id"] for each in reply["passages"]}
 
 
-def test_a_talk_stays_in_its_inbox_and_day(art_e: Run, owned_db: Path) -> None:
-    for options, talk in (
-        (EARLY, 0),
-        ((), 1),
-        (("--as-of", "2001-02-02"), 0),
-        (("--inbox", BOB), 0),
-    ):
-        follow = ["-c"] * (options != EARLY)
-        assert art_e("ask", QUESTION, *follow, "--db", owned_db, *options).exit_code == 0
-        config = json_of(art_e("runs", "show", "last", "--json"))["config"]
-        assert len(config["talk"]) == talk
+def test_a_talk_stays_in_its_inbox_and_day(
+    art_e: Run, owned_db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(owned_db.parent)
+    ask = ("ask", QUESTION, "--db", owned_db.name)
+    assert art_e(*ask, *EARLY).exit_code == 0
+    for change, talk in ([], 1), (["--as-of", "2001-02-02"], 0), (["--inbox", BOB], 0):
+        assert art_e(*ask, "-c", *change).exit_code == 0
+        assert len(json_of(art_e("runs", "show", "last", "--json"))["config"]["talk"]) == talk
 
 
 OPTIONS = {
