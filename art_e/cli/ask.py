@@ -61,10 +61,8 @@ def ask(
             help="In plain words; - reads standard input; without one it is a chat.",
         ),
     ] = None,
-    inbox: options.InboxOption = None,
-    model: model_options.ModelOption = None,
-    as_of: options.AsOfOption = None,
-    junk: options.AllOption = False,
+    inbox: options.InboxOption = None, model: model_options.ModelOption = None,
+    as_of: options.AsOfOption = None, junk: options.AllOption = False,
     max_turns: Annotated[
         int | None, options.integer(f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].")
     ] = None,
@@ -76,16 +74,12 @@ def ask(
     trace: Annotated[
         bool, Option("--trace", help="Show each tool call and what came back.")
     ] = False,
-    effort: model_options.EffortOption = None,
-    temperature: model_options.TemperatureOption = None,
+    effort: model_options.EffortOption = None, temperature: model_options.TemperatureOption = None,
     max_cost: model_options.MaxCostOption = None,
-    tool_calls: model_options.ToolCallsOption = "auto",
-    timeout: model_options.TimeoutOption = None,
+    tool_calls: model_options.ToolCallsOption = "auto", timeout: model_options.TimeoutOption = None,
     retries: model_options.RetriesOption = None,
-    db: options.DbOption = None,
-    out: options.OutOption = None,
-    as_json: options.JsonOption = False,
-) -> None:
+    db: options.DbOption = None, out: options.OutOption = None, as_json: options.JsonOption = False,
+) -> None:  # fmt: skip
     """Answer a question from the mail of one inbox, with sources."""
     if not words and (out is not None or as_json):
         raise UserError('--out and --json go with a question: art-e ask "When does it end?" ...')

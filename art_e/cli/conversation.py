@@ -217,19 +217,15 @@ class Conversation:
         options = self.options
         form = chosen_form(options.recipe, options.max_turns, [model])
         called = ModelOptions(
-            temperature=options.temperature,
-            reasoning_effort=options.effort,
-            max_output_tokens=turn_tokens(form, model),
-            tool_calls=options.tool_calls,
-            concurrency=1,
-            timeout_s=options.timeout,
+            temperature=options.temperature, reasoning_effort=options.effort,
+            max_output_tokens=turn_tokens(form, model), tool_calls=options.tool_calls,
+            concurrency=1, timeout_s=options.timeout, max_cost_usd=options.max_cost,
             tries=1 + (RETRIES if options.retries is None else options.retries),
-            max_cost_usd=options.max_cost,
             on_retry=lambda number, most, why, wait: self.say(
                 f"{why}; trying again in {wait:.0f} s, {number} of {most}"
             ),
             on_answer=lambda answer: self.on_answer(answer),  # noqa: PLW0108 - may change
-        )
+        )  # fmt: skip
         self.policy, self.form = Model(model).policy(called), form
 
     def ask(self, question: str) -> Answered:

@@ -76,7 +76,7 @@ def doctor(
             state = (f"{check.state:<8}", STYLES[check.state])
             output.print_text(state, f"{check.name}: {check.detail}")
             if check.fix is not None:
-                output.print_text(f"        -> {check.fix}")
+                output.print_text(check.fix, lead="        -> ")
     if not works:
         raise typer.Exit(1)
 
