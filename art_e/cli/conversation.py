@@ -156,7 +156,7 @@ class Answered(NamedTuple):
                 print_text(("the model said: ", "dim"), answer)
         wanted = informative_words(self.question)
         for number, email in enumerate(self.mails, start=1):
-            print_text(*_shown_source(email), lead=f"{number:>2}. ")
+            print_text(*shown_source(email), lead=f"{number:>2}. ")
             texts = [each.text for each in self.passages if each.email == email]
             for line in "\n...\n".join(texts).splitlines():
                 print_text(*marked(wanted, one_line(line)), lead="    ")
@@ -174,8 +174,8 @@ class Answered(NamedTuple):
             "answer": self.answer,
             "without_source": said_without_call(trajectory),
             "abstained": trajectory.rubric["abstained"],
-            "sources": [_cited(email) for email in self.sources],
-            "passages": [{"text": each.text, **_cited(each.email)} for each in self.passages],
+            "sources": [cited(email) for email in self.sources],
+            "passages": [{"text": each.text, **cited(each.email)} for each in self.passages],
             "turns": trajectory.rubric["turns"],
             "seconds": seconds["total"],
             "model_seconds": seconds["model"],
@@ -189,7 +189,8 @@ class Answered(NamedTuple):
         }
 
 
-def _cited(email: Email) -> dict[str, Any]:
+def cited(email: Email) -> dict[str, Any]:
+    """The fields of a source in JSON."""
     fields = email.to_json()
     return {name: fields[name] for name in ("message_id", "date", "from", "subject")}
 
@@ -345,9 +346,11 @@ def failure_reason(trajectory: Trajectory) -> str | None:
 
 def outside_failure(trajectory: Trajectory) -> str | None:
     """Say what failed outside the episode, and the way out; None if nothing did."""
-    if trajectory.error is None:
-        return None
-    kind, message = trajectory.error["kind"], trajectory.error["message"]
+    return None if trajectory.error is None else with_way_out(**trajectory.error)
+
+
+def with_way_out(kind: str, message: str) -> str:
+    """Say what failed, and the way out."""
     fixes = toml_table("art_e.models", "failures.toml")["fixes"]
     fix = fixes.get(kind, "" if kind in LASTING else "try again")
     return f"{kind}: {message.rstrip('.')}{fix and f'; {fix}'}"
@@ -415,7 +418,7 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
     return text("\n").join(lines)
 
 
-def _shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
+def shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
     """A source on one line: its day, sender, subject and id."""
     return (
         f"{format_date(email.date)[:10]}  ",

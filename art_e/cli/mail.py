@@ -102,11 +102,8 @@ def search(
     if sent_after and sent_before and sent_after >= sent_before:
         raise UserError(f"--after {after} is not before --before {before}: swap them")
     given = words or []
-    # Words that begin with "-" are part of the query.
-    if unknown := [each for each in given if each.startswith("--")]:
-        raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
     today = options.parse_day(as_of, "--as-of")
-    query = searched_query(joined(given), today) if given else Query([], Filter("and"))
+    query = typed_query(given, today) if given else Query([], Filter("and"))
     if not (given or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
     junk = junk or query.junk
@@ -154,7 +151,7 @@ def read(
     as_json: options.JsonOption = False,
 ) -> None:
     """Show one mail of an inbox in full."""
-    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         for mail in filter(None, [opened.read(message_id)]):
             if as_json:
                 output.print_json(mail.to_json())
@@ -177,7 +174,7 @@ def thread(
     as_json: options.JsonOption = False,
 ) -> None:
     """Show the conversation that a mail belongs to, oldest mail first, without repeats."""
-    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         mails = opened.thread(message_id)
     added = added_mails(mails)
     if as_json:
@@ -215,7 +212,7 @@ def open_attachment(
     db: options.DbOption = None,
 ) -> None:
     """Open a file that is attached to a mail, or save it."""
-    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (opened, message_id):
+    with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         files = opened.files(message_id)
     if not files:
         raise UserError(f"nothing is attached to {message_id}")
@@ -245,6 +242,13 @@ def safe_name(file: AttachedFile) -> str:
     name = _UNSAFE_IN_NAMES.sub("_", file.name.replace("\\", "/").rpartition("/")[2])
     # File systems take 255 bytes.
     return name.strip(" .-_").encode()[-200:].decode("utf-8", "ignore") or "unnamed"
+
+
+def typed_query(words: list[str], today: dt.date | None) -> Query:
+    """The query of a command line, where words that begin with "-" are part of it."""
+    if unknown := [each for each in words if each.startswith("--")]:
+        raise UserError(f"no such option {unknown[0]}; art-e search --help shows them")
+    return searched_query(joined(words), today)
 
 
 def searched_query(text: str, today: dt.date | None) -> Query:

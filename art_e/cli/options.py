@@ -135,15 +135,15 @@ def last_list() -> MailList:
 @contextlib.contextmanager
 def opened_mail(
     reference: str, db: Path | None, inbox: str | None, as_of: str | None, *, junk: bool = False
-) -> Iterator[tuple[Inbox, str]]:
-    """Open an inbox and find the id of a mail in it. The number of a mail in the last list opens
-    the inbox of the list. Raises `UserError`."""
+) -> Iterator[tuple[InboxFile, Inbox, str]]:
+    """Open a file and an inbox, and find the id of a mail in it. The number of a mail in the last
+    list opens the inbox of the list. Raises `UserError`."""
     listed = last_list()
     if listed.numbered(reference, db, inbox):
         db, inbox = Path(listed.db), listed.inbox
         as_of, junk = as_of or listed.as_of, junk or listed.junk
     with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
-        yield opened, find_mail(reference, file, opened)
+        yield file, opened, find_mail(reference, file, opened)
 
 
 def find_mail(reference: str, file: InboxFile, inbox: Inbox) -> str:

@@ -42,7 +42,7 @@ class InboxFile:
     """An inbox file; `junk`: with spam and trash. Raises `UserError` if `path` is not complete."""
 
     def __init__(self, path: Path, *, junk: bool = False) -> None:
-        self.path = path
+        self.path, self.junk = path, junk
         self._parties = "(FROM parties UNION ALL FROM junk_parties)" if junk else "parties"
         make = f"art-e ingest SOURCE --db {path}"
         rebuild = f"{make} --replace"

@@ -1,0 +1,177 @@
+"""`summarize`: what a thread, or the mails of a search, say, each statement with its sources.
+
+One call of a model gets the text that each mail adds; without a model these texts are shown. What
+mails and models say is untrusted text.
+"""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from string import Template
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer import Argument, Option
+
+from art_e.cli import model_options, options, output
+from art_e.cli.conversation import Conversation, cited, shown_source, with_way_out
+from art_e.cli.mail import mail_excerpt, typed_query
+from art_e.errors import UserError
+from art_e.inbox.mail import Email, format_date
+from art_e.inbox.threads import LEFT_OUT, added_mails
+from art_e.message import observation_json
+from art_e.models.base import OFFLINE, PolicyError, PolicyStep
+from art_e.models.model import Model, default_model
+from art_e.text import prompt_text
+from art_e.tools import MAX_BODY_CHARS, Tools, schemas
+
+MAX_CHARS = 60_000  # of mails in a call, about 15,000 tokens
+ANSWER = "return_final_answer"
+_CITATION = re.compile(r" *\[([\d ,]{1,100})\]")
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+class Summary(NamedTuple):
+    """What a model wrote about some mails, and the numbers of those that it cites; `dropped` are
+    numbers that no mail has."""
+
+    text: str
+    cited: list[int]
+    dropped: list[str]
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=output.example(
+        "art-e summarize --thread 2 --model o3",
+        "art-e summarize from:ann newer_than:1m --max-cost 0.10",
+    ),
+)
+def summarize(
+    words: Annotated[
+        list[str] | None, Argument(metavar="QUERY...", help="The mails, as search takes them.")
+    ] = None,
+    thread: Annotated[
+        str | None, Option(metavar="MAIL", help="The conversation of a mail, as thread takes it.")
+    ] = None,
+    inbox: options.InboxOption = None,
+    model: model_options.ModelOption = None,
+    as_of: options.AsOfOption = None,
+    junk: options.AllOption = False,
+    limit: Annotated[int, options.integer("Number of mails of a search, the best ones.")] = 50,
+    max_cost: model_options.MaxCostOption = None,
+    timeout: model_options.TimeoutOption = None,
+    db: options.DbOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Sum up a thread, or the mails of a search, with sources."""
+    if (thread is None) == (not words):
+        raise UserError("sum up what? give words as for art-e search, or --thread MAIL")
+    model = model or default_model()
+    chosen = model_options.Options(max_cost=max_cost, junk=junk, timeout=timeout)
+    if thread is not None:
+        with options.opened_mail(thread, db, inbox, as_of, junk=junk) as (file, opened, name):
+            talk = Conversation(opened, file.path, replace(chosen, junk=file.junk))
+            _sum_up(talk, opened.thread(name), model, as_json=as_json)
+        return
+    query = typed_query(words or [], options.parse_day(as_of, "--as-of"))
+    chosen = replace(chosen, junk=junk or query.junk)
+    with options.opened_inbox(db, inbox, as_of, junk=chosen.junk) as (file, opened):
+        hits = opened.search(query.words, query=query, max_results=limit + 1)
+        if len(hits) > limit:
+            output.note(f"more than {limit} mails match: the best of them; --limit N takes more")
+        mails = filter(None, opened.read_many([hit.message_id for hit in hits[:limit]]))
+        in_order = sorted(mails, key=lambda mail: (mail.date is None, mail.date))
+        _sum_up(Conversation(opened, file.path, chosen), in_order, model, as_json=as_json)
+
+
+def _sum_up(talk: Conversation, mails: Sequence[Email], model: str, *, as_json: bool) -> None:
+    """Print what mails say, oldest first, and keep them as the list that has the numbers."""
+    if not mails:
+        raise UserError("no mail matches; try other words or fewer filters")
+    added = added_mails(mails)
+    sizes = itertools.accumulate(min(len(mail.body), MAX_BODY_CHARS) for mail in reversed(added))
+    left_out = 0
+    if model != OFFLINE:
+        left_out = len(added) - max(1, sum(size <= MAX_CHARS for size in sizes))
+    if left_out:
+        output.note(f"the latest {len(added) - left_out} of {len(added)} mails fit")
+    added = added[left_out:]
+    names = [mail.message_id for mail in added]
+    options.keep_list(talk.db, talk.inbox, names, junk=talk.options.junk)
+    step = None if model == OFFLINE else _asked(talk, added, model)
+    summary = step and summary_of(step, len(added))
+    if as_json:
+        numbered = [
+            {"number": number, **cited(mail), "added": mail.body}
+            for number, mail in enumerate(added, 1)
+        ]
+        fields: dict[str, Any] = {"inbox_address": talk.inbox.address, "model": model}
+        if step and summary:
+            fields |= summary._asdict() | {"usage": asdict(step.usage), "cost_usd": step.cost_usd}
+        output.print_json({**fields, "left_out": left_out, "mails": numbered})
+    elif step and summary:
+        output.print_text((summary.text, "bold"))
+        if not summary.cited:
+            output.print_text(("  (without sources)", "dim"))
+        if summary.dropped:
+            numbers = ", ".join(summary.dropped)
+            output.print_text((f"  (no mail has the cited number {numbers})", "dim"))
+        for number in summary.cited:
+            output.print_text(*shown_source(added[number - 1]), lead=f"{number:>2}. ")
+        cost = "no cost" if step.cost_usd == 0 else output.shown_usd(step.cost_usd)
+        tokens = f"{step.usage.prompt_tokens:,} + {step.usage.completion_tokens:,} tokens"
+        output.print_text((f"{step.seconds or 0:.2f} s, {tokens}, {cost}, {model}", "dim"))
+    else:
+        output.note("no model was asked: what each mail adds; --model NAME sums it up")
+        for number, mail in enumerate(added, 1):
+            date, body = format_date(mail.date, mail.message_id), mail.body.replace(LEFT_OUT, "")
+            shown = mail_excerpt(date, str(mail.sender), mail.subject, body, whole=True)
+            output.print_text(shown, lead=f"{number:>2}. ")
+
+
+def _asked(talk: Conversation, mails: Sequence[Email], model: str) -> PolicyStep:
+    """Ask the model for a summary of the mails; exit with code 1 if it fails."""
+    with output.status() as talk.say:
+        talk.say(f"loading what calls {model}")
+        talk.load(model)
+    if (notice := Model(model).notice) is not None:
+        output.note(notice)
+    template = Template(prompt_text("art_e", "summarize"))
+    tools = Tools(talk.inbox)
+    lines = [
+        observation_json({**tools.shown(mail).content, "message_id": str(number)})
+        for number, mail in enumerate(mails, 1)
+    ]
+    messages = [
+        {"role": "system", "content": template.substitute(inbox_address=talk.inbox.address)},
+        {"role": "user", "content": "\n".join(lines)},
+    ]
+    with output.status() as talk.say:
+        talk.on_answer = lambda answer: talk.say(f"writes: {answer}")
+        talk.say(f"waiting for {model}")
+        try:
+            step = asyncio.run(talk.policy.act(messages, schemas((ANSWER,))))
+        except PolicyError as error:
+            output.note(f"Error: {with_way_out(error.kind, str(error))}")
+            raise typer.Exit(1) from None
+    return step
+
+
+def summary_of(step: PolicyStep, count: int) -> Summary:
+    """The summary in a model's message, without citations of other mails than 1 to `count`."""
+    calls = (call.parsed for call in step.message.tool_calls if call.name == ANSWER)
+    answers = [str(call.get("answer") or "") for call in calls if isinstance(call, dict)]
+    written = next(filter(None, answers), step.message.content or "(no summary)")
+    numbers = {str(number): number for number in range(1, count + 1)}
+    named = list(dict.fromkeys(re.findall(r"\d+", " ".join(_CITATION.findall(written)))))
+
+    def known(found: re.Match[str]) -> str:
+        kept = [each for each in re.findall(r"\d+", found[1]) if each in numbers]
+        return f" [{', '.join(kept)}]" if kept else ""
+
+    cited = sorted(numbers[each] for each in named if each in numbers)
+    return Summary(_CITATION.sub(known, written), cited, [e for e in named if e not in numbers])
