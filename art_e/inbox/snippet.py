@@ -59,7 +59,7 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
     for line in body[max(start, own) : end].splitlines(keepends=True):
         if len(shown) > chars:
             break
-        shown += "" if FRAME.match(line) else line
+        shown += "" if FRAME.match(line) else line.lstrip(" \t>")
     is_cut = end < len(body) or chars < len(shown)
     if chars < len(shown) and (space := shown.rfind(" ", chars - SNIPPET_CHARS // 2, chars)) > 0:
         chars = space
