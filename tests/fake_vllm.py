@@ -2,8 +2,7 @@
 
 It follows vLLM's interface: `LLM` with sleep and wake-up, which loses its weights in a sleep of
 level 2, its engine with requests and adapters, and the routes of `vllm serve` for tokens and
-adapters. It hides batches, the cache of prefixes, and rounding to 16 bits.
-"""
+adapters. It hides batches, the cache of prefixes, and rounding to 16 bits."""
 
 import copy
 import importlib.machinery

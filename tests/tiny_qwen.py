@@ -1,8 +1,7 @@
 """A Qwen2 small enough for a test: a real tokenizer, the stock template, weights that learn.
 
 The tokenizer is a byte-level BPE trained on the texts that the model will see, so that a long
-system prompt is a few hundred tokens. Everything else is as in Qwen2.5.
-"""
+system prompt is a few hundred tokens. Everything else is as in Qwen2.5."""
 
 import importlib.util
 import json
