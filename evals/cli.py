@@ -249,7 +249,7 @@ def run(
                 )  # fmt: skip
         finally:
             if not started.complete:
-                _note_cut_short(started, benchmark.on_disk(started, asked), episodes, max_cost)
+                _note_cut(started, benchmark.on_disk(started, asked), episodes, max_cost)
     _show(metrics, started, judges, as_json)
 
 
@@ -283,9 +283,7 @@ def _killed(
     return run, ran
 
 
-def _note_cut_short(
-    run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: float | None
-) -> None:
+def _note_cut(run: Run, ran: Mapping[Key, Scored], episodes: int, max_cost: float | None) -> None:
     """Say on stderr what happened to a run that is not complete, and how to resume it."""
     what = "stopped by Ctrl-C" if output.interrupted() else "not complete"
     measured = sum(each.measured for each in ran.values())

@@ -155,9 +155,7 @@ class Roller:
             return scored, 0
         # The other groups teach nothing.
         places = [place for place, group in enumerate(scored) if rewards_of(group) is not None]
-        ranks = await limited_gather(
-            JUDGED_AT_ONCE, relative.rank, [scored[each] for each in places]
-        )
+        ranks = await limited_gather(JUDGED_AT_ONCE, relative.rank, [scored[at] for at in places])
         for place, scores in zip(places, ranks, strict=True):
             if scores is not None:
                 facts = (rollout.episode.rubric for rollout in groups[place])

@@ -223,9 +223,7 @@ READER = "gemini/gemini-3.5-flash-lite"
     "verify", epilog=output.example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
-    model: Annotated[
-        str, model_option("Model that reads the mail; not the rows' writer.")
-    ] = READER,
+    model: Annotated[str, model_option("Model that reads mail; not the rows' writer.")] = READER,
     judge: Annotated[
         str,
         Option(metavar="JUDGE", parser=full_name, help="Model that compares answers, or offline."),
@@ -270,11 +268,9 @@ def verify_command(
         costs = [each.total_spent.cost_usd for each in models]
         output.note(f"cost so far: {output.shown_usd(output.total_usd(costs))}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
-    for check, why in unchecked.items():
+    for name, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
-        output.note(
-            f"not checked: {check} of {output.plural(sum(why.values()), 'row')} ({reasons})"
-        )
+        output.note(f"not checked: {name} of {output.plural(sum(why.values()), 'row')} ({reasons})")
     kinds = set[str]().union(*unchecked.values()) - {"unparseable"}
     _note_retry(kinds, "makes the checks that are missing")
 
@@ -357,9 +353,7 @@ def review_command(
     right = f"{record['kept']} of {output.plural(record['reviewed'], 'row')} of {of} were right"
     output.note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
     if record["stale"]:
-        output.note(
-            f"{output.plural(record['stale'], 'row')} changed after the review: not applied"
-        )
+        output.note(f"{output.plural(record['stale'], 'row')} changed after review: not applied")
 
 
 @app.command("export", epilog=output.example("art-e golden export golden --to published"))
