@@ -386,11 +386,7 @@ def test_runs_show_an_accuracy_with_unjudged_answers_as_a_range(art_e: Run, home
 
 @pytest.mark.usefixtures("runs")
 def test_what_can_not_be_compared_is_one_line(art_e: Run) -> None:
-    for a, words in (
-        ("first", "such as first:openai/o3"), ("first:nobody", "no model nobody; it has openai/o3"),
-        ("third", "art-e runs list"), ("elsewhere", "no question in common"),
-        ("empty", "no measured episode"),
-    ):  # fmt: skip
+    for a, words in table_rows(__file__, "not_compared.tsv"):
         assert words in the_error(art_e("eval", "compare", a, "second"))
 
 

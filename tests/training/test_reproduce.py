@@ -18,7 +18,7 @@ from art_e.question import load_questions
 from art_e.runs import Run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import described
-from tests.builders import tries, write_lines
+from tests.builders import table_rows, tries, write_lines
 from tests.command_line import Run as Cli
 from tests.command_line import json_of, the_error
 from tests.documented import parse_art_e
@@ -68,15 +68,8 @@ def test_talk_asks_what_was_published_and_nano_holds_out_its_companies(tmp_path:
 def test_a_refusal_is_one_line(art_e: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "best_device", lambda: ("cpu", None))
     out = tmp_path / "out"
-    for options, named in (
-        (["talk", "--set", "seeds=[]"], "seeds"),
-        (["mega"], "there are nano, talk"),
-        (["nano", "--dry-run", "--set", "gpu=abacus"], "no GPU 'abacus'"),
-        (["nano", "--set", "sources=['~nobody-here/x']"], "nobody"),
-        (["talk"], "OPENAI_API_KEY"),
-        (["talk"], "NVIDIA GPU"),
-    ):
-        assert named in the_error(art_e("reproduce", "--profile", *options, "--out", out))
+    for options, named in table_rows(__file__, "refusals.tsv"):
+        assert named in the_error(art_e("reproduce", "--profile", *options.split(), "--out", out))
         assert not out.exists()
 
 

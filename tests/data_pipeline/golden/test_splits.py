@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
+from art_e.text import toml_table
 from bench.golden_faults import LEAKS, leaking
 from data_pipeline.golden import generate, inboxes
 from data_pipeline.golden.golden_set import Step
@@ -24,6 +25,7 @@ from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
 from tests.golden import set_of
 
+OWNERS = toml_table(__package__, "owners.toml")
 WEIGHTS = st.builds(Counts, *[st.integers(0, 20)] * 3).filter(any)
 
 
@@ -42,31 +44,15 @@ def test_a_draw_keeps_proportions(inboxes: int, seed: int, counts: Counts, order
     assert draw(names, seed, counts) == drawn
 
 
-@pytest.mark.parametrize(
-    ("owner", "chosen"),
-    [
-        # Lists are nobody's inbox. Ann writes from two addresses, of which the larger one counts;
-        # a colleague has her first name alone in common.
-        (None, ["ann.other@test.example", "ann@test.example", "bob@test.example"]),
-        # Of a user's own mail only the owner's inbox is whole.
-        ("bob@test.example", ["bob@test.example"]),
-    ],
-)
-def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str | None, chosen: list[str]) -> None:
-    # Whom they write to, and how much more than is needed.
-    people = {
-        "Ann Alder <ann@test.example>": ("a.alder@test.example", 9),
-        '"Alder, Ann B" <a.alder@test.example>': ("ann.other@test.example", 0),
-        "Ann <ann.other@test.example>": ("bob@test.example", 0),
-        "Bob Birch <bob@test.example>": ("ann@test.example", 5),
-    }
+@pytest.mark.parametrize(("owner", "chosen"), OWNERS["chosen"].items())
+def test_whose_inboxes_are_chosen(tmp_path: Path, owner: str, chosen: list[str]) -> None:
     mails = [
         raw(f"<{n}.{to}>", sender=sender, to=f"{to}, all@test.example", body=f"{n} for {to}.")
-        for sender, (to, more) in people.items()
+        for sender, (to, more) in OWNERS["people"].items()
         for n in range(inboxes.MIN_SENT + more)
     ]
     mails.append(raw("<list@test>", sender="all@test.example", to="ann@test.example"))
-    make_inbox(tmp_path / "inbox.duckdb", mails, owner=owner)
+    make_inbox(tmp_path / "inbox.duckdb", mails, owner=owner or None)
     with InboxFile(tmp_path / "inbox.duckdb") as file:
         assert owner or file.inboxes()[0].address == "all@test.example"
         drawn = choose_inboxes(file, Counts(2, 0, 1), 0, 30)
