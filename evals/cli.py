@@ -372,9 +372,7 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
     output.print_lines(*lines, f"in all {output.shown_usd(total, 2)}; nothing was asked yet")
 
 
-@app.command(
-    epilog=output.example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1")
-)
+@app.command(epilog=output.example("art-e eval rejudge last --judge openai/gpt-4.1"))
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     judge: JudgesOption = None, max_cost: model_options.MaxCostOption = None,

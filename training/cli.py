@@ -317,12 +317,10 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
     recipe = setting.recipe
     # No license: that of the base is not known here.
     front_matter = ModelCardData(
-        base_model=recipe.model.base if is_hub_id(recipe.model.base or "") else None,
-        language="en",
+        base_model=recipe.model.base if is_hub_id(recipe.model.base or "") else None, language="en",
         library_name="transformers" if recipe.model.lora is None else "peft",
-        pipeline_tag="text-generation",
-        tags=["art-e", "email", "agent", "retrieval", setting.kind],
-    )
+        pipeline_tag="text-generation", tags=["art-e", "email", "agent", "retrieval", setting.kind],
+    )  # fmt: skip
     text = template("training", "card.md.j2").render(
         metrics, figure=_figure, front_matter=Own(front_matter.to_yaml()),
         kind=setting.kind, recipe=recipe, seed=str(setting.seed),

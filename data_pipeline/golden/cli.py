@@ -186,9 +186,7 @@ def import_command(
         exchange.import_rows(file, golden, list(read_rows(source)), name)
 
 
-@app.command(
-    "from-ratings", epilog=output.example("art-e golden from-ratings --db mail.duckdb --out mine")
-)
+@app.command("from-ratings", epilog=output.example("art-e golden from-ratings --out mine"))
 def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
     """Make questions of the answers that you rated good or corrected (art-e rate)."""
     ratings = read_ratings()
@@ -219,9 +217,7 @@ def filter_command(
 READER = "gemini/gemini-3.5-flash-lite"
 
 
-@app.command(
-    "verify", epilog=output.example("art-e golden verify --model openai/o3 --strict --max-cost 5")
-)
+@app.command("verify", epilog=output.example("art-e golden verify --strict --max-cost 5"))
 def verify_command(
     model: Annotated[str, model_option("Model that reads mail; not the rows' writer.")] = READER,
     judge: Annotated[
@@ -317,9 +313,7 @@ def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
             output.print_table(list(map(output.one_line, rows[0])), cells, lines=False)
 
 
-@app.command(
-    "review", epilog=output.example("art-e golden review golden/ --db inbox.duckdb --split test")
-)
+@app.command("review", epilog=output.example("art-e golden review golden/ --split test"))
 def review_command(
     folder: SetArgument,
     sample: Annotated[int, integer("Number of rows.")] = 100,
