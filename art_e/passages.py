@@ -35,6 +35,8 @@ _IDLE = {
     language: {*common, *words(_DATA["idle"].get(language, ""))}
     for language, common in {"en": STOP_WORDS, **FUNCTION_WORDS}.items()
 }
+_CONTACT = frozenset(words(_DATA["contact"]))
+_OF_PERSONS = ("contact", "role")
 
 
 @cache
@@ -204,8 +206,6 @@ def informative_words(question: str) -> list[str]:
 
 def word_parts(word: str) -> list[str]:
     """Beginnings and ends of a word that may be a compound, as of "Schwimmkurs"."""
-    if len(word) < 2 * _PART_CHARS:
-        return []
     cuts = range(_PART_CHARS, len(word) - _PART_CHARS + 1)
     return [part for cut in cuts for part in (word[:cut], word[cut:])]
 
@@ -228,15 +228,9 @@ def _kind_of(question: str) -> str | None:
 
 def person_asked_for(question: str) -> str:
     """The person whose number, address or role is asked for; empty if none is."""
-    if _kind_of(question) not in ("contact", "role"):
+    if _kind_of(question) not in _OF_PERSONS:
         return ""
-    return " ".join(word for word in _names(_subject_of(question)) if len(word) > 1)
-
-
-def _subject_of(question: str) -> str:
-    """The question, without the words for a phone number or an address if it asks for one."""
-    is_contact = _kind_of(question) == "contact"
-    return _pattern("contact", "asked").sub(" ", question) if is_contact else question
+    return " ".join(word for word in _names(question) if len(word) > 1 and word not in _CONTACT)
 
 
 class _Query:
@@ -246,13 +240,17 @@ class _Query:
     def __init__(self, question: str, hits: Sequence[dict[str, Any]]) -> None:
         missing = Counter(stem for hit in hits for stem in {*stems(list(hit.get("missing", ())))})
         # A word that few hits have tells more.
-        keywords = tokens(" ".join(informative_words(_subject_of(question))))
+        self.kind = _kind_of(question)
+        idle = _CONTACT if self.kind == "contact" else ()
+        keywords = tokens(
+            " ".join(each for each in informative_words(question) if each not in idle)
+        )
         self.weights = {
             stem: 1 + math.log((len(hits) + 1) / (len(hits) - missing[stem] + 1))
             for stem in stems(keywords)
         }
         # Of a word that every hit lacks a part will do.
-        self._whole = {
+        self._stem_of = {stem: stem for stem in self.weights} | {
             part: stem
             for word, stem in zip(keywords, stems(keywords), strict=True)
             if missing[stem] == len(hits)
@@ -260,15 +258,13 @@ class _Query:
         }
         self.names = name_stems(question) & self.weights.keys()
         self._words = frozenset(tokens(question))
-        self._kind = _kind_of(question)
         # The question's own names are no answer, unless they are part of another word or number.
         names = "|".join(map(re.escape, re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question)))
         self._own = re.compile(rf"(?<![\w$€£])(?<!\d[,.:/-])(?:{names})(?!\w|[,.:/-]\d)")
 
     def held(self, text: str) -> frozenset[str]:
-        found = {*stems(tokens(text))}
-        parts = {self._whole[part] for part in self._whole.keys() & found}
-        return frozenset(self.weights.keys() & found | parts)
+        known = self._stem_of.keys() & {*stems(tokens(text))}
+        return frozenset(self._stem_of[stem] for stem in known)
 
     def share(self, held: frozenset[str], of: Collection[str] | None = None) -> float:
         """The share that `held` has of the weight of all stems, or of some."""
@@ -278,10 +274,10 @@ class _Query:
 
     def stated(self, sentence: Sentence) -> bool | None:
         """Whether the sentence states a value of the kind asked for; None if no kind is."""
-        if self._kind is None:
+        if self.kind is None:
             return None
         text = self._own.sub(" ", sentence.text)
-        return not sentence.frame and _pattern(self._kind, "stated").search(text) is not None
+        return not sentence.frame and _pattern(self.kind, "stated").search(text) is not None
 
     def has_number(self, sentence: Sentence) -> bool:
         """Whether the sentence has a number that the question lacks."""
@@ -357,6 +353,17 @@ def _passages(
     by = query.held(f"{mail['from']} {month}")
     authors = [by := own if each.frame else by for each, own in zip(sentences, held, strict=True)]
     subject = query.held(mail["subject"])
+    # Of each value the share of the names that stand by it, or that its author has if it may stand
+    # in a signature.
+    named = [
+        query.share(
+            held[at].union(*held[max(0, at - 2) : at], authors[at] if length < _SHORT_LINE else ()),
+            query.names,
+        )
+        if query.kind in _OF_PERSONS and stated[at]
+        else 0.0
+        for at, length in enumerate(lengths)
+    ]
     end = size = before = covered = 0
     for start, length in enumerate(lengths):
         while end < len(sentences) and (
@@ -372,6 +379,7 @@ def _passages(
             inside = subject.union(authors[best], *held[start:end])
             part = sentences[start:end]
             features = of_mail | {
+                "person": max(named[start:end]),
                 "near": query.share(inside),
                 "best": shares[best],
                 "names": query.share(inside, query.names),

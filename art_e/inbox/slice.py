@@ -1,7 +1,7 @@
 """All mail of one address, in memory, shared by every opened `Inbox` over it.
 
-A mail's *position* is its place in the slice, oldest first. The first search reads from the file
-what it needs, the second reads the whole slice: a single search on the command line stays cheap,
+A mail's *position* is its place in the slice, oldest first. The first two searches read from the
+file what they need, the third reads the whole slice: a question on the command line stays cheap,
 and later searches run no SQL. Threads may share a slice.
 """
 
@@ -108,7 +108,7 @@ class Slice:
         self.renamed = {int(self.ids.searchsorted(at)): str(name) for at, name in named}
         self.matching = lru_cache(self._matching)
         self._lock = threading.Lock()
-        self._searched = False
+        self._searches = 0
         self._rows: list[Row] | None = None
         # `searchable` of the bodies where it takes long to make, by position.
         self.folded: dict[int, str] = {}
@@ -161,10 +161,10 @@ class Slice:
         return {at: [places[n] for n in named] for at, named in zip(places, threads, strict=True)}
 
     def begin_search(self) -> bool:
-        """Note a search, the second of which reads the whole slice; whether it is in memory."""
-        if self._searched and self._rows is None:
+        """Note a search, the third of which reads the whole slice; whether it is in memory."""
+        if self._searches > 1 and self._rows is None:
             self._read_all()
-        self._searched = True
+        self._searches += 1
         return self._rows is not None
 
     def postings(self, term_ids: list[int]) -> list[Postings]:

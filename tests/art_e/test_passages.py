@@ -91,6 +91,12 @@ TEL, PAINT = "Bea Quell\nTel. 030 555 7788", "The boathouse is repainted. May 3 
         # The person's number rather than mail about phone numbers.
         ("What is Bea Quell's phone number?",
          [mail(1, "What phone number is it? 030 555 1111."), mail(2, f"FYI\n\n{TEL}")], TEL),
+        # The words beside a name, also in another language.
+        ("Who is Bea Quell?",
+         [mail(1, "Bea Quell writes to Bea Quell."), mail(2, "Our engineer Bea Quell is ill.")],
+         "Our engineer Bea Quell is ill."),
+        ("Wer ist Cay Roth?", [mail(1, "Cay Roth bringt es."), mail(2, "Cay Roth\nBeraterin")],
+         "Cay Roth\nBeraterin"),
         ("Wann beginnt der Schwimmkurs?",
          [mail(1, "Er beginnt am 3. Mai.") | LACKS, mail(2, "Der Kurs beginnt am 4. Mai.") | LACKS],
          "Der Kurs beginnt am 4. Mai."),
