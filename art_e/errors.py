@@ -30,9 +30,8 @@ def fault_of(error: "ValidationError", whole: str) -> str:
 def install_command(extras: str) -> str:
     """Return the command that adds `extras` to this environment, however art-e came into it."""
     root = Path(__file__).parent.parent
-    source = (
-        f"-e '{root}[{extras}]'" if (root / "pyproject.toml").is_file() else f"'art-e[{extras}]'"
-    )
+    checkout = (root / "pyproject.toml").is_file()
+    source = f"-e '{root}[{extras}]'" if checkout else f"'art-e[{extras}]'"
     # pip and uv write it for what comes from no index.
     for record in root.glob("art_e-*.dist-info/direct_url.json"):
         origin = json.loads(record.read_text("utf-8"))

@@ -81,7 +81,12 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             gc.disable()  # what is imported stays
-            module = importlib.import_module(COMMANDS[cmd_name][0])
+            try:
+                module = importlib.import_module(COMMANDS[cmd_name][0])
+            except ModuleNotFoundError:
+                if ctx.resilient_parsing:  # a shell completes; its user sees no traceback
+                    return None
+                raise
             gc.freeze()
             gc.enable()
             found = typer.main.get_command(module.app)
