@@ -7,9 +7,10 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.text import toml_table
+from art_e.tools import Tools
 from data_pipeline.ingest.labels import of_maildir, of_path
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import WAIT_S, raw, table_rows
+from tests.builders import WAIT_S, raw, run, search, table_rows
 from tests.command_line import Run, json_of, the_error
 from tests.formats import parsed, write_mbox
 from tests.processes import at_terminal, press_keys
@@ -99,7 +100,7 @@ def test_bulk_mail_is_known_by_its_headers() -> None:
         assert (mail.mailing_list, str(mail.bulk)) == (mailing_list, bulk), headers
 
 
-def test_a_hit_says_that_it_is_bulk_a_category_to_its_owner(art_e: Run, tmp_path: Path) -> None:
+def test_hits_say_that_they_are_bulk(art_e: Run, home: Path, tmp_path: Path) -> None:
     """A copy that came to oneself is personal, though one came by a list as well."""
     listed = b"List-Id: Club <club.x.example>\n"
     mails = [
@@ -115,6 +116,9 @@ def test_a_hit_says_that_it_is_bulk_a_category_to_its_owner(art_e: Run, tmp_path
 
     assert bulk(ME) == {"1": True, "2": True, "3": False, "4": False}
     assert bulk("landlord@x.example") == {"1": True, "2": False, "3": False, "4": False}
+    with InboxFile(home / "inbox.duckdb") as file:
+        shown = run(Tools(file.open_inbox(ME)), search("lease"))["hits"]
+    assert sorted("bulk" in hit for hit in shown) == [False, False, True, True]
     assert "List: Club <club.x.example>\n" in art_e("read", "4@x.example").stdout
 
 
