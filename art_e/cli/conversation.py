@@ -388,7 +388,7 @@ def passages_read(
 ) -> list[Excerpt]:
     """The passages of the mails that an episode read which fit the question best."""
     best = best_passages(passages_of(messages), PASSAGES)
-    mails = inbox.read_many([handles[each.handle] for each in best])
+    mails = inbox.read_many([handles.get(each.handle, each.handle) for each in best])
     pairs = zip(best, mails, strict=True)
     return [Excerpt(each.text, each.sentence, mail) for each, mail in pairs if mail is not None]
 

@@ -315,11 +315,12 @@ async function search(query) {
   const { inbox } = state;
   const { hits, words, junk } = await call("search", { inbox, query });
   if (number !== state.shown) return; // a later search has begun
-  const thread = (hit) => (hit.thread > 1 ? `  \u00b7  ${hit.thread} mails` : "");
+  const more = (hit) => [[hit.thread, "mails"], [hit.copies, "copies"]]
+    .filter(([count]) => count > 1).map(([count, things]) => `  \u00b7  ${count} ${things}`).join("");
   get("found").replaceChildren(
     el("p", { class: "label" }, hits.length ? `${hits.length === 30 ? "The best " : ""}${hits.length} ${hits.length === 1 ? "mail" : "mails"}` : "No mail matches; try other words or fewer filters."),
     el("ol", { class: "cards" }, hits.map((hit, place) => card(hit, place + 1, (from) =>
-      openMail(from, { inbox, message_id: hit.message_id, words, junk }), thread(hit)))));
+      openMail(from, { inbox, message_id: hit.message_id, words, junk }), more(hit)))));
   showMode();
   scrollTo(0, 0);
 }

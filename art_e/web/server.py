@@ -216,21 +216,21 @@ class Desk:
         runs, rated = self._runs(talk), {each.episode_id: each for each in read_ratings()}
         opened, entries = self._opened(runs[0].config["inbox_address"]), []
         for run in runs:
-            entry = {"question": run.config["question"], "kind": "stopped"}
+            entries.append({"question": run.config["question"], "kind": "stopped"})
             with suppress(ValueError):  # no line of ours
                 for each in read_trajectories(run.trajectories):
-                    entry = self._entry(answered_of(opened, run, each), rated)
-            entries.append(entry)
+                    entries[-1] = self._entry(answered_of(opened, run, each), rated)
         return {**self.inbox(opened.address), "entries": entries}
 
     def _talks(self) -> dict[str, list[Run]]:
         """The runs of each conversation about the mail that is served here."""
         talks: dict[str, list[Run]] = {}
         day = self._inbox.as_of and str(self._inbox.as_of)
-        served = (str(self._file.path.absolute()), day, self._options.junk)
+        served = {"db": str(self._file.path.absolute()), "as_of": day}
         for run in islice(runs_of("ask", runs_folder()), _QUESTIONS):
-            config = {"options": {}, **run.config}
-            if (config["db"], config["as_of"], config["options"].get("junk", False)) == served:
+            config = run.config
+            junk = config.get("options", {}).get("junk", False)
+            if served.items() <= config.items() and junk == self._options.junk:
                 talks.setdefault(config.get("conversation") or run.id, []).insert(0, run)
         return talks
 
@@ -256,7 +256,7 @@ class Desk:
         return {
             **answered.to_json(),
             "run": run.id,
-            "talk": run.config["conversation"] or run.id,
+            "talk": run.config.get("conversation") or run.id,
             "reason": redact(failure or failure_reason(trajectory) or ""),
             "lasting": (trajectory.error or {}).get("kind") in LASTING,
             "sources": [_shown_source(answered, each) for each in answered.mails],

@@ -379,6 +379,10 @@ def test_it_fits(browser: Browser, tmp_path: Path, home: Path, width: int, dark:
         page.keyboard.press("t")
         expect(mail.locator("section")).to_have_count(2)
         check()
+        # The second mail repeats the first, until its quoted text is asked for.
+        expect(mail.locator(".body").last).to_have_text("[earlier text left out]")
+        mail.get_by_role("button", name="Show quoted text").click()
+        expect(mail.locator(".body").last).to_contain_text(EVIL)
         page.keyboard.press("Escape")
         page.keyboard.type("/zebra\n")
         expect(page.locator("#found .card")).to_have_count(2)
