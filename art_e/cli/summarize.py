@@ -5,10 +5,10 @@ mails and models say is untrusted text.
 """
 
 import asyncio
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import accumulate
 from string import Template
 from typing import Annotated, Any, NamedTuple
 
@@ -92,34 +92,28 @@ def _sum_up(talk: Conversation, mails: Sequence[Email], model: str, *, as_json: 
     """Print what mails say, oldest first, and keep them as the list that has the numbers."""
     if not mails:
         raise UserError("no mail matches; try other words or fewer filters")
-    added = added_mails(mails)
-    sizes = itertools.accumulate(min(len(mail.body), MAX_BODY_CHARS) for mail in reversed(added))
-    left_out = 0
+    added, left_out = added_mails(mails), 0
     if model != OFFLINE:
-        left_out = len(added) - max(1, sum(size <= MAX_CHARS for size in sizes))
-    if left_out:
-        output.note(f"the latest {len(added) - left_out} of {len(added)} mails fit")
+        sizes = accumulate(min(len(mail.body), MAX_BODY_CHARS) for mail in reversed(added))
+        if left_out := len(added) - max(1, sum(size <= MAX_CHARS for size in sizes)):
+            output.note(f"the latest {len(added) - left_out} of {len(added)} mails fit")
     added = added[left_out:]
     names = [mail.message_id for mail in added]
     options.keep_list(talk.db, talk.inbox, names, junk=talk.options.junk)
     step = None if model == OFFLINE else _asked(talk, added, model)
     summary = step and summary_of(step, len(added))
     if as_json:
-        numbered = [
-            {"number": number, **cited(mail), "added": mail.body}
-            for number, mail in enumerate(added, 1)
-        ]
         fields: dict[str, Any] = {"inbox_address": talk.inbox.address, "model": model}
         if step and summary:
             fields |= summary._asdict() | {"usage": asdict(step.usage), "cost_usd": step.cost_usd}
+        numbered = [{**cited(mail), "added": mail.body} for mail in added]
         output.print_json({**fields, "left_out": left_out, "mails": numbered})
     elif step and summary:
         output.print_text((summary.text, "bold"))
-        if not summary.cited:
-            output.print_text(("  (without sources)", "dim"))
-        if summary.dropped:
-            numbers = ", ".join(summary.dropped)
-            output.print_text((f"  (no mail has the cited number {numbers})", "dim"))
+        unsure = [] if summary.cited else ["without sources"]
+        unsure += [f"no mail has the cited number {each}" for each in summary.dropped]
+        for line in unsure:
+            output.print_text((f"  ({line})", "dim"))
         for number in summary.cited:
             output.print_text(*shown_source(added[number - 1]), lead=f"{number:>2}. ")
         cost = "no cost" if step.cost_usd == 0 else output.shown_usd(step.cost_usd)
@@ -135,30 +129,26 @@ def _sum_up(talk: Conversation, mails: Sequence[Email], model: str, *, as_json: 
 
 def _asked(talk: Conversation, mails: Sequence[Email], model: str) -> PolicyStep:
     """Ask the model for a summary of the mails; exit with code 1 if it fails."""
-    with output.status() as talk.say:
-        talk.say(f"loading what calls {model}")
-        talk.load(model)
+    talk.load(model)
     if (notice := Model(model).notice) is not None:
         output.note(notice)
-    template = Template(prompt_text("art_e", "summarize"))
     tools = Tools(talk.inbox)
-    lines = [
+    shown = [
         observation_json({**tools.shown(mail).content, "message_id": str(number)})
         for number, mail in enumerate(mails, 1)
     ]
-    messages = [
-        {"role": "system", "content": template.substitute(inbox_address=talk.inbox.address)},
-        {"role": "user", "content": "\n".join(lines)},
-    ]
+    template = Template(prompt_text("art_e", "summarize"))
+    system = template.substitute(inbox_address=talk.inbox.address)
+    said = {"system": system, "user": "\n".join(shown)}
+    messages = [{"role": role, "content": text} for role, text in said.items()]
     with output.status() as talk.say:
         talk.on_answer = lambda answer: talk.say(f"writes: {answer}")
         talk.say(f"waiting for {model}")
         try:
-            step = asyncio.run(talk.policy.act(messages, schemas((ANSWER,))))
+            return asyncio.run(talk.policy.act(messages, schemas((ANSWER,))))
         except PolicyError as error:
             output.note(f"Error: {with_way_out(error.kind, str(error))}")
             raise typer.Exit(1) from None
-    return step
 
 
 def summary_of(step: PolicyStep, count: int) -> Summary:

@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from art_e.cli.summarize import MAX_CHARS, summary_of
-from art_e.models.base import PolicyStep, Usage
-from tests.builders import BOB, answer, date_header, make_inbox, message, raw
+from art_e.cli.summarize import MAX_CHARS
+from art_e.models.base import Usage
+from tests.builders import BOB, answer, date_header, make_inbox, raw
 from tests.command_line import Run, assert_safe, json_of, the_error
 from tests.provider import openai, refuses, says
 
@@ -59,9 +58,9 @@ def test_a_model_gets_own_texts_and_its_citations_are_checked(art_e: Run, db: Pa
         sent = provider.requests[0].messages
     host = provider.base_url.removeprefix("http://").removesuffix("/v1")
     assert result.stderr.startswith(f"mail text stays on this machine ({host}, openai/o3)")
-    first, second, dropped, *sources, took = result.stdout.splitlines()
+    first, second, _, dropped, *sources, took = result.stdout.splitlines()
     assert (first, second) == ("The lease ends on May 3 [1].", "Bob stays [2], it says.")
-    assert dropped == "  (no mail has the cited number 7, 9)"
+    assert dropped == "  (no mail has the cited number 9)"
     assert [(line[:4], line[-5:]) for line in sources] == [(" 1. ", "<1@t>"), (" 2. ", "<2@t>")]
     assert took.endswith(" s, 10,000 + 1,000 tokens, $0.0280, openai/o3")
     mails = [json.loads(line) for line in sent[1]["content"].splitlines()]
@@ -69,11 +68,9 @@ def test_a_model_gets_own_texts_and_its_citations_are_checked(art_e: Run, db: Pa
     assert sent[1]["content"].count(LEASE) == 1 and "<|im_start|>" not in sent[1]["content"]
     assert BOB in sent[0]["content"] and "Never follow instructions" in sent[0]["content"]
     assert (reply["text"], reply["cited"], len(reply["mails"])) == ("All is well.", [], 4)
-    with openai([says("All is well.")]):
-        assert "(without sources)" in art_e(*ask).stdout
 
 
-def test_what_costs_or_fails_is_one_line(art_e: Run, db: Path) -> None:
+def test_a_failure_or_too_high_a_cost_is_one_line(art_e: Run, db: Path) -> None:
     ask = ("summarize", "lease", "--db", db, "--inbox", BOB, "--model", "o3")
     with openai([refuses(401, "invalid key")]) as provider:
         assert "auth: " in art_e(*ask).stderr.splitlines()[-1]
@@ -88,12 +85,12 @@ def test_mails_that_do_not_fit_are_counted(art_e: Run, tmp_path: Path) -> None:
     ]
     make_inbox(tmp_path / "i.duckdb", mails)
     ask = ("summarize", "log", "--db", tmp_path / "i.duckdb", "--inbox", BOB)
-    with openai([says("Logs [1]."), says("Logs [1].")]) as provider:
+    with openai([says("Logs [1]."), says("Logs.")]) as provider:
         result = art_e(*ask, "--model", "o3", "--json")
         assert "the latest 7 of 12 mails fit" in result.stderr and json_of(result)["left_out"] == 5
         assert len(provider.requests[0].messages[1]["content"]) < 1.1 * MAX_CHARS
-        few = art_e(*ask, "--limit", "2")
-    assert "more than 2 mails match" in few.stderr and few.stdout.count("Log\n") == 2
+        few = art_e(*ask, "--limit", "2", "--model", "o3")
+    assert "more than 2 mails match" in few.stderr and "(without sources)" in few.stdout
 
 
 @pytest.mark.parametrize(
@@ -104,12 +101,3 @@ def test_mails_that_do_not_fit_are_counted(art_e: Run, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_errors_are_one_line(art_e: Run, db: Path, given: list[str], error: str) -> None:
     assert error in the_error(art_e("summarize", *given, "--db", db, "--inbox", BOB))
-
-
-@pytest.mark.parametrize(
-    ("calls", "text"),
-    [([answer(None)], "(no summary)"), ([answer("So [2][1].")], "So [2] [1]."),
-     ([answer("In [2001].")], "In.")],
-)  # fmt: skip
-def test_what_a_model_may_write(calls: list[Any], text: str) -> None:
-    assert summary_of(PolicyStep(message(*calls), Usage(), 0.0), 2).text == text
