@@ -90,12 +90,10 @@ def search(
     ] = None,
     after: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, included.")] = None,
     before: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, excluded.")] = None,
-    as_of: options.AsOfOption = None,
-    junk: options.AllOption = False,
+    as_of: options.AsOfOption = None, junk: options.AllOption = False,
     limit: Annotated[int, options.integer("Number of mails to show.")] = 10,
-    db: options.DbOption = None,
-    as_json: options.JsonOption = False,
-) -> None:
+    db: options.DbOption = None, as_json: options.JsonOption = False,
+) -> None:  # fmt: skip
     """Search one inbox, best match first; with a filter alone, newest first."""
     sent_after = options.parse_day(after, "--after")
     sent_before = options.parse_day(before, "--before")
@@ -144,12 +142,10 @@ def show_hits(
 )
 def read(
     reference: MailReference,
-    inbox: options.InboxOption = None,
-    as_of: options.AsOfOption = None,
-    junk: options.AllOption = False,
-    db: options.DbOption = None,
+    inbox: options.InboxOption = None, as_of: options.AsOfOption = None,
+    junk: options.AllOption = False, db: options.DbOption = None,
     as_json: options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Show one mail of an inbox in full."""
     with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         for mail in filter(None, [opened.read(message_id)]):
@@ -167,12 +163,10 @@ def read(
 def thread(
     reference: MailReference,
     full: Annotated[bool, Option("--full", help="Show what mails quote of earlier ones.")] = False,
-    inbox: options.InboxOption = None,
-    as_of: options.AsOfOption = None,
-    junk: options.AllOption = False,
-    db: options.DbOption = None,
+    inbox: options.InboxOption = None, as_of: options.AsOfOption = None,
+    junk: options.AllOption = False, db: options.DbOption = None,
     as_json: options.JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Show the conversation that a mail belongs to, oldest mail first, without repeats."""
     with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         mails = opened.thread(message_id)
@@ -206,11 +200,9 @@ def open_attachment(
     save: Annotated[
         Path | None, Option(metavar="FOLDER", help="Save the file there instead of opening it.")
     ] = None,
-    inbox: options.InboxOption = None,
-    as_of: options.AsOfOption = None,
-    junk: options.AllOption = False,
-    db: options.DbOption = None,
-) -> None:
+    inbox: options.InboxOption = None, as_of: options.AsOfOption = None,
+    junk: options.AllOption = False, db: options.DbOption = None,
+) -> None:  # fmt: skip
     """Open a file that is attached to a mail, or save it."""
     with options.opened_mail(reference, db, inbox, as_of, junk=junk) as (_, opened, message_id):
         files = opened.files(message_id)
