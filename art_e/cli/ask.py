@@ -56,10 +56,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def ask(
     words: Annotated[
         list[str] | None,
-        Argument(
-            metavar="QUESTION...",
-            help="In plain words; - reads standard input; without one it is a chat.",
-        ),
+        Argument(metavar="QUESTION...", help="- is standard input; without one it is a chat."),
     ] = None,
     inbox: options.InboxOption = None, model: model_options.ModelOption = None,
     as_of: options.AsOfOption = None, junk: options.AllOption = False,
@@ -68,12 +65,9 @@ def ask(
     ] = None,
     recipe: model_options.RecipeOption = None,
     follow_up: Annotated[
-        bool,
-        Option("--continue", "-c", help="Go on from the last question: same inbox, model, talk."),
+        bool, Option("--continue", "-c", help="Go on from the last question, its inbox and model.")
     ] = False,
-    trace: Annotated[
-        bool, Option("--trace", help="Show each tool call and what came back.")
-    ] = False,
+    trace: Annotated[bool, Option("--trace", help="Show each tool call and its result.")] = False,
     effort: model_options.EffortOption = None, temperature: model_options.TemperatureOption = None,
     max_cost: model_options.MaxCostOption = None,
     tool_calls: model_options.ToolCallsOption = "auto", timeout: model_options.TimeoutOption = None,

@@ -31,28 +31,21 @@ def model_option(help_text: str) -> Any:
 
 ModelOption = Annotated[
     str | None,
-    model_option(
-        "o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model"
-        " [default: that of art-e config, else offline]."
-    ),
+    model_option("o3, ollama_chat/..., local:PATH, offline [default: config's, else offline]."),
 ]
-EffortOption = Annotated[
-    Effort | None, Option("--reasoning-effort", help="How long a reasoning model thinks.")
-]
+EffortOption = Annotated[Effort | None, Option("--reasoning-effort", help="How long it thinks.")]
 TemperatureOption = Annotated[
     float | None, Option("--temperature", min=0, max=2, help="Default: 0 where the model takes it.")
 ]
 MaxCostOption = Annotated[
-    float | None,
-    Option("--max-cost", metavar="USD", min=0, help="Stop before a model has cost more."),
+    float | None, Option("--max-cost", metavar="USD", min=0, help="Most that a model may cost.")
 ]
 TimeoutOption = Annotated[
     float | None,
     Option(
-        "--timeout", metavar="S", min=1,
-        help="Longest silence of a model [default: 120 seconds, or 600 on this machine].",
+        "--timeout", metavar="S", min=1, help="Longest silence [default: 120, here 600 seconds]."
     ),
-]  # fmt: skip
+]
 RetriesOption = Annotated[
     int | None, Option("--retries", metavar="N", min=0, help="How often a failed call is repeated.")
 ]

@@ -17,27 +17,19 @@ from art_e.inbox.inbox import Inbox
 from art_e.storage import default_db, home, write_whole
 
 DbOption = Annotated[
-    Path | None,
-    Option("--db", metavar="FILE", help="Inbox file [default: inbox.duckdb in ART_E_HOME]."),
+    Path | None, Option("--db", metavar="FILE", help="Inbox file [default: that of ART_E_HOME].")
 ]
 InboxOption = Annotated[
-    str | None,
-    Option(
-        "--inbox", metavar="ADDRESS", help="Whose inbox; may be left out if the file has one owner."
-    ),
+    str | None, Option("--inbox", metavar="ADDRESS", help="Whose inbox; not needed with one owner.")
 ]
 AsOfOption = Annotated[
-    str | None,
-    Option("--as-of", metavar="DATE", help="YYYY-MM-DD: mail sent after that day does not exist."),
+    str | None, Option("--as-of", metavar="DATE", help="YYYY-MM-DD: later mail does not exist.")
 ]
 AllOption = Annotated[bool, Option("--all", help="Search spam, trash and drafts too.")]
 OutOption = Annotated[
-    Path | None,
-    Option("--out", metavar="DIR", help="Folder of the run [default: a new one in runs/]."),
+    Path | None, Option("--out", metavar="DIR", help="Folder of the run [default: new, in runs/].")
 ]
-JsonOption = Annotated[
-    bool, Option("--json", help="Print data alone, as JSON; notes go to stderr.")
-]
+JsonOption = Annotated[bool, Option("--json", help="Print data alone, as JSON; notes on stderr.")]
 
 
 def integer(help_text: str, least: int = 1) -> Any:
