@@ -5,6 +5,7 @@ import datetime as dt
 import email.utils
 import json
 import os
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
@@ -294,6 +295,11 @@ def table_rows(beside: str, name: str) -> list[list[str]]:
     """The cells of a table (TSV) beside the module at `beside`, without its headings."""
     lines = Path(beside).with_name(name).read_text("utf-8").split("\n")[1:-1]
     return [line.split("\t") for line in lines]
+
+
+def table(beside: str, name: str) -> dict[str, Any]:
+    """A table (TOML) beside the module at `beside`."""
+    return tomllib.loads(Path(beside).with_name(name).read_text("utf-8"))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -1,7 +1,6 @@
 """What counts as declining to answer, and what only looks like it."""
 
 import json
-import tomllib
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 from art_e.abstention import is_abstention
 from art_e.question import load_questions
 from evals.judges.labels import load_pairs
+from tests.builders import table
 
-KNOWN = tomllib.loads(Path(__file__).with_name("declines.toml").read_text("utf-8"))
+KNOWN = table(__file__, "declines.toml")
 
 
 @pytest.mark.parametrize("answer", [None, *KNOWN["abstentions"], *KNOWN["answers"]])
@@ -60,19 +60,11 @@ def test_right_answers_behind_the_openers_of_models_are_answers() -> None:
     assert len(answers) >= 400 and sum(map(is_abstention, answers)) <= 0.01 * len(answers)
 
 
-BESIDE_A_MAIL = {
-    "While the emails do not say so they show that Vasant drove.": False,
-    "No mail has a reason for his leaving on 1 April.": False,
-    "The emails do not say who drove.": True, "The emails do not mention Rosalind.": True,
-    "I don't know. The emails only say that Vasant will drive.": True,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("answer", BESIDE_A_MAIL)
-def test_a_value_of_the_cited_mails_makes_an_answer(answer: str) -> None:
+@pytest.mark.parametrize(("answer", "declines"), KNOWN["beside_a_mail"])
+def test_a_value_of_the_cited_mails_makes_an_answer(answer: str, declines: bool) -> None:
     mail = "Amit: I resign on 1 April. Vasant will drive."
     assert is_abstention(answer)
-    assert is_abstention(answer, "Who drove us?", [mail]) is BESIDE_A_MAIL[answer]
+    assert is_abstention(answer, "Who drove us?", [mail]) is declines
 
 
 def test_hardly_a_right_answer_is_taken_for_an_abstention() -> None:

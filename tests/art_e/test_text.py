@@ -3,7 +3,6 @@
 import datetime as dt
 import json
 import sys
-import tomllib
 import unicodedata
 from pathlib import Path
 from random import Random
@@ -14,7 +13,7 @@ from art_e.cli.output import clean
 from art_e.inbox.query import parse_query
 from art_e.text import printable, visible
 from art_e.tools import Tools
-from tests.builders import BOB, message_ids, new_file, raw, read, run, search, with_files
+from tests.builders import BOB, message_ids, new_file, raw, read, run, search, table, with_files
 
 # Default_Ignorable_Code_Point of Unicode 15.1 (DerivedCoreProperties.txt): 4,174 code points.
 _RANGES = (
@@ -33,7 +32,7 @@ FORMAT = [
 # Also Braille without dots, and Egyptian signs that Python 3.11 does not know.
 NOTHING = {*IGNORABLE, *FORMAT, "\u2800", *map(chr, range(0x13430, 0x13440))}
 
-READABLE = tomllib.loads(Path(__file__).with_name("readable.toml").read_text("utf-8"))
+READABLE = table(__file__, "readable.toml")
 
 
 def test_what_means_something_stays(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.models.providers import ending
 from art_e.question import Question
 from art_e.trajectory import Trajectory
-from tests.builders import QUICK, table_rows
+from tests.builders import QUICK, table, table_rows
 from tests.command_line import ANN
 
 EMULATORS = os.environ.get("ART_E_EMULATORS", "")
@@ -42,7 +41,7 @@ VARIABLES = {
     "AZURE_API_BASE": ("azure", ""),
 }
 # Empty for a model whose price is not published.
-PRICES = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))
+PRICES = table(__file__, "prices.toml")
 ENDED = ("openai/o4-mini", "gemini/gemini-2.0-flash")
 
 
