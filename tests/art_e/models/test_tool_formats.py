@@ -23,9 +23,10 @@ from art_e.models.tool_formats import (
 from art_e.text import digest, prompt_text
 from art_e.tools import CallError, SearchEmails, parse_call, schemas
 from evals.structured import unwrapped
-from tests.builders import LEASE, Make, Start, tries
+from tests.builders import LEASE, Make, Start, table, tries
 from tests.provider import Provider, says
 
+CASES = table(__file__, "tool_formats.toml")
 SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}
 READ = {"name": "read_email", "arguments": {"message_id": "m1"}}
 
@@ -36,33 +37,15 @@ def parsed(text: str) -> list[dict[str, Any]]:
     return [{"name": each.name, "arguments": json.loads(each.arguments)} for each in calls]
 
 
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
-        (f"First {{this}}: [1, 2] and {json.dumps(SEARCH)}. Then we see.", [SEARCH]),
-        (json.dumps({**SEARCH, "arguments": json.dumps(SEARCH["arguments"])}), [SEARCH]),
-        (f"{json.dumps(SEARCH)}{json.dumps(READ)}", [SEARCH, READ]),
-        (json.dumps([SEARCH, READ]), [SEARCH, READ]),
-        (f"```\n{json.dumps(SEARCH)}\n```\nand\n```\n{json.dumps(READ)}\n```", [SEARCH, READ]),
-    ],
-)
-def test_calls_are_found_in_what_is_around_them(text: str, calls: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize(("text", "names"), CASES["calls"])
+def test_calls_are_found_in_what_is_around_them(text: str, names: list[str]) -> None:
+    calls = [each for each in (SEARCH, READ) if each["name"] in names]
     assert parsed(text) == calls
     ids = [each.id for number in (3, 4) for each in parse_text(text, number).tool_calls]
     assert len(set(ids)) == 2 * len(calls)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The lease ends on May 3.",
-        "",
-        '{"name": "search_emails", "arguments": {"keywords": ["lease"]',
-        '{"name": 3, "arguments": {}}',
-        json.dumps([SEARCH, {"no": "call"}]),
-        "[" * 50_000,
-    ],
-)
+@pytest.mark.parametrize("text", [*CASES["texts"], "[" * 50_000])
 def test_what_is_no_call_stays_text(text: str) -> None:
     assert parse_text(text, 0) == AssistantMessage(text or None)
 
@@ -128,17 +111,7 @@ def back(text: str) -> str:
     return str(written["content"])
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
-        (Q_SEARCH.partition('se"]')[0], '{"keywords": ["lea'),
-        (tagged("search_emails", "{keywords: lease}"), "{keywords: lease}"),
-        (tagged("search_emails", '"lease"'), '"lease"'),
-        ('<tool_call>\n{"name": "search_emails"}\n</tool_call>', '"name": "search_emails"'),
-        (f"{Q_SEARCH[:-13]}<|im_end|>", '{"keywords": ["lease"]}'),
-    ],
-    ids=["cut off", "no quotes", "a string", "no arguments", "no end mark"],
-)
+@pytest.mark.parametrize(("text", "arguments"), CASES["malformed"])
 def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -> None:
     assert replies(text) == [("search_emails", arguments)]
 
@@ -203,23 +176,7 @@ def test_calls_of_functions_survive_the_way_there_and_back(
 
 def test_tools_take_the_parameters_of_functions() -> None:
     """Numbers and lists too; a call that was cut off has what was written."""
-    says = """I look.
-<tool_call>
-<function=search_emails>
-<parameter=keywords>
-["lease"]
-</parameter>
-<parameter=max_results>
-3
-</parameter>
-</function>
-</tool_call>
-<tool_call>
-<function=return_final_answer>
-<parameter=answer>
-On May 3.
-Or 4."""
-    message = parse_reply(says, 0)
+    message = parse_reply(CASES["functions"], 0)
     search, answer = message.tool_calls
     assert (message.content or "").strip() == "I look."
     checked = parse_call(search)
@@ -228,12 +185,8 @@ Or 4."""
     assert json.loads(answer.arguments) == {"answer": "On May 3.\nOr 4."}
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [("qwen2_5", "json"), ("qwen3_instruct_2507", "json"), ("qwen3_training", "json"),
-     ("qwen3_5_nothink", "xml"), ("qwen3_5_think", "xml"), ("qwen3_6", "xml"), ("llama3", None)],
-)  # fmt: skip
-def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str | None) -> None:
+@pytest.mark.parametrize(("name", "form"), CASES["families"])
+def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str) -> None:
     """As TRL carries them."""
     tiny_qwen = pytest.importorskip("tests.tiny_qwen")
     trl = pytest.importorskip("trl")
@@ -241,7 +194,7 @@ def test_the_form_of_a_family_is_known_by_its_template(name: str, form: str | No
     folder = Path(trl.__file__).parent / "chat_templates"
     tokenizer.chat_template = (folder / f"{name}.jinja").read_text("utf-8")
     tokenizer.bos_token = tokenizer.eos_token  # llama3's template begins with it
-    if form is not None:
+    if form:
         assert call_form(tokenizer) == form
     else:
         with pytest.raises(ValueError, match="none of Qwen's forms"):

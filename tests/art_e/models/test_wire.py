@@ -14,12 +14,11 @@ from art_e.models.calls import Pace, ProviderError, finish_failure, room_left
 from art_e.models.hosted import LitellmPolicy, written_calls
 from art_e.models.model import full_name
 from art_e.models.providers import KNOWN, Accepts, corrected, ending
-from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table_rows
+from tests.builders import HELLO, QUICK, Make, Start, act, answer, search, table, table_rows
 from tests.provider import Provider, Reply, Request, json_server, refuses, says, stand_in
 
-TEMPERATURE = "Unsupported parameter: 'temperature' is not supported with this model."
-MAX_TOKENS = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-FORCED = "tool_choice forces tool use, which this model does not support"
+CASES = table(__file__, "wire.toml")
+TEMPERATURE, MAX_TOKENS, FORCED = (words for words, _ in CASES["refusals"][:3])
 
 
 def test_a_refused_parameter_is_left_out_from_then_on(
@@ -44,24 +43,11 @@ def test_a_refused_parameter_is_left_out_from_then_on(
     assert capsys.readouterr().err.count("openai/gpt-4.1 refused a request") == 3
 
 
-@pytest.mark.parametrize(
-    ("refusal", "changed"),
-    [
-        (TEMPERATURE, {"temperature": False}),
-        (MAX_TOKENS, {"max_tokens": "max_completion_tokens"}),
-        (FORCED, {"tool_choice": "auto"}),
-        ("To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
-         {"responses": True}),
-        ('"auto" tool choice requires --enable-auto-tool-choice', {"tools": False}),
-        ("registry.ollama.ai/library/gemma:2b does not support tools", {"tools": False}),
-        ("Unrecognized request argument supplied: reasoning_effort", {"reasoning_effort": False}),
-        ("the sky is too low", None),
-    ],
-)  # fmt: skip
-def test_what_a_refusal_changes(refusal: str, changed: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize(("refusal", "changed"), CASES["refusals"])
+def test_what_a_refusal_changes(refusal: str, changed: dict[str, Any]) -> None:
     now = Accepts(tool_choice="required", reasoning_effort=True)
     found = corrected(now, refusal)
-    assert (found and {found[1]: getattr(found[0], found[1])}) == changed
+    assert ({found[1]: getattr(found[0], found[1])} if found else {}) == changed
     # The same refusal again changes nothing more, or something weaker, but never goes on for ever.
     for _ in range(3):
         found = found and corrected(found[0], refusal)
@@ -112,16 +98,7 @@ def test_a_failure_is_named_by_the_providers_words(
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-4.1", "anthropic/claude-opus-4-6"])
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"detail": "No such key"}, "No such key"),
-        ({"error": "No such key"}, "No such key"),
-        ([{"error": {"message": {"text": "No such key"}}}], "No such key"),
-        ({"detail": [{"loc": ["key"], "msg": "No such key"}]}, "No such key"),
-        ({"error": {"code": 401}}, "AuthenticationError"),
-    ],
-)
+@pytest.mark.parametrize(("body", "words"), CASES["bodies"])
 def test_a_failure_is_never_shown_as_code(
     model: str, body: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,22 +118,10 @@ def test_calls_that_failed_cost_what_was_billed(make: Make) -> None:
         assert act(make(provider, "openai/gpt-4.1")).cost_usd == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize(
-    ("reason", "empty", "kind"),
-    [
-        ("content_filter", True, "content"),
-        ("refusal", False, "content"),
-        ("length", True, "length"),
-        ("length", False, None),
-        ("malformed_function_call", True, "provider"),
-        ("error", False, "provider"),
-        ("stop", True, "provider"),
-        (None, False, None),
-    ],
-)
-def test_why_a_message_ended(reason: str | None, empty: bool, kind: str | None) -> None:
-    failure = finish_failure(reason, "gemini/m", empty=empty)
-    assert (failure and failure.kind) == kind
+@pytest.mark.parametrize(("reason", "empty", "kind"), CASES["endings"])
+def test_why_a_message_ended(reason: str, empty: bool, kind: str) -> None:
+    failure = finish_failure(reason or None, "gemini/m", empty=empty)
+    assert (failure.kind if failure else "") == kind
     own = finish_failure("stop", "hosted_vllm/m", empty=True)
     assert own is None  # too weak, perhaps
 
