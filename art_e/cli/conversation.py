@@ -167,26 +167,18 @@ class Answered(NamedTuple):
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
         return {
-            "question": self.question,
-            "inbox_address": trajectory.inbox_address,
-            "as_of": trajectory.as_of,
-            "kind": self.kind,
-            "answer": self.answer,
+            "question": self.question, "inbox_address": trajectory.inbox_address,
+            "as_of": trajectory.as_of, "kind": self.kind, "answer": self.answer,
             "without_source": said_without_call(trajectory),
             "abstained": trajectory.rubric["abstained"],
             "sources": [cited(email) for email in self.sources],
             "passages": [{"text": each.text, **cited(each.email)} for each in self.passages],
-            "turns": trajectory.rubric["turns"],
-            "seconds": seconds["total"],
-            "model_seconds": seconds["model"],
-            "tools_seconds": seconds["tools"],
-            "call_seconds": trajectory.call_seconds,
-            "usage": trajectory.usage,
-            "retries": trajectory.retries,
-            "cost_usd": trajectory.cost_usd,
-            "model": trajectory.model,
-            "trajectory": str(self.run.trajectories),
-        }
+            "turns": trajectory.rubric["turns"], "seconds": seconds["total"],
+            "model_seconds": seconds["model"], "tools_seconds": seconds["tools"],
+            "call_seconds": trajectory.call_seconds, "usage": trajectory.usage,
+            "retries": trajectory.retries, "cost_usd": trajectory.cost_usd,
+            "model": trajectory.model, "trajectory": str(self.run.trajectories),
+        }  # fmt: skip
 
 
 def cited(email: Email) -> dict[str, Any]:

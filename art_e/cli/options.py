@@ -100,9 +100,8 @@ class MailList(NamedTuple):
 
     def numbered(self, number: str, db: Path | None, inbox: str | None) -> str | None:
         """The mail of this number, unless the options name another file or inbox."""
-        is_other = (db and str(db.resolve()) != self.db) or (
-            inbox and inbox.strip().lower() != self.inbox
-        )
+        is_other = db is not None and str(db.resolve()) != self.db
+        is_other |= inbox is not None and inbox.strip().lower() != self.inbox
         places = {str(place): name for place, name in enumerate(self.message_ids, 1)}
         return None if is_other else places.get(number)
 

@@ -236,20 +236,18 @@ def test_a_follow_up_knows_the_talk(art_e: Run, db: Path) -> None:
 
 @pytest.mark.parametrize(
     ("question", "keywords"),
-    [
-        ("And who is the landlord?", ["landlord", "warehouse", "lease", "end"]),
-        ("How much is it?", ["warehouse", "lease", "end"]),
-        ("Did Bob order noodles for lunch?", ["bob", "order", "noodles", "lunch"]),
-    ],
-)
+    [("And who is the landlord?", "landlord warehouse lease end"),
+     ("How much is it?", "warehouse lease end"),
+     ("Did Bob order noodles for lunch?", "bob order noodles lunch")],
+)  # fmt: skip
 def test_a_follow_up_is_searched_by_its_words_and_the_earlier_ones(
-    art_e: Run, owned_db: Path, question: str, keywords: list[str]
+    art_e: Run, owned_db: Path, question: str, keywords: str
 ) -> None:
     """Unless its own are enough; the words around them are never searched for."""
     assert art_e("ask", *QUESTION.split(), "--db", owned_db).exit_code == 0
     reply = json_of(art_e("ask", "-c", *question.split(), "--json"))
     [trajectory] = read_trajectories(Path(reply["trajectory"]))
-    searched = trajectory.events[0]["arguments"]["keywords"]
+    searched = " ".join(trajectory.events[0]["arguments"]["keywords"])
     assert (reply["question"], searched) == (question, keywords)
     if "lease" in keywords:
         assert {LEASE_ID, LATER_ID} == {each["message_id"] for each in reply["passages"]}
