@@ -34,9 +34,9 @@ ABSTAIN_BELOW = 8.88
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
 # them from the rest, and few such hits.
 NAMES_TO_COUNT, COUNTED = 3, range(2, 5)
-# Hits of a search, days before the newest hit in which the second one looks, searches, mails read
-# in one turn, and turns of reading.
-HITS, RECENT_DAYS, SEARCHES, READ_AT_ONCE, READING_TURNS = 10, 90, 2, 4, 2
+# Hits of a search, days before the newest hit in which the second one looks, mails read in one
+# turn, and turns of reading.
+HITS, RECENT_DAYS, READ_AT_ONCE, READING_TURNS = 10, 90, 4, 2
 
 
 class OfflinePolicy:
@@ -49,12 +49,11 @@ class OfflinePolicy:
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Search, then read, then answer. Counts have no score."""
         seen = _Seen(messages)
-        if seen.turn < SEARCHES and not seen.is_last_turn:
+        other = _second_search(seen) if seen.turn == 1 else {}
+        if (seen.turn == 0 or other) and not seen.is_last_turn:
             arguments = {"keywords": informative_words(seen.question), "max_results": HITS}
-            if seen.turn:
-                arguments |= _second_search(seen)
-            return _step(seen.turn, "search_emails", arguments)
-        reading = seen.turn - SEARCHES
+            return _step(seen.turn, "search_emails", arguments | other)
+        reading = seen.turn - seen.searches
         unread = [hit["message_id"] for hit in seen.hits][READ_AT_ONCE * reading :]
         if reading < READING_TURNS and unread and not seen.is_last_turn:
             chosen = [{"message_id": handle} for handle in unread[:READ_AT_ONCE]]
@@ -96,7 +95,8 @@ class _Seen:
         # The episode's note on the last turn follows the last result.
         self.is_last_turn = any(len(call.results) > 1 for each in turns[-1:] for call in each.calls)
         self.results = [call.results[0] for each in turns for call in each.calls]
-        searches = [result.get("hits", []) for result in self.results]
+        searches = [result["hits"] for result in self.results if "hits" in result]
+        self.searches = len(searches)
         hits: dict[str, dict[str, Any]] = {}
         for hit in itertools.chain(*itertools.zip_longest(*searches)):
             if hit:
@@ -106,16 +106,19 @@ class _Seen:
 
 
 def _second_search(seen: _Seen) -> dict[str, Any]:
-    """What is other in the second search: it looks for mail of the person that the question is
-    about, for parts of the words that no hit has, or in the time before the newest hit."""
+    """What is other in the second search, if there is one: it looks for mail of the person that the
+    question is about, for parts of the words that no hit has, or, if there may be more hits, in
+    the time before the newest one."""
     if name := person_asked_for(seen.question):
         return {"from_addr": name, "keywords": name.split()}
     keywords = informative_words(seen.question)
     lacked = set(keywords).intersection(*(hit.get("missing", ()) for hit in seen.hits))
-    if parts := [part for word in keywords if word in lacked for part in word_parts(word)]:
+    if parts := [
+        part for word in keywords if word in lacked for part in word_parts(word, seen.question)
+    ]:
         return {"keywords": [*keywords, *parts]}
     dated = [hit["date"] for hit in seen.hits if hit["date"][:1].isdigit()]
-    if not dated:
+    if len(seen.hits) < HITS or not dated:
         return {}
     return {"sent_after": f"{dt.date.fromisoformat(max(dated)) - dt.timedelta(RECENT_DAYS)}"}
 

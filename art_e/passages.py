@@ -200,13 +200,18 @@ class Passage(NamedTuple):
 def informative_words(question: str) -> list[str]:
     """The words of `question` that tell what it is about, else all its words."""
     every = list(dict.fromkeys(words(question)))
-    idle = max(_IDLE.values(), key=lambda each: len(each.intersection(every)))
+    idle = _IDLE[_language_of(every)]
     return [word for word in every if word not in idle] or every
 
 
-def word_parts(word: str) -> list[str]:
-    """Beginnings and ends of a word that may be a compound, as of "Schwimmkurs"."""
-    cuts = range(_PART_CHARS, len(word) - _PART_CHARS + 1)
+def _language_of(every: list[str]) -> str:
+    return max(_IDLE, key=lambda language: len(_IDLE[language].intersection(every)))
+
+
+def word_parts(word: str, question: str) -> list[str]:
+    """Beginnings and ends of what may be a compound ("Schwimmkurs"), of which English has few."""
+    is_english = _language_of(words(question)) == "en"
+    cuts = range(_PART_CHARS, 0 if is_english else len(word) - _PART_CHARS + 1)
     return [part for cut in cuts for part in (word[:cut], word[cut:])]
 
 
@@ -254,7 +259,7 @@ class _Query:
             part: stem
             for word, stem in zip(keywords, stems(keywords), strict=True)
             if missing[stem] == len(hits)
-            for part in stems(word_parts(word))
+            for part in stems(word_parts(word, question))
         }
         self.names = name_stems(question) & self.weights.keys()
         self._words = frozenset(tokens(question))

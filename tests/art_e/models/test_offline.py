@@ -136,8 +136,9 @@ def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: Inb
 )
 def test_the_second_search(question: str, second: dict[str, Any]) -> None:
     """Looks for the person's mail, or in the last months, or for parts of a word no mail has."""
-    hit = {"message_id": "m1", "date": "2024-03-01", "missing": ["schwimmkurs"]}
-    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": [hit]})}
+    hit = {"date": "2024-03-01", "missing": ["schwimmkurs"]}
+    hits = [{"message_id": f"m{number}", **hit} for number in range(10)]
+    shown = {"role": "tool", "tool_call_id": "x", "content": json.dumps({"hits": hits})}
     messages: list[ChatMessage] = [{"role": "user", "content": question}]
     messages += [act(messages).to_chat(), cast("ChatMessage", shown)]
     arguments = json.loads(act(messages).tool_calls[0].arguments)
@@ -161,8 +162,8 @@ def test_no_body_crashes_it(body: str) -> None:
     """Nor makes it read what is not a hit, or cite another mail."""
     mail = {"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}
     messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
-    hits = ("search_emails", {"hits": [mail]})
-    for expected, observation in (hits, hits, ("read_email", {**mail, "body": body})):
+    observations = {"search_emails": {"hits": [mail]}, "read_email": {**mail, "body": body}}
+    for expected, observation in observations.items():
         message = act(messages)
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)
