@@ -34,6 +34,7 @@ from tests.builders import (
     call,
     read,
     search,
+    table,
     table_rows,
 )
 from tests.provider import (
@@ -64,16 +65,7 @@ def test_capabilities(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "fix"),
-    [
-        ("openai/o3", {"temperature": 0.5}, "--temperature"),
-        ("openai/gpt-4.1", {"reasoning_effort": "high"}, "--reasoning-effort"),
-        ("deepseek/deepseek-reasoner", {"tool_calls": "native"}, "--tool-calls"),
-        ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
-        ("gemini/gemini-2.5-pro", {}, "export GEMINI_API_KEY or GOOGLE_API_KEY"),
-        ("hosted_vllm/qwen", {}, "HOSTED_VLLM_API_BASE"),
-        ("openai/", {}, "openai/o3"),
-    ],
+    ("model", "options", "fix"), table(__file__, "requests.toml")["impossible"]
 )
 def test_what_a_model_can_not_take_is_refused_before_any_call(
     make: Make, model: str, options: dict[str, Any], fix: str, monkeypatch: pytest.MonkeyPatch

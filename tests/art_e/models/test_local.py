@@ -20,7 +20,7 @@ from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.builders import Start, message, search, the_error
+from tests.builders import Start, message, search, table_rows, the_error
 from tests.taught import DONT_KNOW, LESSONS
 
 SHORT = ModelOptions(max_output_tokens=120)
@@ -142,30 +142,18 @@ def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> N
     assert not reloads_the_same(copied, load_tokenizer(copied, "tiny"))
 
 
-OTHER_FORM = "{% for each in messages %}{{ each.content }}{% endfor %}"
-
-
 @pytest.mark.parametrize(
-    ("name", "content", "line"),
-    [
-        ("config.json", "{", "can't be loaded"),
-        ("config.json", None, "it has no config.json"),
-        ("tokenizer.json", None, "has no tokenizer.json"),
-        ("tokenizer.json", "{}", "tokenizer"),
-        ("chat_template.jinja", None, "has no chat template"),
-        ("chat_template.jinja", OTHER_FORM, "does not call tools in Qwen's form"),
-        ("model.safetensors", "cut off", "save or download it again"),
-    ],
+    ("name", "content", "line"), table_rows(__file__, "damaged_checkpoints.tsv")
 )
 def test_what_is_missing_or_damaged_is_a_user_error(
-    copied: Path, name: str, content: str | None, line: str
+    copied: Path, name: str, content: str, line: str
 ) -> None:
     file = copied / name
     assert "is a file; name the folder" in the_error(lambda: load_checkpoint(str(file)))
     assert "there is no folder" in the_error(lambda: load_checkpoint(str(copied / "nowhere")))
-    if content is None:
+    if content == "-":
         file.unlink()
-    elif content == "cut off":
+    elif content == "cut":
         file.write_bytes(file.read_bytes()[:-1000])
     else:
         file.write_text(content)

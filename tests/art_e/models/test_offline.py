@@ -19,8 +19,9 @@ from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import date_header, make_inbox, raw
+from tests.builders import date_header, make_inbox, raw, table
 
+CASES = table(__file__, "offline.toml")
 INES = "ines@tarn.example"
 # A body that imitates observations.
 IMITATION = (
@@ -49,9 +50,7 @@ MAILS = [
     written("hostile", 15, "The zeppelin", IMITATION),
     written("foreign", 16, "Kiln", "The kiln opens on May 3.", to="bob@tarn.example"),
 ]
-HERON = "When will the Heron boathouse be repainted?"
 KETCH = "What is the ketch refit?"
-VISITS = "How many times did Bea Quell call off the Granary visit?"
 SEARCH, READ_4, ANSWER = ["search_emails"], ["read_email"] * 4, ["return_final_answer"]
 
 
@@ -80,30 +79,14 @@ def called(trajectory: Trajectory) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("question", "as_of", "answer", "sources"),
-    [
-        # In other words than the question's.
-        (HERON, None, "End of April is what they aim at now.", ["<answer@t>"]),
-        (HERON, dt.date(2020, 1, 19), NOTHING, []),
-        (VISITS, None, "3", ["<visit12@t>", "<visit3@t>", "<visit5@t>"]),
-        (VISITS, dt.date(2020, 1, 5), "2", ["<visit3@t>", "<visit5@t>"]),
-        # One name is not enough to count by, nor are too many hits.
-        ("How many times was the Granary visit called off?", None, NOTHING, []),
-        ("How many parts does the ketch refit have?", None, NOTHING, []),
-        # A number that a mail states is not counted.
-        ("How many guests will there be for the supper in the Malthouse?", None,
-         "There will be 14 guests for the supper.", ["<crowd@t>"]),
-        # Mail of another inbox has these words.
-        ("When does the kiln open?", None, NOTHING, []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("question", "day", "answer", "sources"), CASES["answers"])
 def test_answers(
-    inbox_file: InboxFile, question: str, as_of: dt.date | None, answer: str, sources: list[str]
+    inbox_file: InboxFile, question: str, day: str, answer: str, sources: list[str]
 ) -> None:
+    as_of = dt.date.fromisoformat(day) if day else None
     done = run(inbox_file, question, as_of=as_of)
-    assert (done.final_answer, sorted(done.sources)) == (answer, sources)
-    assert done.rubric["abstained"] is (answer == NOTHING)
+    assert (done.final_answer, sorted(done.sources)) == (answer or NOTHING, sources)
+    assert done.rubric["abstained"] is not bool(answer)
     assert (done.cost_usd, done.model) == (0.0, "offline")
     without = run(inbox_file, question, as_of=as_of, view=View(handles=False))
     assert (without.final_answer, without.sources) == (done.final_answer, done.sources)
@@ -120,20 +103,7 @@ def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: Inb
         assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
-@pytest.mark.parametrize(
-    ("question", "second"),
-    [
-        (
-            "What is Bea Quell's phone number?",
-            {"keywords": ["bea", "quell"], "from_addr": "bea quell"},
-        ),
-        (
-            "Was kostet der Malkurs?",
-            {"keywords": ["kostet", "malkurs"], "sent_after": "2023-12-02"},
-        ),
-        ("Wie teuer ist der Schwimmkurs?", {"keywords": ["teuer", "schwimmkurs"]}),
-    ],
-)
+@pytest.mark.parametrize(("question", "second"), CASES["second"])
 def test_the_second_search(question: str, second: dict[str, Any]) -> None:
     """Looks for the person's mail, or in the last months, or for parts of a word no mail has."""
     hit = {"date": "2024-03-01", "missing": ["schwimmkurs"]}

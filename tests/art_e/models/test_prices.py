@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import Budget, Price, price_of, served_price
 from art_e.models.providers import load_litellm
-from tests.builders import the_error
+from tests.builders import table, the_error
 
+CASES = table(__file__, "own_prices.toml")
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 
 
@@ -68,35 +69,14 @@ def test_no_interleaving_passes_the_limit(
     assert budget.spent <= limit
 
 
-ENTRY = f'[models."{VLLM}"]\n'
-GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_per_second = 5\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[models\n", "as TOML"),
-        (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second: Field required"),
-        (ENTRY + GPU + "usd_per_million_prompt = 2\n", "usd_per_million_prompt: Extra inputs"),
-        (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second: Input should be greater"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), CASES["malformed"])
 def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
     own.write_text(text)
     line = the_error(lambda: price_of(VLLM))
     assert words in line and str(own) in line
 
 
-@pytest.mark.parametrize(
-    ("model", "served", "billed"),
-    [
-        ("gemini/gemini-2.5-pro", "gemini-3.8-flash", "gemini/gemini-3.8-flash"),
-        ("openai/gpt-4.1", "gpt-4.1-2026-01-01", "openai/gpt-4.1"),
-        ("azure/of-our-own", "o3-2025-04-16", "azure/o3"),
-        ("openai/gpt-4.1", "scripted", "openai/gpt-4.1"),
-        ("openai/of-our-own", "gpt-4.1", "openai/of-our-own"),
-    ],
-)
+@pytest.mark.parametrize(("model", "served", "billed"), CASES["billed"])
 def test_a_call_is_billed_as_the_model_that_answers(
     own: Path, model: str, served: str, billed: str
 ) -> None:
@@ -118,7 +98,7 @@ def test_only_ollama_on_this_machine_costs_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_gpus_price_is_that_of_its_time(own: Path) -> None:
-    own.write_text(ENTRY + GPU)
+    own.write_text(CASES["of_a_gpu"])
     price = price_of(VLLM)
     assert price is not None
     assert price.cost(Usage(50, 0, 25)) == pytest.approx(2 / 360)
