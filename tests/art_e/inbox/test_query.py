@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.query import day_of, parse_query
 from art_e.inbox.threads import LEFT_OUT
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import make_inbox, message_ids, raw, table_rows, tries, with_files
+from tests.builders import make_inbox, message_ids, raw, table, table_rows, tries, with_files
 from tests.builders import the_error as the_user_error
 from tests.command_line import Run, json_of, the_error
 
@@ -24,34 +25,22 @@ TODAY = dt.date(2024, 6, 12)  # a Wednesday
 
 
 def mail(
-    number: int, day: str, sender: str, to: str, subject: str, body: str, labels: str = "",
-    attached: str = "", **headers: str,
+    number: int, day: str = "2024-01-02", sender: str = "ann@x.example", to: str = ME,
+    subject: str = "Hi", body: str = "", labels: str = "", attached: str = "", **headers: str,
 ) -> RawMessage:  # fmt: skip
     date = f"{dt.date.fromisoformat(day):%d %b %Y} 09:00:00 +0000" if day else None
     headers = {"sender": sender, "to": to, "X_Gmail_Labels": labels, **headers}
-    made = raw(f"<{number}@x>", subject=subject, body=body, date=date, **headers)
+    text = body or f"Mail {number}."
+    made = raw(f"<{number}@x>", subject=subject, body=text, date=date, **headers)
     files = {attached: b"x"} if attached else {}
     return with_files(made, files)._replace(in_mbox=True)
 
 
-LANDLORD, ANN, BOB = "landlord@x.example", "Ann Alder <ann@x.example>", "bob@y.example"
-MAILS = [
-    mail(1, "2024-03-01", LANDLORD, ME, "Warehouse lease", "The warehouse lease ends in 2026.",
-         "Inbox,Important"),
-    mail(2, "2024-03-02", "scam@x.example", ME, "Pay", "Pay the lease now.", "Spam"),
-    mail(3, "2024-03-03", ME, LANDLORD, "Re: Warehouse lease", "The move date is set.", "Sent",
-         In_Reply_To="<1@x>"),
-    mail(4, "2024-05-01", ANN, ME, "Budget", "It is 4,200 euros.",
-         "Inbox,Unread,Work/Money,Category updates", "The budget 2024.pdf", cc=BOB),
-    mail(5, "2024-05-20", BOB, ME, "Move", "Date of the move: unknown. To Oslo?",
-         "Starred,Category social"),
-    mail(6, "2024-06-01", ME, ANN, "Lease", "Dear Ann, about the lease", "Drafts"),
-    mail(7, "2024-06-11", "news@list.example", "all@list.example", "Weekly", "No leases today.",
-         List_Id="Weekly news <weekly.list.example>"),
-    mail(8, "2023-12-31", "zoe@x.example", ME, "Caf\u00e9", "\u65e5\u672c lease", "Trash"),
-    mail(9, "", "nobody@x.example", ME, "Undated", "When was this?"),
-]  # fmt: skip
+def mails(rows: list[dict[str, str]]) -> list[RawMessage]:
+    return [mail(number, **fields) for number, fields in enumerate(rows, start=1)]
 
+
+CASES = table(__file__, "query.toml")
 # Queries, and the numbers of the mails that they find on June 12, 2024.
 LINES = Path(__file__).with_name("queries.tsv").read_text("utf-8").splitlines()[1:]
 PAIRS = (line.split("\t") for line in LINES if not line.startswith("#"))
@@ -61,7 +50,7 @@ FOUND = {query: set(map(int, re.findall(r"\d+", found))) for query, found in PAI
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("query") / "inbox.duckdb"
-    make_inbox(path, MAILS, owner=ME)
+    make_inbox(path, mails(CASES["mails"]), owner=ME)
     return path
 
 
@@ -156,14 +145,6 @@ def test_the_command_takes_it_in_one_argument_or_several(art_e: Run, db: Path) -
 # ---- Threads.
 
 
-def sent(
-    number: int, subject: str = "Hi", sender: str = "ann@x.example", to: str = ME, day: int = 1,
-    body: str = "", **headers: str,
-) -> RawMessage:  # fmt: skip
-    date = str(dt.date(2024, 1, 1) + dt.timedelta(day))
-    return mail(number, date, sender, to, subject, body or f"Mail {number}.", **headers)
-
-
 def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[frozenset[int]]:
     """The threads of an inbox by their mails' numbers, those of one mail left out."""
     with InboxFile(db) as file:
@@ -179,44 +160,22 @@ def threads(db: Path, address: str = ME, as_of: dt.date | None = None) -> set[fr
     return {frozenset(int(name.strip("<@x>")) for name in names) for names in several}
 
 
-@pytest.mark.parametrize(
-    ("mails", "linked"),
-    [
-        # By the ids of References and In-Reply-To, also of a mail that is not there.
-        ([sent(1), sent(2, "Other", In_Reply_To="<1@x>"), sent(3, "More")], {1, 2}),
-        ([sent(1), sent(2, "b", References="<0@x> <1@x>"), sent(3, "c", References="<2@x>")],
-         {1, 2, 3}),
-        ([sent(1, "a", References="<9@x>"), sent(2, "b", In_Reply_To="<9@x> of Ann")], {1, 2}),
-        # By Gmail's thread.
-        ([sent(1, "a", X_GM_THRID="17"), sent(2, "b", X_GM_THRID="17"),
-          sent(3, "a", X_GM_THRID="18")], {1, 2}),
-        # By subject, for replies and forwards within 60 days that have someone in common.
-        ([sent(1, "Lease"), sent(2, "RE: lease", ME, "ann@x.example", 3)], {1, 2}),
-        ([sent(1, "Lease"), sent(2, "Re: AW: Fwd:  Lease", day=60), sent(3, "Lease", day=61)],
-         {1, 2}),
-        ([sent(1, "Re[2]: Lease"), sent(2, "WG: Lease")], {1, 2}),
-        ([sent(1, "Lease"), sent(2, "Re: Lease", day=62)], set()),
-        ([sent(1, "Lease"), sent(2, "Re: Lease", "bob@y.example")], set()),
-        ([sent(1, "Report"), sent(2, "Report", day=2)], set()),
-        ([sent(1, ""), sent(2, "Re: ", day=2)], set()),
-        # Of two conversations of one subject each reply joins its own.
-        ([sent(1, "Hi"), sent(2, "Hi", "bob@y.example"), sent(3, "Re: Hi", day=4)], {1, 3}),
-    ],
-)  # fmt: skip
-def test_what_links_mails(mails: list[RawMessage], linked: set[int], tmp_path: Path) -> None:
-    make_inbox(tmp_path / "i.duckdb", mails, owner=ME)
-    assert threads(tmp_path / "i.duckdb") == ({frozenset(linked)} if linked else set())
+@pytest.mark.parametrize("case", CASES["threads"])
+def test_what_links_mails(case: dict[str, Any], tmp_path: Path) -> None:
+    make_inbox(tmp_path / "i.duckdb", mails(case["mails"]), owner=ME)
+    linked = frozenset(case["linked"])
+    assert threads(tmp_path / "i.duckdb") == ({linked} if linked else set())
 
 
 def test_mail_that_an_inbox_lacks_links_nothing_in_it(tmp_path: Path) -> None:
     """Ann sent 1 and 3 to me, and 2, which both belong to, to Bob alone; 4 comes later."""
-    mails = [
-        sent(1, "Plan"),
-        sent(2, "Re: Plan", to="bob@y.example", day=2, In_Reply_To="<1@x>"),
-        sent(3, "Other", day=3, In_Reply_To="<2@x>"),
-        sent(4, "Re: Plan", day=9, References="<1@x> <2@x>"),
+    sent = [
+        mail(1, subject="Plan"),
+        mail(2, "2024-01-03", to="bob@y.example", subject="Re: Plan", In_Reply_To="<1@x>"),
+        mail(3, "2024-01-04", subject="Other", In_Reply_To="<2@x>"),
+        mail(4, "2024-01-10", subject="Re: Plan", References="<1@x> <2@x>"),
     ]
-    make_inbox(tmp_path / "i.duckdb", mails)
+    make_inbox(tmp_path / "i.duckdb", sent)
     before = dt.date(2024, 1, 8)
     assert threads(tmp_path / "i.duckdb", as_of=before) == set()
     assert threads(tmp_path / "i.duckdb") == {frozenset({1, 3, 4})}
@@ -227,8 +186,9 @@ def test_the_commands_show_them(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "i.duckdb"
     text = "The lease of the harbor office ends on May 3, so decide."
     quote = f"\n\nAm 2. Januar 2024 schrieb Bob:\n\n> {text}"
-    reply = sent(2, "Re: Lease", ME, "ann@x.example", 3, body=f"We stay.{quote}")
-    make_inbox(db, [sent(1, "Lease", body=text), reply, sent(3, "Lease", day=9)], owner=ME)
+    lease, later = mail(1, subject="Lease", body=text), mail(3, "2024-01-10", subject="Lease")
+    reply = mail(2, "2024-01-04", ME, "ann@x.example", "Re: Lease", f"We stay.{quote}")
+    make_inbox(db, [lease, reply, later], owner=ME)
     shown = json_of(art_e("thread", "2@x", "--db", db, "--json"))
     assert [each["message_id"] for each in shown] == ["<1@x>", "<2@x>"]
     added = [each["added"].split() for each in shown]
