@@ -18,7 +18,7 @@ from typer.testing import Result
 
 from art_e.cli import output
 from tests.art_e.test_text import NOTHING
-from tests.builders import make_inbox, raw, table_rows
+from tests.builders import make_inbox, raw, table, table_rows
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
@@ -200,15 +200,7 @@ def test_nothing_forbidden_is_left_and_nothing_else_is_lost(written: str) -> Non
     assert output.clean(printable) == printable
 
 
-CLEANED = {
-    "a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b": "alinkb", "a\x1bP1;2q#0\x1b\\b": "ab",
-    "a\x1b[1;31mred\x1b[0m": "ared", "a\x1b(Bb\x1bcd": "abd",
-    # An introducer without its end must not swallow what follows.
-    "a\x1b]0;the rest\nof it": "a0;the rest\nof it",
-    # UTF-8 read as Latin-1: what stands between two quotation marks is text.
-    "\xe2\x80\x9dthe deal\xe2\x80\x9c": "\xe2the deal\xe2",
-    "[bold]kept[/bold]": "[bold]kept[/bold]",
-}  # fmt: skip
+CLEANED = table(__file__, "cleaned.toml")
 
 
 def test_sequences_are_taken_out() -> None:
