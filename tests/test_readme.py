@@ -266,5 +266,5 @@ def test_the_terminal_shows_what_the_command_prints_today() -> None:
     assert words(svg) == words(pictures.terminal_picture()), "run python -m bench.pictures"
     for part in (f'$ art-e ask "{pictures.QUESTION}"', " search ", " read ", " answer "):
         assert part in words(svg)
-    assert "4 turns, N s, no cost, offline" in words(svg)
+    assert "3 turns, N s, no cost, offline" in words(svg)
     assert len(svg) < 300_000 and not re.search("@font-face|@import|href|url\\((?!#)", svg)
