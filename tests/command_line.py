@@ -15,7 +15,7 @@ from art_e.models.base import ModelOptions
 from art_e.models.calls import Retries
 from art_e.models.hosted import LitellmPolicy
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import QUICK, Make, make_inbox, once, raw
+from tests.builders import QUICK, Make, make_inbox, once, raw, table
 from tests.processes import start
 from tests.provider import Provider
 
@@ -39,22 +39,7 @@ def hostile_mail() -> RawMessage:
     return RawMessage("test/hostile", text.encode())
 
 
-_BOB_TO_ANN = {"sender": f"Bob Berg <{BOB}>", "to": f"Ann Alm <{ANN}>"}
-_LEASE = {
-    "subject": "Warehouse lease",
-    "body": "The warehouse lease ends on March 31, 2002.\n\nBob\n",
-}
-_AGAIN = {
-    "subject": "Warehouse lease, again",
-    "body": "The landlord moved it: the lease ends on April 30, 2003.\n",
-}
-_LUNCH = {"sender": f"Ann Alm <{ANN}>", "to": BOB, "subject": "Lunch", "body": "Noodles at noon?\n"}
-MAILS = [
-    raw(LEASE_ID, date="Thu, 1 Feb 2001 09:00:00 +0000", **_LEASE, **_BOB_TO_ANN),
-    raw("<lease.2@harbor.example>", date="Fri, 1 Jun 2001 09:00:00 +0000", **_AGAIN, **_BOB_TO_ANN),
-    raw("<lunch.1@harbor.example>", date="Tue, 6 Mar 2001 09:00:00 +0000", **_LUNCH),
-    hostile_mail(),
-]
+MAILS = [*(raw(**each) for each in table(__file__, "harbor.toml")["mails"]), hostile_mail()]
 
 
 @pytest.fixture(scope="session")

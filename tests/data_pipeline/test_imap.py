@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ from art_e.text import digest
 from data_pipeline.accounts import imap, oauth, spool
 from data_pipeline.accounts.imap import Account
 from data_pipeline.accounts.spool import load_states, state_file
-from tests.builders import files_of, raw, tries
+from tests.builders import files_of, raw, table, tries
 from tests.command_line import Run, json_of, the_error
 from tests.dovecot import PASSWORD, USER, Server, Wire, dovecot, token_for
 from tests.provider import Reply, json_server
@@ -300,7 +299,7 @@ def answers_of(table: dict[str, str]) -> Script:
     return {key.encode(): text.encode("latin-1") for key, text in lines.items()}
 
 
-SERVERS = tomllib.loads(Path(__file__).with_name("imap_servers.toml").read_text("utf-8"))
+SERVERS = table(__file__, "imap_servers.toml")
 BASE = answers_of(SERVERS["base"])
 OPENED = b"* %d EXISTS\r\n* OK [UIDVALIDITY 7] fine\r\n"
 ONE, TWO = (raw(f"<{number}@x.example>", date=None).data for number in (1, 2))

@@ -5,12 +5,10 @@ import datetime as dt
 import re
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from email.message import EmailMessage
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -22,10 +20,10 @@ from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.charsets import decode_bytes
 from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
-from tests.builders import raw, tries
+from tests.builders import raw, table, tries
 from tests.processes import peak_of
 
-MAIL = tomllib.loads(Path(__file__).with_name("mail.toml").read_text("utf-8"))
+MAIL = table(__file__, "mail.toml")
 HEAD = b"From: ann@x.com\nSubject: s\n"
 
 
@@ -87,7 +85,7 @@ MESSAGE_IDS = {
 
 
 @pytest.mark.parametrize(
-    ("read", "table"),
+    ("read", "forms"),
     [
         (lambda value: parsed(b"From: a@x.com\nSubject: " + value + b"\n\nx").subject, SUBJECTS),
         (lambda value: [*map(list, headers("From: z@x.com", f"To: {value}").to)], RECIPIENTS),
@@ -97,8 +95,8 @@ MESSAGE_IDS = {
     ],
     ids=["subjects", "recipients", "senders", "dates", "message ids"],
 )
-def test_headers_of_any_form(read: Callable[[Any], object], table: dict[Any, object]) -> None:
-    assert {value: read(value) for value in table} == table
+def test_headers_of_any_form(read: Callable[[Any], object], forms: dict[Any, object]) -> None:
+    assert {value: read(value) for value in forms} == forms
 
 
 def test_a_message_in_utf_16_is_read() -> None:
@@ -142,9 +140,9 @@ def test_an_absurd_date_gives_way_to_received_and_envelope() -> None:
 
 
 def test_rejections() -> None:
-    table = {text.encode("latin-1"): reason for text, reason in MAIL["rejections"].items()}
-    table[b"Subject: big\n\n" + b"x" * records.LARGEST_MESSAGE] = "too-large"
-    cases: list[tuple[Any, str]] = [*table.items(), ("not bytes", "parse-error")]
+    reasons = {text.encode("latin-1"): reason for text, reason in MAIL["rejections"].items()}
+    reasons[b"Subject: big\n\n" + b"x" * records.LARGEST_MESSAGE] = "too-large"
+    cases: list[tuple[Any, str]] = [*reasons.items(), ("not bytes", "parse-error")]
     assert [(data, rejected(RawMessage("test", data))) for data, _ in cases] == cases
 
 

@@ -7,8 +7,6 @@ import random
 import re
 import time
 import timeit
-import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +17,13 @@ from data_pipeline.ingest.headers import decode_words, tidy
 from data_pipeline.ingest.parse import html_to_text, message_by_email, parse_message, plain_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from data_pipeline.ingest.sources import read_enron
-from tests.builders import real_data, tries
+from tests.builders import real_data, table, tries
 from tests.processes import peak_of
 
 REASONS = {"empty", "not-mail", "too-large"}
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")
 
-PIECES = tomllib.loads(Path(__file__).with_name("pieces.toml").read_text("utf-8"))
+PIECES = table(__file__, "pieces.toml")
 WELL_FORMED, PLAIN = (PIECES[name].encode() for name in ("well_formed", "plain"))
 
 

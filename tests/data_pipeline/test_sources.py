@@ -10,7 +10,6 @@ import struct
 import sys
 import tarfile
 import time
-import tomllib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -33,14 +32,14 @@ from data_pipeline.ingest.build import IngestReport, Source, ingest
 from data_pipeline.ingest.records import LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
 from data_pipeline.synthetic.world import WorldConfig, described, messages, questions_of
-from tests.builders import raw, the_error, tries
+from tests.builders import raw, table, the_error, tries
 from tests.formats import WRITERS, parsed, write_archive, write_enron, write_maildir, zipped
 from tests.processes import peak_of
 from tests.queries import plain_connection
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"
-PIECES = tomllib.loads(Path(__file__).with_name("pieces.toml").read_text("utf-8"))
+PIECES = table(__file__, "pieces.toml")
 ODD = [text.encode(charset) for charset, text in PIECES["mails"]]
 MAILS = [each.data for each in islice(messages(WorldConfig(size=1000, seed=3)), 48)]
 MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]

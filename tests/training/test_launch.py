@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from accelerate.utils import DistributedType
 from torch.distributed.run import get_args_parser
 from trl.scripts import vllm_serve
 
-from tests.builders import files_of
+from tests.builders import files_of, table
 from tests.documented import parse_art_e
 from tests.processes import wait_until
 from training.recipe import load_recipe
@@ -49,7 +48,7 @@ def test_sky_holds_no_secret() -> None:
 # ---- The scripts, run among stand-ins. A stand-in notes how it was called, and does no more than
 # its body says.
 
-STAND_INS = tomllib.loads(Path(__file__).with_name("stand_ins.toml").read_text("utf-8"))
+STAND_INS = table(__file__, "stand_ins.toml")
 
 
 class Machine:

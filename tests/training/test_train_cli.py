@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from data_pipeline.ingest import build
 from data_pipeline.synthetic.world import questions_of
 from evals.scored import check_questions
 from tests import tiny_qwen
-from tests.builders import files_of, the_error, write_lines
+from tests.builders import files_of, table, the_error, write_lines
 from tests.command_line import ANN, Run, json_of
 from tests.training import tiny
 from training.cli import card, kept_of, load_material, planted_in
@@ -265,7 +264,7 @@ def test_a_copy_keeps_its_form(art_e: Run, trained: Path, db: Path, tmp_path: Pa
 
 # ---- The model card: no more than the metrics say, and no text becomes markup.
 
-SMALL = tomllib.loads(Path(__file__).with_name("small.toml").read_text("utf-8"))
+SMALL = table(__file__, "small.toml")
 
 
 def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:

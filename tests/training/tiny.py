@@ -4,7 +4,6 @@ What it learns is next to nothing. What it writes, counts and keeps is what any 
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders import table
 from training.recipe import Recipe, Setting, load_recipe
 from training.run import TrainingRun, Validation, opened
 
-SETS = tomllib.loads(Path(__file__).with_name("changes.toml").read_text("utf-8"))
+SETS = table(__file__, "changes.toml")
 CHANGES, FEW = SETS["tiny"], [*SETS["tiny"], *SETS["few"]]
 
 

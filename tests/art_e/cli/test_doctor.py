@@ -14,7 +14,7 @@ from art_e.config import SETTINGS
 from art_e.models import model as module
 from art_e.models.model import Near, Nearby, nearby
 from art_e.tools import schemas
-from tests.builders import WAIT_S, search
+from tests.builders import WAIT_S, search, table_rows
 from tests.command_line import ANN, BOB, Run, json_of, the_error
 from tests.provider import Provider, json_server, refuses, says
 
@@ -37,14 +37,7 @@ def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path, bare: pytest.Mo
     checks = {each["name"].removeprefix("model "): each for each in report["checks"]}
     assert report["ok"] is True
     assert checks["Python"]["state"] == checks["packages"]["state"] == "ok"
-    for name, words in {
-        "inbox file": "art-e ingest SOURCE makes one",
-        "openai/o3": "export OPENAI_API_KEY=",
-        "gemini/gemini-2.5-pro": "export GEMINI_API_KEY=",
-        "anthropic/claude-sonnet-5-5": "export ANTHROPIC_API_KEY=",
-        "ollama_chat/qwen2.5:14b": "ollama pull qwen2.5:14b",
-        "hosted_vllm/Qwen2.5-14B-Instruct": "export HOSTED_VLLM_API_BASE=",
-    }.items():
+    for name, words in table_rows(__file__, "fixes.tsv"):
         assert checks[name]["state"] == "missing" and words in checks[name]["fix"]
     assert checks["local:PATH"]["state"] in ("ok", "missing")
     assert not home.exists()
