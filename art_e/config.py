@@ -4,12 +4,11 @@ A command's option comes before it. `inbox` counts only if no other file than th
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from art_e.errors import UserError
-from art_e.storage import home, write_whole
+from art_e.storage import home, toml_content, write_whole
 
 # Each with what it is the default of.
 SETTINGS = {
@@ -28,12 +27,7 @@ def config_file() -> Path:
 def settings() -> Mapping[str, str]:
     """What is set. Raises `UserError` for a file that can't be read, or holds something else."""
     path = config_file()
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} can't be read ({error}); mend or remove it") from None
+    found = toml_content(path)
     for name, value in found.items():
         if name not in SETTINGS or not isinstance(value, str):
             known = ", ".join(SETTINGS)

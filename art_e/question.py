@@ -37,14 +37,6 @@ SHIPPED = ("enron", "enron-hard")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
-def chosen_split(name: str | None) -> Split | None:
-    """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
-    chosen = next((each for each in SPLITS if each == name), None)
-    if name is not None and chosen is None:
-        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """One row of a golden set, or (with `answer` None) a user's own question. `message_ids` are the
@@ -108,9 +100,11 @@ class RawRow(NamedTuple):
     error: str | None = None
 
 
-def load_questions(source: str, split: Split | None = None) -> list[Question]:
+def load_questions(source: str, split: str | None = None) -> list[Question]:
     """The questions of a source that `read_rows` takes; `split` keeps the rows of one split.
-    Raises `UserError`, naming the row, if one is no question."""
+    Raises `UserError` for an unknown split, or, naming the row, if one is no question."""
+    if split not in (None, *SPLITS):
+        raise UserError(f"no split {split!r}; there are {', '.join(SPLITS)}")
     questions = []
     for row in read_rows(source):
         if row.error is not None:

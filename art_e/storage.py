@@ -6,9 +6,10 @@
 import contextlib
 import mmap
 import os
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import platformdirs
 
@@ -89,6 +90,16 @@ def parsed_lines(form: type[Form], file: object, lines: Iterable[str | bytes]) -
             fault = fault_of(error, "line")
             raise UserError(f"{file}, line {number}: {fault}; correct or remove it") from None
     return rows
+
+
+def toml_content(path: Path) -> dict[str, Any]:
+    """The content of a TOML file of the user's; a missing one has none. Raises `UserError`."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"can't read {path} as TOML: {error}; fix or delete it") from None
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
 from art_e.models.hosted import sendable
 from art_e.models.model import Model, full_name
-from art_e.question import Question, chosen_split, load_questions
+from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
 from evals.metrics import HEADLINE, STEPS, ended_at
@@ -51,7 +51,7 @@ def inbox_questions(
 ) -> Task:
     """A golden set's questions; the options are those of `art-e eval run`."""
     try:
-        asked = load_questions(questions, chosen_split(split))
+        asked = load_questions(questions, split)
         check_questions(asked, opened(Path(db)))
         asks, scores = episode(db, policy, max_turns), verdict(db, judge)
     except UserError as error:

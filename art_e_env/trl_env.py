@@ -17,7 +17,7 @@ from art_e.agent import episode_record
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ToolCall, compact_json, observation_json
-from art_e.question import Question, chosen_split, load_questions
+from art_e.question import Question, load_questions
 from evals.judges import choose_judge
 from evals.scored import Scored, check_questions, judged
 from training.reward import RewardWeights
@@ -32,7 +32,7 @@ def question_rows(
     """The rows of a training set: the prompt of each question, and the question itself. Raises
     `UserError` for questions that the inbox file does not fit."""
     file = opened(Path(db))
-    asked = load_questions(questions, chosen_split(split))
+    asked = load_questions(questions, split)
     check_questions(asked, file)
     return [
         {

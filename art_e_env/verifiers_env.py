@@ -26,7 +26,7 @@ from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.models.calls import usage_of
 from art_e.models.hosted import received, sendable
 from art_e.privacy import redact
-from art_e.question import Question, chosen_split, load_questions
+from art_e.question import Question, load_questions
 from art_e.trajectory import Trajectory
 from evals.judges import choose_judge
 from evals.scored import Scored, check_questions, judged
@@ -99,7 +99,7 @@ class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
     def load(self) -> list[InboxTask]:
         """One task a question."""
         try:
-            asked = load_questions(self.config.questions, chosen_split(self.config.split))
+            asked = load_questions(self.config.questions, self.config.split)
             check_questions(asked, opened(self.config.db))
         except UserError as error:
             raise SystemExit(str(error)) from None

@@ -21,7 +21,7 @@ from art_e.models.base import OFFLINE, ModelOptions, Usage, kind_of
 from art_e.models.model import Model, full_name
 from art_e.models.prices import expected_cost
 from art_e.models.providers import SHORT_NAMES, accepts
-from art_e.question import Question, chosen_split, load_questions
+from art_e.question import Question, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.text import digest
@@ -198,7 +198,7 @@ def run(
             " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
     source, path = questions or str(default_golden()), chosen_db(db)
-    loaded, differences = load_questions(source, chosen_split(split)), list[str]()
+    loaded, differences = load_questions(source, split), list[str]()
     if preset is None:
         asked, how = benchmark.drawn(loaded, limit), "drawn over inboxes and kinds (seed 0)"
     else:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
 from art_e.message import compact_json, observation_json
-from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage
+from art_e.models.base import MAX_FAILURES, REFUSED, ModelOptions, PolicyError, Usage, kind_of
 from art_e.models.calls import Calls, Retries
 from art_e.models.prices import price_of
 from art_e.models.providers import Accepts, accepts, set_address
@@ -63,6 +63,9 @@ class StructuredModel:
         self, model: str, *, max_cost_usd: float | None = None, cache: Path | None = None,
         temperature: float = 0.0, retries: Retries | None = None,
     ) -> None:  # fmt: skip
+        if kind_of(model) == "local":
+            remedy = "art-e serve it, and name it hosted_vllm/NAME"
+            raise UserError(f"{model} can't be asked in this process: {remedy}")
         self.model = model
         self._temperature = temperature
         self._calls = Calls(model, ModelOptions(max_cost_usd=max_cost_usd), retries)

@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from art_e.errors import UserError
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
-from art_e.privacy import load_env
 from art_e.storage import home
 from art_e.text import cut_line, prompt_text
 from art_e.trajectory import Exchange, exchanges
@@ -133,7 +132,6 @@ def judges_of(
     reward, validation = (choose_judge(name, max_cost_usd=share) for name in names)
     relative = None
     if table.relative is not None:
-        load_env()
         cache = home() / "cache" / "rankings"
         relative = RelativeJudge(table.relative, max_cost_usd=share, cache=cache)
     return Judges(reward, validation, relative)

@@ -95,7 +95,6 @@ class Model:
             from art_e.models.local import LocalPolicy
 
             return LocalPolicy(self.name.removeprefix(LOCAL_PREFIX), chosen)
-        load_env()
         from art_e.models.hosted import LitellmPolicy  # without a model, a third of all imports
 
         return LitellmPolicy(self.name, chosen)
@@ -135,6 +134,7 @@ class Near(NamedTuple):
 
 def nearby(servers: Sequence[Nearby] = SERVERS) -> list[Near]:
     """Return the models at hand, those that keep mail on this machine first."""
+    load_env()
     keys = ((row, next(filter(os.environ.get, row.variables), None)) for row in providers.PROPOSED)
     by_key = [Near(row.model, f"{name} is set") for row, name in keys if name]
     # Two programs may stand for the one server that a variable names.

@@ -10,7 +10,6 @@ unknown price is None, never 0. `Budget` keeps all calls of a policy within a li
 import math
 import re
 import threading
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 from art_e.errors import UserError, fault_of
 from art_e.models.base import PolicyError, Usage, kind_of
 from art_e.models.providers import listed_model, listed_models, on_this_machine, receiving_host
-from art_e.storage import home
+from art_e.storage import home, toml_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +90,7 @@ def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> floa
 
 
 def _own_entries(path: Path) -> Mapping[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"can't read {path} as TOML: {error}; fix or delete it") from None
+    content = toml_content(path)
     models = content.pop("models", {})
     if content or not isinstance(models, dict):
         raise UserError(f'{path}: {next(iter(content), "models")}: entries are [models."NAME"]')

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
-from art_e.privacy import loopback_directly
+from art_e.privacy import load_env, loopback_directly
 from art_e.text import toml_table
 
 TABLES = toml_table(__package__, "providers.toml")
@@ -197,6 +197,7 @@ class Accepts:
 
 def accepts(model: str) -> Accepts:
     """Return what `model` is known to accept. Raises `UserError` for an unknown or keyless one."""
+    load_env()
     provider, name = provider_of(model), model.partition("/")[2]
     keys = PROVIDERS[provider].keys if provider in PROVIDERS else _keys_of(model)
     if keys and not any(map(os.environ.get, keys)):

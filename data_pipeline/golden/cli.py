@@ -14,10 +14,10 @@ from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption, model_opt
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, integer
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.base import OFFLINE
 from art_e.models.model import Model, full_name
 from art_e.models.providers import ending
-from art_e.privacy import load_env
-from art_e.question import SHIPPED, chosen_split, read_rows
+from art_e.question import SHIPPED, Split, read_rows
 from art_e.ratings import read_ratings
 from art_e.storage import default_golden
 from art_e.text import cut_line
@@ -83,18 +83,6 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(output.one_line(str(value)), 100)
 
 
-def _check_hosted(model: str, offline: str) -> None:
-    """Raise `UserError` for a model that can't be asked; `offline` is the message for that one."""
-    load_env()
-    if model == "offline":
-        raise UserError(offline)
-    if Model(model).kind == "local":
-        raise UserError(
-            "a checkpoint can't be asked in this process: art-e serve it,"
-            " and name it as --model hosted_vllm/NAME"
-        )
-
-
 def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
     """What the replies of earlier runs leave of a limit; the budget rejects an invalid limit."""
     if limit is None or not limit >= 0:
@@ -125,11 +113,11 @@ def generate_command(
 
     After a kill, a reached --max-cost or a failure of the provider, the same command asks only
     for the replies that are missing."""
-    _check_hosted(
-        model,
-        "questions are written by a model; those of the synthetic world need none:"
-        " art-e golden import world.questions.jsonl",
-    )
+    if model == OFFLINE:
+        raise UserError(
+            "questions are written by a model; those of the synthetic world need none:"
+            " art-e golden import world.questions.jsonl"
+        )
     counts = Counts(train, validation, test)
     options = generate.GoldenOptions(
         seed, counts, min_mails, tuple(inboxes or ()), batches, questions
@@ -237,17 +225,13 @@ def verify_command(
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies."""
-    _check_hosted(
-        model,
-        "words alone can't find a wrong answer; name a model with --model, or go on without"
-        " this step: art-e golden split",
-    )
+    if model == OFFLINE:
+        raise UserError(
+            "words alone can't find a wrong answer; name a model with --model, or go on without"
+            " this step: art-e golden split"
+        )
     with _step("verify", out, db, as_json=as_json) as (file, golden, folder):
         verify.refuse_own_rows(golden, model)
-        output.note(str(Model(model).notice))
-        if judge != model and needs_model(judge):
-            where = f"questions and answers go to {Model(judge).host} (judge {judge})"
-            output.note("; ".join(filter(None, [where, ending(judge)])))
         readings = responses_folder(folder, "read", model)
         verdicts = responses_folder(folder, "judge", judge)
         for_reader, for_judge = max_cost, None
@@ -257,6 +241,10 @@ def verify_command(
         left = _left_of(for_reader, readings, model)
         reader = StructuredModel(model, max_cost_usd=left, cache=readings)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=verdicts)
+        output.note(str(Model(model).notice))
+        if judge != model and needs_model(judge):
+            where = f"questions and answers go to {Model(judge).host} (judge {judge})"
+            output.note("; ".join(filter(None, [where, ending(judge)])))
         checks = verify.ModelChecks(reader, judging, min_realism)
         with output.progress("rows", len(golden.questions)) as done:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=done)
@@ -318,8 +306,8 @@ def review_command(
     folder: SetArgument,
     sample: Annotated[int, integer("Number of rows.")] = 100,
     seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
-    split_name: Annotated[
-        str | None,
+    of_split: Annotated[
+        Split | None,
         Option("--split", metavar="SPLIT", help="Only rows of train, validation or test."),
     ] = None,
     db: DbOption = None,
@@ -329,7 +317,7 @@ def review_command(
 
     A dropped row leaves the set. The precision is the share of the sample that was kept. After
     an earlier step was run again, this applies the verdicts on rows that have not changed."""
-    chosen = review.ReviewSample(sample, seed, chosen_split(split_name))
+    chosen = review.ReviewSample(sample, seed, of_split)
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
         rows = review.drawn(golden.questions, chosen)
         if not rows:

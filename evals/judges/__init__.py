@@ -11,11 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from art_e.errors import UserError
 from art_e.inbox.mail import Email
-from art_e.models.base import PolicyError, kind_of
+from art_e.models.base import PolicyError
 from art_e.models.clients import warm_up
-from art_e.privacy import load_env
 from art_e.question import Question
 from art_e.storage import home
 from art_e.text import cut_line, digest, prompt_text
@@ -147,12 +145,6 @@ def choose_judge(
     keeps its replies. Raises `UserError` for a judge that can't be used."""
     if name in WITHOUT_MODEL:
         return WITHOUT_MODEL[name]()
-    if kind_of(name) == "local":
-        raise UserError(
-            "a checkpoint can't judge in this process: art-e serve it,"
-            " and name it as --judge hosted_vllm/NAME"
-        )
-    load_env()
     judge = LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
     judge.criterion = "published" if published else "judge"
     warm_up(name)  # else loading its client would hold up the episodes that are under way
