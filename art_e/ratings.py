@@ -13,6 +13,8 @@ from art_e.runs import Run
 from art_e.storage import append_line, home, parsed_lines, whole_lines
 from art_e.trajectory import Trajectory
 
+Thumb = Literal["good", "bad"]
+
 
 class AnswerRating(BaseModel):
     """A rating of one answer to a question about an inbox, up to the day `as_of`. `right_answer`
@@ -26,7 +28,7 @@ class AnswerRating(BaseModel):
     model: str
     answer: str | None
     sources: list[str]
-    rating: Literal["good", "bad"]
+    rating: Thumb
     right_answer: str | None = None
     right_sources: list[str] = []
     talk: bool = False
@@ -34,11 +36,7 @@ class AnswerRating(BaseModel):
 
 
 def rate(
-    run: Run,
-    trajectory: Trajectory,
-    rating: Literal["good", "bad"],
-    answer: str | None,
-    sources: list[str],
+    run: Run, trajectory: Trajectory, rating: Thumb, answer: str | None, sources: list[str]
 ) -> AnswerRating:
     """Keep a rating of an answer, with the right one and its sources if known, safe on the disk."""
     made = AnswerRating(

@@ -134,7 +134,7 @@ class Paid:
     ) -> None:
         self.model, self._policy, self._key, self._log = policy.model, policy, key, log
         self._turns = turns.setdefault(key, [])
-        self._repeated = 0
+        self._stored = iter([*self._turns])
         self.repeated_s = sum(step.seconds or 0.0 for step in self._turns)
 
     @property
@@ -142,14 +142,13 @@ class Paid:
         return self._policy.settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        self._repeated += 1
-        if self._repeated <= len(self._turns):
-            return self._turns[self._repeated - 1]
+        if (stored := next(self._stored, None)) is not None:
+            return stored
         before = time.perf_counter()
         step = await self._policy.act(messages, tools)
-        stored = replace(step, seconds=time.perf_counter() - before)
-        self._log.append(compact_json({"key": self._key, **asdict(stored)}))
-        self._turns.append(stored)
+        timed = replace(step, seconds=time.perf_counter() - before)
+        self._log.append(compact_json({"key": self._key, **asdict(timed)}))
+        self._turns.append(timed)
         return step
 
 

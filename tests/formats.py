@@ -12,10 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.attachments import Extractor
+from data_pipeline.ingest.parse import parse_within
+from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Skipped
 
 Write = Callable[[Path, Sequence[bytes]], Path]
+
+
+def parse_message(
+    message: RawMessage | MailFields, extractor: Extractor | None = None
+) -> ParsedEmail | Skipped:
+    return parse_within(message, extractor, lambda email: email)
 
 
 def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 
 from art_e.message import ChatMessage
@@ -89,13 +90,9 @@ class BatchedGenerator:
     def _run(self, batch: Sequence[_Request]) -> list[Generated]:
         checkpoint = self._checkpoint
         started = time.perf_counter()
-        longest = max(len(each.ids) for each in batch)
-        padding = self._config.pad_token_id
-        inputs = torch.full((len(batch), longest), padding)
-        mask = torch.zeros_like(inputs)
-        for row, each in enumerate(batch):
-            inputs[row, longest - len(each.ids) :] = torch.tensor(each.ids)
-            mask[row, longest - len(each.ids) :] = 1
+        rows = [torch.tensor(each.ids) for each in batch]
+        inputs = pad_sequence(rows, True, self._config.pad_token_id, "left")
+        mask = pad_sequence(list(map(torch.ones_like, rows)), True, 0, "left")
         config = copy.deepcopy(self._config)
         config.max_new_tokens = max(each.limit for each in batch)
 
@@ -114,7 +111,7 @@ class BatchedGenerator:
             )
         seconds = time.perf_counter() - started
         answers = []
-        for each, row in zip(batch, output[:, longest:].tolist(), strict=True):
+        for each, row in zip(batch, output[:, inputs.size(1) :].tolist(), strict=True):
             ids, stops = row[: each.limit], checkpoint.stop_ids
             end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
             answers.append(Generated(ids[:end], min(end + 1, len(ids)), seconds))

@@ -450,19 +450,13 @@ _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 
 
-def parse_message(
-    message: RawMessage | MailFields, extractor: Extractor | None = None
-) -> ParsedEmail | Skipped:
-    """Return the mail, with its attachments' texts if there is an `extractor`; never raise."""
-    return parse_within(message, extractor, lambda email: email)
-
-
 def parse_within(
     message: RawMessage | MailFields,
     extractor: Extractor | None,
     use: Callable[[ParsedEmail], Used | Skipped],
 ) -> Used | Skipped:
-    """What `use` makes of the mail within the limits of one mail, or why there is nothing."""
+    """What `use` makes of the mail, with its attachments' texts if there is an `extractor`, within
+    the limits of one mail, or why there is nothing; never raises."""
     source = scrub(message.source)
     try:
         if message.size > records.LARGEST_MESSAGE:

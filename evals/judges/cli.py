@@ -5,6 +5,7 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from art_e.storage import runs_folder
 from art_e.trajectory import exchanges
 from evals.judges import LlmJudge, choose_judge, labels, needs_model
 from evals.report.tables import number, percent
-from evals.scored import Judge, Scored, Verdict, load_run
+from evals.scored import Judge, Scored, Verdict, limited_gather, load_run
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -144,9 +145,8 @@ def _rated(names: list[str], cases: list[labels.Case], max_cost: float | None) -
     measured = {}
     for each in chosen_judges(names, max_cost):
         with output.progress("answers", len(cases)) as advance:
-            measured[each.name] = asyncio.run(
-                labels.rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
-            )
+            rating = limited_gather(HOSTED_CONCURRENCY, partial(labels.rate, each), cases, advance)
+            measured[each.name] = asyncio.run(rating)
         note_cost(each)
     return measured
 

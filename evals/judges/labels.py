@@ -7,7 +7,7 @@ of two labels of an episode counts."""
 import datetime as dt
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import hypot, sqrt
 from pathlib import Path
@@ -23,7 +23,7 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest
-from evals.scored import Judge, Scored, Verdict, is_judged, limited_gather
+from evals.scored import Judge, Scored, Verdict, is_judged
 from evals.statistics import NORMAL, UNKNOWN, Estimate, Sample
 
 # ---- The labelled set.
@@ -94,16 +94,9 @@ class Rated(NamedTuple):
         return self.verdict.correct is self.case.label
 
 
-async def rate(
-    judge: Judge, cases: Sequence[Case], *, concurrency: int,
-    on_rated: Callable[[], object] = lambda: None,
-) -> list[Rated]:  # fmt: skip
-    """The judge's verdict on each case, in their order, `concurrency` at a time."""
-
-    async def rate_one(case: Case) -> Rated:
-        return Rated(case, await judge.judge(case.question, case.answer))
-
-    return await limited_gather(concurrency, rate_one, cases, on_rated)
+async def rate(judge: Judge, case: Case) -> Rated:
+    """Have the judge judge the answer."""
+    return Rated(case, await judge.judge(case.question, case.answer))
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:

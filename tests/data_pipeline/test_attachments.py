@@ -23,7 +23,7 @@ from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import open_source
 from tests.builders import make_inbox, raw, tries, with_files
 from tests.command_line import Run
-from tests.formats import zipped
+from tests.formats import parse_message, zipped
 from tests.mailbox import calendar, excel, pdf, word
 
 
@@ -148,19 +148,19 @@ def test_a_bomb_is_not_read(made: Callable[[], bytes], extractor: Extractor) -> 
 @pytest.mark.fire
 def test_attachments_share_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = {"first.pdf": FILES["lease.pdf"][0]}
-    parse.parse_message(mail(lease), extractor)  # which starts the child
+    parse_message(mail(lease), extractor)  # which starts the child
     seconds = tries(5, 10)
     bad = {f"{number}.pdf": slow() for number in range(20)}
     begun = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(records, "ATTACHMENT_SECONDS", float(seconds))
-        email = parse.parse_message(mail({**lease, **bad}), extractor)
+        email = parse_message(mail({**lease, **bad}), extractor)
     assert time.monotonic() - begun < seconds + 60
     assert isinstance(email, ParsedEmail)
     assert "The quagga lease ends" in email.attached
     assert email.attached.count(f".pdf: {attachments.HEAVY}]") == 20
     assert len(email.files) == 21
-    after = parse.parse_message(mail(lease), extractor)
+    after = parse_message(mail(lease), extractor)
     assert isinstance(after, ParsedEmail) and "quagga lease" in after.attached
 
 
@@ -234,7 +234,7 @@ def test_mail_in_a_container_is_read_as_the_mails_own(extractor: Extractor) -> N
         ("page.mht", b"From: <Saved>\n" + inner, "[Attached message: Water]\nAn okapi page"),
         ("a.msg", outlook.data, "[Attached message: "),
     ):  # fmt: skip
-        email = parse.parse_message(mail({name: data}), extractor)
+        email = parse_message(mail({name: data}), extractor)
         assert isinstance(email, ParsedEmail)
         text = email.body + email.attached
         assert all(each in text for each in texts.split(", ")), text

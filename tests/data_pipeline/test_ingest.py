@@ -37,13 +37,13 @@ from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts, split
 from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process
-from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw, tries, with_files
 from tests.command_line import Run, json_of, the_error
 from tests.conftest import RealInbox
+from tests.formats import parse_message
 from tests.processes import Moment, wait_until
 
 ANY_ID = Rules(any_id=True)

@@ -18,9 +18,10 @@ from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest import batch, parse, records
 from data_pipeline.ingest.attachments import Extractor
 from data_pipeline.ingest.charsets import decode_bytes
-from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
+from data_pipeline.ingest.parse import derived_message_id, html_to_text, plain_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from tests.builders import raw, table, tries
+from tests.formats import parse_message
 from tests.processes import peak_of
 
 MAIL = table(__file__, "mail.toml")

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from data_pipeline.ingest import parse
 from data_pipeline.ingest.headers import decode_words, tidy
-from data_pipeline.ingest.parse import html_to_text, message_by_email, parse_message, plain_message
+from data_pipeline.ingest.parse import html_to_text, message_by_email, plain_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Skipped
 from data_pipeline.ingest.sources import read_enron
 from tests.builders import real_data, table, tries
+from tests.formats import parse_message
 from tests.processes import peak_of
 
 REASONS = {"empty", "not-mail", "too-large"}

@@ -11,11 +11,10 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import Source, ingest
-from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.ingest.sources import detect, open_source
 from tests.builders import the_error
-from tests.formats import zipped
+from tests.formats import parse_message, zipped
 
 
 def mail(number: int, body: str = "Text.", headers: str = "") -> bytes:

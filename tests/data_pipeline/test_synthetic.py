@@ -13,11 +13,11 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import KINDS, SPLITS
-from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.wording import word_list, words_of
 from data_pipeline.synthetic.world import World, WorldConfig, ledger, messages, questions
+from tests.formats import parse_message
 
 SMALL = WorldConfig(size=1000)
 STANDARD = WorldConfig(size=5000)

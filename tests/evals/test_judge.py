@@ -57,7 +57,7 @@ def verdict(question: str, gold: str | None, answer: str | None, **fields: Any) 
 @pytest.mark.parametrize(("name", "size", "agreed", "fooled"), CASES["agreement"]["rows"])
 def test_offline_judge_against_labels(name: str, size: int, agreed: float, fooled: float) -> None:
     # Figures alone, so that a failure prints no pair.
-    figures = agreement(asyncio.run(rate(JUDGE, SETS[name], concurrency=1)))
+    figures = agreement([asyncio.run(rate(JUDGE, each)) for each in SETS[name]])
     assert figures["n"] >= size
     assert figures["unjudged"] == figures["adversarial_judged_correct"] == 0
     assert figures["agreement"]["value"] >= agreed
@@ -83,7 +83,7 @@ def test_what_is_taken_back_is_wrong() -> None:
 
 
 def test_the_offline_judge_knows_where_it_is_unsure() -> None:
-    figures = agreement(asyncio.run(rate(JUDGE, SETS["reporting"], concurrency=1)))
+    figures = agreement([asyncio.run(rate(JUDGE, each)) for each in SETS["reporting"]])
     assert figures["n"] >= 500 and figures["kappa"]["value"] >= 0.54
     # Where it is sure, it is right far more often; and it is sure of most answers.
     assert figures["unsure"] <= 0.35 * figures["n"]

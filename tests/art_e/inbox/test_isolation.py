@@ -32,11 +32,11 @@ from art_e.offline import OfflinePolicy
 from art_e.question import Question
 from art_e.web.server import Desk
 from data_pipeline.ingest.batch import Rules, content_digest, copy_digest
-from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders, queries
 from tests.builders import BOB, date_header, make_inbox, message_ids, new_file, raw, tries
+from tests.formats import parse_message
 from tests.queries import Material, Query, as_row, plain_connection, run_query, run_sql
 
 MAILS = 300
