@@ -58,12 +58,7 @@ LEAST_SHARE = 0.5
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=output.example(
-    "art-e ingest ~/Downloads/takeout-*.zip",
-    "art-e ingest imaps://me@gmail.com@imap.gmail.com",
-    "art-e ingest enron-maildir.tar.xz --db enron.duckdb",
-    "art-e ingest synthetic:5000,seed=1 --db world.duckdb",
-))  # fmt: skip
+@app.command()
 def ingest(
     sources: Annotated[list[str], Argument(metavar="SOURCE...", help=_SOURCES)],
     db: DbOption = None,
@@ -129,7 +124,7 @@ def ingest(
     _raise(errors)
 
 
-@app.command(epilog=output.example("art-e sync", "art-e sync --every 10m --db work.duckdb"))
+@app.command()
 def sync(
     db: DbOption = None,
     every: Annotated[str, Option(metavar="TIME", help="Sync again each 30s, 10m or 1h.")] = "",
@@ -190,7 +185,7 @@ def _raise(errors: spool.Errors) -> None:
         raise UserError("; ".join(map(str, errors.values())))
 
 
-@app.command(epilog=output.example("art-e login imaps://me@x.com@outlook.office365.com"))
+@app.command()
 def login(
     address: Annotated[str, Argument(metavar="ACCOUNT", help="Such as imaps://user@host.")],
     client_id: Annotated[str, Option(metavar="ID", help="Of the app that you registered.")] = "",
@@ -394,7 +389,7 @@ def _set_person(path: Path, addresses: list[str], person: str | None) -> None:
             copy.unlink(missing_ok=True)
 
 
-@people.command("list", epilog=output.example("art-e people list"))
+@people.command("list")
 def show(db: DbOption = None, as_json: JsonOption = False) -> None:
     """List people with several addresses."""
     with InboxFile(chosen_db(db)) as file:
@@ -409,7 +404,7 @@ def show(db: DbOption = None, as_json: JsonOption = False) -> None:
 _MERGE = "art-e people merge ann@x.example ann@old.example"
 
 
-@people.command(epilog=output.example(_MERGE))
+@people.command()
 def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Open one inbox for all these addresses; the first stands for all."""
     path = build.target_of(chosen_db(db))
@@ -429,7 +424,7 @@ def merge(addresses: Addresses, db: DbOption = None, as_json: JsonOption = False
     _print({"person": named[0], "addresses": everyone, "emails": emails}, [line], as_json)
 
 
-@people.command(epilog=output.example("art-e people split ann@x.example"))
+@people.command()
 def split(address: Address, db: DbOption = None, as_json: JsonOption = False) -> None:
     """Give each address that was merged with this one an inbox of its own again."""
     path, name = build.target_of(chosen_db(db)), address.strip().lower()
@@ -447,7 +442,7 @@ def split(address: Address, db: DbOption = None, as_json: JsonOption = False) ->
 SIZE, SEED = 2_000, 0
 
 
-@app.command(epilog=output.example("art-e demo", "art-e demo --json"))
+@app.command()
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
     config = WorldConfig(size=SIZE, seed=SEED)

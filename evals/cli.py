@@ -120,12 +120,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-@app.command(epilog=output.example(
-    "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
-    "art-e eval run -m o3 --questions golden --split test --judge openai/gpt-4.1 --max-cost 20",
-    "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-    "art-e eval run -m hosted_vllm/talk --judge openai/gpt-4.1 --gpu-usd-per-hour 2.10",
-))  # fmt: skip
+@app.command()
 def run(
     models: Annotated[list[str], model_options.model_option(_MODELS)],
     questions: Annotated[
@@ -372,7 +367,7 @@ def _show_fees(fees: Sequence[_Fee], notes: Sequence[str], as_json: bool) -> Non
     output.print_lines(*lines, f"in all {output.shown_usd(total, 2)}; nothing was asked yet")
 
 
-@app.command(epilog=output.example("art-e eval rejudge last --judge openai/gpt-4.1"))
+@app.command()
 def rejudge(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     judge: JudgesOption = None, max_cost: model_options.MaxCostOption = None,
@@ -399,11 +394,7 @@ def rejudge(
 _SHOWN_FLIPS = 20
 
 
-@app.command(epilog=output.example(
-    "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
-    "art-e eval compare 20260101-120000-eval:openai/o3"
-    " 20260101-120000-eval:openai/gpt-4.1 --json",
-))  # fmt: skip
+@app.command()
 def compare(
     run_a: Annotated[str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run.")],
     run_b: Annotated[str, Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
@@ -458,18 +449,11 @@ def _side(argument: str) -> tuple[tables.Entry, dict[str, Any]]:
     }  # fmt: skip
 
 
-app.command(epilog=output.example(
-    "art-e eval judge",
-    "art-e eval judge --judge offline --judge gemini/gemini-3.5-flash-lite",
-    "art-e eval judge --run 20260101-120000-eval",
-))(judge)  # fmt: skip
-app.command(epilog=output.example("art-e eval label 20260101-120000-eval"))(label)
+app.command()(judge)
+app.command()(label)
 
 
-@app.command(epilog=output.example(
-    "art-e eval report 20260101-120000-eval",
-    "art-e eval report runs/baselines runs/training --out report",
-))  # fmt: skip
+@app.command()
 def report(
     runs: Annotated[list[str], Argument(metavar="RUN...", help="Names or folders of runs.")],
     out: Annotated[

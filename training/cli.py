@@ -16,7 +16,7 @@ from huggingface_hub import ModelCardData
 from typer import Argument, Option
 
 from art_e.cli.options import JsonOption, OutOption, integer
-from art_e.cli.output import example, note, plural, print_json, print_lines
+from art_e.cli.output import note, plural, print_json, print_lines
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import compact_json
@@ -59,7 +59,7 @@ ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run 
 # ---- Before a run: what it takes, and its questions.
 
 
-@app.command(epilog=example("art-e train plan --recipe talk-24gb --gpu rtx4090-24gb"))
+@app.command()
 def plan(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
@@ -104,7 +104,7 @@ def shown_fee(fee: JudgeFee) -> str:
     return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
 
 
-@app.command(epilog=example("art-e train questions --recipe nano --split test --out held-out"))
+@app.command()
 def questions(
     recipe: RecipeOption,
     split: Annotated[Split, Option(help="train, validation or test.")],
@@ -199,18 +199,13 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
 # ---- Training runs.
 
 
+@app.command("sft", help="Imitate the scripted expert, or with --from the best of stored episodes.")
 @app.command(
-    "sft", help="Imitate the scripted expert, or with --from the best of stored episodes.",
-    epilog=example("art-e train sft --recipe nano --out start"),
-)  # fmt: skip
+    "dpo", help="Learn from pairs of stored episodes, a better and a worse one of a question."
+)
 @app.command(
-    "dpo", help="Learn from pairs of stored episodes, a better and a worse one of a question.",
-    epilog=example("art-e train dpo --recipe nano --init start --from trained --out preferred"),
-)  # fmt: skip
-@app.command(
-    "kto", help="Learn from stored episodes, good or bad, or --from ratings: answers you rated.",
-    epilog=example("art-e train kto --recipe nano --init start --from trained --out preferred"),
-)  # fmt: skip
+    "kto", help="Learn from stored episodes, good or bad, or --from ratings: answers you rated."
+)
 def from_episodes(
     context: typer.Context, recipe: RecipeOption = "nano", changes: SetOption = None,
     init: InitOption = None,
@@ -230,7 +225,7 @@ def from_episodes(
     _train(setting, out, resume, minutes, as_json)
 
 
-@app.command(epilog=example("art-e train grpo --recipe nano --init start --out trained"))
+@app.command()
 def grpo(
     recipe: RecipeOption = "nano", changes: SetOption = None, init: InitOption = None,
     max_cost: Annotated[
@@ -401,7 +396,7 @@ def kept_of(adapted: Any, dtype: Any) -> float:
     return left / changed if changed else 1.0
 
 
-@app.command(epilog=example("art-e train merge trained --out whole"))
+@app.command()
 def merge(
     checkpoint: Annotated[Path, Argument(metavar="DIR", help="Adapter's checkpoint, or its run.")],
     out: Annotated[Path, Option(metavar="DIR", help="New folder.")],

@@ -19,7 +19,7 @@ from typer import Option
 
 from art_e.children import run_art_e
 from art_e.cli.options import JsonOption, OutOption
-from art_e.cli.output import example, note, plural, print_json, print_line, print_lines
+from art_e.cli.output import note, plural, print_json, print_line, print_lines
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device, require_train_extra
 from art_e.models.model import Model, full_name
@@ -171,11 +171,7 @@ def chosen_seed(runs: Mapping[int, Path]) -> int:
     return max(runs, key=merit)
 
 
-@app.command(epilog=example(
-    "art-e reproduce --profile nano",
-    "art-e reproduce --profile talk --dry-run",
-    "art-e reproduce --profile talk --set max_cost_usd=10 --until baselines",
-))  # fmt: skip
+@app.command()
 def reproduce(
     profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
     changes: SetOption = None,

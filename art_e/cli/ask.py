@@ -39,20 +39,8 @@ CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8")
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(
-    "chat",
-    help="Talk about an inbox; /help shows how.",
-    epilog=output.example("art-e chat", "art-e chat --model o3"),
-)
-@app.command(
-    epilog=output.example(
-        'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
-        "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
-        "art-e ask When does the lease end? -m openai/o3 --max-cost 0.50",
-        'art-e ask "When does the lease end?" --model local:mine/checkpoints/checkpoint-40'
-        " --recipe mine",
-    )
-)
+@app.command("chat", help="Talk about an inbox; /help shows how.")
+@app.command()
 def ask(
     words: Annotated[
         list[str] | None,
@@ -262,7 +250,7 @@ def run_chat(file: InboxFile, talk: Conversation) -> None:
 # ---- `rate`.
 
 
-@app.command(epilog=output.example("art-e rate good", 'art-e rate bad --answer "May 3" --source 2'))
+@app.command()
 def rate(
     rating: Annotated[Literal["good", "bad"], Argument(help="What the answer was.")],
     answer: Annotated[

@@ -58,7 +58,7 @@ class Finding(NamedTuple):
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=output.example("art-e doctor", "art-e doctor --online"))
+@app.command()
 def doctor(
     online: Annotated[
         bool, Option("--online", help="Ask each model that is ready one short question.")
@@ -221,7 +221,7 @@ def _by_environment(model: str, variables: Sequence[str], near: Sequence[Near]) 
     return Finding(model, "missing", f"no {variables[0]}", f"export {variables[0]}={value}")
 
 
-@app.command(epilog=output.example("art-e models", "art-e models --json"))
+@app.command()
 def models(as_json: JsonOption = False) -> None:
     """List the models that can be asked, what the others need, and those found on this machine."""
     near = nearby()
@@ -238,9 +238,7 @@ def models(as_json: JsonOption = False) -> None:
     output.print_line("the default of art-e ask: art-e config model MODEL")
 
 
-@app.command(
-    epilog=output.example("art-e config", "art-e config model o3", "art-e config inbox --unset")
-)
+@app.command()
 def config(
     name: Annotated[str | None, Argument(metavar="NAME", help=f"{', '.join(SETTINGS)}.")] = None,
     value: Annotated[str | None, Argument(metavar="VALUE", help="What to use from now on.")] = None,

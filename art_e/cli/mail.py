@@ -45,7 +45,7 @@ MailReference = Annotated[
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(epilog=output.example("art-e inboxes", "art-e inboxes --limit 5 --json"))
+@app.command()
 def inboxes(
     limit: Annotated[int, options.integer("Number of inboxes to list.")] = 20,
     db: options.DbOption = None,
@@ -64,14 +64,7 @@ def inboxes(
         output.note(f"{total - len(listed):,} more; --limit {total} shows all")
 
 
-@app.command(
-    context_settings={"ignore_unknown_options": True},
-    epilog=output.example(
-        "art-e search lease from:ann -draft after:'last month'",
-        "art-e search portland move --inbox tim.belden@enron.com --before 2001-01-01",
-        "art-e search --from shari --inbox tim.belden@enron.com --limit 3 --json",
-    ),
-)
+@app.command(context_settings={"ignore_unknown_options": True})
 def search(
     words: Annotated[
         list[str] | None,
@@ -134,12 +127,7 @@ def show_hits(
     return options.keep_list(file.path, inbox, ids, junk=junk)
 
 
-@app.command(
-    epilog=output.example(
-        "art-e read 2",
-        "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com",
-    )
-)
+@app.command()
 def read(
     reference: MailReference,
     inbox: options.InboxOption = None, as_of: options.AsOfOption = None,
@@ -155,11 +143,7 @@ def read(
                 output.print_text(shown_email(mail))
 
 
-@app.command(
-    epilog=output.example(
-        "art-e thread 2", "art-e thread 18249430.1075853404722.JavaMail.evans@thyme"
-    )
-)
+@app.command()
 def thread(
     reference: MailReference,
     full: Annotated[bool, Option("--full", help="Show what mails quote of earlier ones.")] = False,
@@ -186,12 +170,7 @@ def show_thread(mails: Sequence[Email]) -> None:
         output.print_text(shown_email(each))
 
 
-@app.command(
-    "open",
-    epilog=output.example(
-        "art-e open 2", "art-e open 18249430.1075853404722.JavaMail.evans@thyme 2 --save ."
-    ),
-)
+@app.command("open")
 def open_attachment(
     reference: MailReference,
     number: Annotated[

@@ -29,7 +29,7 @@ from typer.exceptions import TyperException
 
 from art_e import __version__
 from art_e.children import import_nothing_here
-from art_e.cli.output import example, interrupted, listening, note, one_line, print_line
+from art_e.cli.output import interrupted, listening, note, one_line, print_line
 from art_e.errors import EVAL_EXTRA, UserError, install_command
 from art_e.privacy import loopback_directly, redact
 
@@ -53,6 +53,21 @@ _KEPT = {
 # The commands in the order of the help page, each with its module, whose `app` is the command or
 # holds it by its name, and its line on that page.
 COMMANDS = {name: (module, line) for name, module, line in _rows("commands")}
+
+# Which command's help page has it, such as "golden split", and an example.
+EXAMPLES = _rows("examples")
+
+
+def _examples(name: str) -> str:
+    """The end of a help page."""
+    return "\n".join(("\b\nExample:", *(f"  {line}" for of, line in EXAMPLES if of == name)))
+
+
+def _add_examples(command: Any, name: str) -> None:
+    inner = getattr(command, "commands", {})
+    command.epilog = None if inner else _examples(name)
+    for each, below in inner.items():
+        _add_examples(below, f"{name} {each}")
 
 
 class _PlainValue(RuntimeParam):
@@ -91,6 +106,7 @@ class Commands(TyperGroup):
             gc.enable()
             found = typer.main.get_command(module.app)
             self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+            _add_examples(self.commands[cmd_name], cmd_name)
             _convert_plainly(self.commands[cmd_name], ctx)
         return super().get_command(ctx, cmd_name)
 
@@ -187,11 +203,7 @@ def _our_fault(error: Exception) -> NoReturn:
 app = typer.Typer(
     name="art-e",
     cls=Commands,
-    epilog=example(
-        "art-e demo",
-        "art-e ingest ~/Downloads/takeout-*.zip",
-        'art-e ask "When does the lease end?"',
-    ),
+    epilog=_examples("art-e"),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     invoke_without_command=True,

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from art_e import __version__
 from art_e.cli.options import AsOfOption, DbOption, InboxOption, opened_inbox
-from art_e.cli.output import cleaned, example, note, one_line, plural
+from art_e.cli.output import cleaned, note, one_line, plural
 from art_e.errors import UserError, fault_of
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
@@ -36,13 +36,7 @@ MAX_ERROR_CHARS = 500
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(
-    "mcp",
-    epilog=example(
-        "art-e mcp --inbox me@example.com",
-        "art-e mcp --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb",
-    ),
-)
+@app.command("mcp")
 def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption = None) -> None:
     """Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.
 

@@ -288,8 +288,3 @@ def total_usd(costs: Iterable[float | None]) -> float | None:
     """The sum of costs; None if one of them is unknown."""
     known = list(costs)
     return sum(filter(None, known)) if None not in known else None
-
-
-def example(*commands: str) -> str:
-    """The end of a help page: example commands, one a line."""
-    return "\n".join(("\b\nExample:", *(f"  {command}" for command in commands)))

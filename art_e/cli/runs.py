@@ -56,7 +56,7 @@ class Record(NamedTuple):
         return (entry["run"], when, entry["model"], _cut(entry["question"]), *figures, self.state)
 
 
-@app.command("list", epilog=output.example("art-e runs list", "art-e runs list --limit 5 --json"))
+@app.command("list")
 def list_all(
     limit: Annotated[int, integer("Number of runs to list.")] = 20, as_json: JsonOption = False
 ) -> None:
@@ -79,11 +79,7 @@ def list_all(
         output.note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
 
 
-@app.command(
-    epilog=output.example(
-        "art-e runs show last", "art-e runs show 20260101-120000-ask --episode 3f9c"
-    )
-)
+@app.command()
 def show(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, its folder, or last.")],
     episode: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from art_e.cli.output import example, note, print_line
+from art_e.cli.output import note, print_line
 from art_e.errors import UserError
 from art_e.models import checkpoint as checkpoints
 from art_e.models.tool_formats import NOT_THINKING, call_form
@@ -22,14 +22,7 @@ BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(
-    epilog=example(
-        "art-e serve Qwen/Qwen2.5-14B-Instruct --adapter runs/talk/adapter --name talk",
-        f"{BASE_VARIABLE}=http://{LOOPBACK}:8000/v1 \\",
-        '    art-e ask "When does the lease end?" --model hosted_vllm/talk',
-        "art-e serve merged -- --max-model-len 16384 --tensor-parallel-size 2",
-    )
-)
+@app.command()
 def serve(
     checkpoint: Annotated[
         str,

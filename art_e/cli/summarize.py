@@ -43,13 +43,7 @@ class Summary(NamedTuple):
     dropped: list[str]
 
 
-@app.command(
-    context_settings={"ignore_unknown_options": True},
-    epilog=output.example(
-        "art-e summarize --thread 2 --model o3",
-        "art-e summarize from:ann newer_than:1m --max-cost 0.10",
-    ),
-)
+@app.command(context_settings={"ignore_unknown_options": True})
 def summarize(
     words: Annotated[
         list[str] | None, Argument(metavar="QUERY...", help="The mails, as search takes them.")

@@ -54,7 +54,7 @@ from art_e.cli.conversation import (
 )
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
-from art_e.cli.output import clean, cleaned, example, note, one_line, print_line
+from art_e.cli.output import clean, cleaned, note, one_line, print_line
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -426,7 +426,7 @@ def _same(given: str | None, secret: str) -> bool:
     return given is not None and secrets.compare_digest(given.encode(), secret.encode())
 
 
-@app.command(epilog=example("art-e web", "art-e web --inbox me@example.com --model o3"))
+@app.command()
 def web(
     inbox: InboxOption = None,
     model: model_options.ModelOption = None,

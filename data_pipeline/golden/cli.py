@@ -90,11 +90,7 @@ def _left_of(limit: float | None, cache: Path, model: str) -> float | None:
     return max(0.0, limit - (Responses(cache).spent_on(model).cost_usd or 0))
 
 
-@app.command("generate", epilog=output.example(
-    "art-e golden generate --db enron.duckdb --out golden --max-cost 40",
-    "art-e golden generate --inbox me@example.com --test 1 --train 0 --validation 0"
-    " --model ollama_chat/qwen2.5:14b",
-))  # fmt: skip
+@app.command("generate")
 def generate_command(
     model: Annotated[str, model_option("Any hosted model.")] = "gemini/gemini-3.8-flash",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
@@ -151,11 +147,7 @@ def _note_retry(kinds: Set[str], does: str) -> None:
         output.note(f"the same command again {does}")
 
 
-@app.command("import", epilog=output.example(
-    "art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden",
-    "art-e golden import enron --db enron.duckdb --out golden",
-    "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
-))  # fmt: skip
+@app.command("import")
 def import_command(
     source: Annotated[
         str,
@@ -174,7 +166,7 @@ def import_command(
         exchange.import_rows(file, golden, list(read_rows(source)), name)
 
 
-@app.command("from-ratings", epilog=output.example("art-e golden from-ratings --out mine"))
+@app.command("from-ratings")
 def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption = False) -> None:
     """Make questions of the answers that you rated good or corrected (art-e rate)."""
     ratings = read_ratings()
@@ -185,10 +177,7 @@ def from_ratings(db: DbOption = None, out: SetOption = None, as_json: JsonOption
         exchange.import_rows(file, golden, rows, exchange.RATINGS)
 
 
-@app.command(
-    "filter",
-    epilog=output.example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6"),
-)
+@app.command("filter")
 def filter_command(
     db: DbOption = None, out: SetOption = None, min_realism: RealismOption = filtering.MIN_REALISM,
     as_json: JsonOption = False,
@@ -205,7 +194,7 @@ def filter_command(
 READER = "gemini/gemini-3.5-flash-lite"
 
 
-@app.command("verify", epilog=output.example("art-e golden verify --strict --max-cost 5"))
+@app.command("verify")
 def verify_command(
     model: Annotated[str, model_option("Model that reads mail; not the rows' writer.")] = READER,
     judge: Annotated[
@@ -259,7 +248,7 @@ def verify_command(
     _note_retry(kinds, "makes the checks that are missing")
 
 
-@app.command("split", epilog=output.example("art-e golden split --seed 7 --train 10 --test 4"))
+@app.command("split")
 def split_command(
     seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
     train: TrainOption = TRAIN, validation: ValidationOption = VALIDATION, test: TestOption = TEST,
@@ -284,7 +273,7 @@ def split_command(
     output.note(f"{output.plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
 
-@app.command("stats", epilog=output.example("art-e golden stats golden"))
+@app.command("stats")
 def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped."""
     figures = exchange.stats(GoldenSet.load(folder))
@@ -301,7 +290,7 @@ def stats_command(folder: SetArgument, as_json: JsonOption = False) -> None:
             output.print_table(list(map(output.one_line, rows[0])), cells, lines=False)
 
 
-@app.command("review", epilog=output.example("art-e golden review golden/ --split test"))
+@app.command("review")
 def review_command(
     folder: SetArgument,
     sample: Annotated[int, integer("Number of rows.")] = 100,
@@ -338,7 +327,7 @@ def review_command(
         output.note(f"{output.plural(record['stale'], 'row')} changed after review: not applied")
 
 
-@app.command("export", epilog=output.example("art-e golden export golden --to published"))
+@app.command("export")
 def export_command(
     folder: SetArgument,
     to: Annotated[Path, Option("--to", metavar="OUT", help="New folder to write.")],
