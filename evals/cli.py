@@ -42,9 +42,7 @@ _VERDICT = Usage(2_340, 0, 180)
 _RETRIES = 7  # nobody waits for a benchmark's calls
 _MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 
-app = typer.Typer(
-    help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:

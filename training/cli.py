@@ -37,9 +37,7 @@ from training.recipe import Data, Setting, Worlds, load_recipe
 from training.rollout import Material
 from training.run import TrainingRun, opened
 
-app = typer.Typer(
-    help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _RECIPES = "nano, mini, talk, talk-24gb, talk-multi, qwen3-4b, qwen3-14b, or a TOML file."
 RecipeOption = Annotated[str, Option("--recipe", metavar="NAME|FILE", help=_RECIPES)]

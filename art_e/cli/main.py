@@ -95,9 +95,10 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module_name, line = COMMANDS[cmd_name]
             gc.disable()  # what is imported stays
             try:
-                module = importlib.import_module(COMMANDS[cmd_name][0])
+                module = importlib.import_module(module_name)
             except ModuleNotFoundError:
                 if ctx.resilient_parsing:  # a shell completes; its user sees no traceback
                     return None
@@ -105,9 +106,11 @@ class Commands(TyperGroup):
             gc.freeze()
             gc.enable()
             found = typer.main.get_command(module.app)
-            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
-            _add_examples(self.commands[cmd_name], cmd_name)
-            _convert_plainly(self.commands[cmd_name], ctx)
+            command = getattr(found, "commands", {}).get(cmd_name, found)
+            command.help = command.help or line  # a group's
+            _add_examples(command, cmd_name)
+            _convert_plainly(command, ctx)
+            self.commands[cmd_name] = command
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -27,9 +27,7 @@ _SETTINGS = (
     "split", "limit", "repeat", "preset", "judges", "prompt", "db", "started_at", "commit",
 )  # fmt: skip
 
-app = typer.Typer(
-    help="List the runs that were made, and show what happened in them.", rich_markup_mode=None
-)
+app = typer.Typer(rich_markup_mode=None)
 
 
 class Record(NamedTuple):

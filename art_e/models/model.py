@@ -58,7 +58,6 @@ class Model:
         if the provider or its address is unknown."""
         if self.kind != "hosted":
             return None
-        load_env()
         return providers.receiving_host(self.name)
 
     @property

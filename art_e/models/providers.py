@@ -117,6 +117,7 @@ def address_of(provider: str) -> str | None:
 def receiving_host(model: str) -> str:
     """Return the host (and port, if named) that receives what a hosted model is sent. Raises
     `UserError` if the provider or its address is unknown."""
+    load_env()
     provider = provider_of(model)
     address = address_of(provider)
     if address is None and provider in PROVIDERS:

@@ -27,12 +27,7 @@ from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Cou
 from evals.judges import choose_judge, needs_model
 from evals.structured import Responses, StructuredModel
 
-app = typer.Typer(
-    help="Make a set of questions with known answers, and check it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 SetOption = Annotated[
     Path | None,
