@@ -81,7 +81,7 @@ class Answered(NamedTuple):
     def headline(self) -> str:
         """The answer, or what stands in its place."""
         if self.kind == "passages":
-            return "best passages, for no model was asked:"
+            return "best passages; no model was asked:"
         if self.kind == "answer":
             return self.answer or ""
         also = "; the best passages:" if self.passages else ""

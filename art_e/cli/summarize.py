@@ -92,8 +92,9 @@ def _sum_up(talk: Conversation, mails: Sequence[Email], model: str, *, as_json: 
         if left_out := len(added) - max(1, sum(size <= MAX_CHARS for size in sizes)):
             output.note(f"the latest {len(added) - left_out} of {len(added)} mails fit")
     added = added[left_out:]
-    names = [mail.message_id for mail in added]
-    options.keep_list(talk.db, talk.inbox, names, junk=talk.options.junk)
+    if not as_json:
+        names = [mail.message_id for mail in added]
+        options.keep_list(talk.db, talk.inbox, names, junk=talk.options.junk)
     step = None if model == OFFLINE else _asked(talk, added, model)
     summary = step and summary_of(step, len(added))
     if as_json:
