@@ -7,7 +7,6 @@
     inbox        the file that is searched
     cli, mcp.py  the ways in
 
-The same `Episode` answers users, is measured by `evals`, and is trained on by `training`.
-"""
+The same `Episode` answers users, is measured by `evals`, and is trained on by `training`."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,7 @@
 """Starts child processes so that no file of the working directory runs as their code.
 
 Python puts the working directory first on the import path of `python -m`, of `python -c` and of
-workers that are spawned, so a `pickle.py` in a folder of mail would run.
-"""
+workers that are spawned, so a `pickle.py` in a folder of mail would run."""
 
 import os
 import sys

@@ -2,8 +2,7 @@
 
 The agent loop, the benchmark and the training rollouts all drive `Episode`: give it the model's
 next message with `step`, pass `messages` on, stop when it is `done`. It runs the tools, answers
-wrong calls, and writes the rubric.
-"""
+wrong calls, and writes the rubric."""
 
 import datetime as dt
 from collections.abc import Collection, Sequence
@@ -69,8 +68,7 @@ class Rubric:
     `sources_correct`: every gold mail was cited. An equivalent mail counts as its gold mail.
     `num_sources` counts all that was cited, mail or not. `effort` is turns plus calls beyond the
     first in each message. `tool_calls` includes wrong and refused calls, `unparseable_calls`
-    messages without a call. Token counts are sums over the turns.
-    """
+    messages without a call. Token counts are sums over the turns."""
 
     max_turns: int
     answerable: bool | None = None

@@ -1,7 +1,6 @@
 """The one error class that users see, and the install command that a missing extra needs.
 
-The command line prints one line and exits with 2; any other exception is ours and exits with 1.
-"""
+The command line prints one line and exits with 2; any other exception is ours and exits with 1."""
 
 import json
 import sys

@@ -3,8 +3,7 @@
 It searches with the question's informative words, then again for mail of the person asked for, by
 parts of words or in the last months, reads the best hits, and answers with a sentence of the
 passage that fits the question best (`passages.py`), or abstains. It answers "how many" by counting
-the hits that fit. Like a model it sees messages alone; the same messages give the same answer.
-"""
+the hits that fit. Like a model it sees messages alone; the same messages give the same answer."""
 
 import datetime as dt
 import itertools

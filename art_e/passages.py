@@ -2,8 +2,7 @@
 
 A passage is a stretch of a mail's lines, as many as fit. The words that the question is about are
 weighted by how few hits have them. The weights come from a softmax over all passages of a question
-(`bench/fit_passages.py`).
-"""
+(`bench/fit_passages.py`)."""
 
 import datetime as dt
 import math

@@ -42,8 +42,7 @@ def load_env() -> None:
 
     Existing variables win. The keys of known providers alone are taken: a folder that came from
     elsewhere could have mail sent anywhere, or run a program, with an address, a proxy or the path
-    of a settings file. stderr names the others. Raises `UserError` if the file can't be read.
-    """
+    of a settings file. stderr names the others. Raises `UserError` if the file can't be read."""
     path = Path.cwd() / ".env"
     if not path.is_file():
         return

@@ -1,8 +1,7 @@
 """A question about an inbox with its gold answer, and the reader of question sets.
 
 The field names are those of the public ART-E data set, so that its rows load as they are; `kind`,
-`difficulty`, `answerable`, `split` and `provenance` are ours.
-"""
+`difficulty`, `answerable`, `split` and `provenance` are ours."""
 
 import contextlib
 import dataclasses
@@ -126,8 +125,7 @@ def read_rows(source: str) -> Iterator[RawRow]:
     A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one `questions.jsonl`,
     or else Parquet files at any depth, or other JSONL files. Rows without a split get the one in
     the name of their file (`test-00000-of-00001.parquet`) or part of the hub data set. Raises
-    `UserError` if there is no such source.
-    """
+    `UserError` if there is no such source."""
     path = Path(source)
     if source in SHIPPED:
         file = resources.files(__package__).joinpath("data", f"{source}.jsonl.xz")

@@ -1,7 +1,6 @@
 """A run's folder: `config.json`, `trajectories.jsonl`, `metrics.json`, and `COMPLETE` last.
 
-A folder without `COMPLETE` belongs to a run that is under way or was killed.
-"""
+A folder without `COMPLETE` belongs to a run that is under way or was killed."""
 
 import datetime as dt
 import itertools

@@ -1,7 +1,6 @@
 """How files are written, logged to and locked, and where they are kept by default.
 
-`write_whole` replaces a file, `AppendLog` adds lines, and `locked` keeps other processes out.
-"""
+`write_whole` replaces a file, `AppendLog` adds lines, and `locked` keeps other processes out."""
 
 import contextlib
 import mmap

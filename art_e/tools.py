@@ -1,7 +1,6 @@
 """The three tools as a model sees them: schemas, argument checks, observations.
 
-An observation is one compact JSON object: quoting keeps a mail's text apart from its frame.
-"""
+An observation is one compact JSON object: quoting keeps a mail's text apart from its frame."""
 
 import datetime as dt
 import json
@@ -155,8 +154,7 @@ class View:
     only mail that has every word, newest first. `calls` are run of each message. With `closed_book`
     the only tool is that for the answer. With `utc` dates are shown in UTC, else in the mail's own
     zone. With `spaced` each text begins with a space: to a byte-level tokenizer a word behind a
-    space is another token, and a tiny model copies tokens.
-    """
+    space is another token, and a tiny model copies tokens."""
 
     handles: bool = True
     hits: int = MAX_RESULTS

@@ -83,8 +83,7 @@ class Trajectory:
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
     arguments with what it found, read or cited (stored message ids), and its notes. A message
-    without a call is an event of tool "".
-    """
+    without a call is an event of tool ""."""
 
     run_id: str
     episode_id: str

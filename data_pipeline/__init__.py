@@ -2,5 +2,4 @@
 
 ingest      sources, parsing, merging of copies, the inbox file
 golden      questions: written by a model or imported, filtered, verified, split, reviewed
-synthetic   a made-up company's mail, with planted facts and the questions that they answer
-"""
+synthetic   a made-up company's mail, with planted facts and the questions that they answer"""

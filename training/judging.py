@@ -1,8 +1,7 @@
 """The judges of training by their names, and what they cost.
 
 offline, f1     no model (`evals.judges`)
-anything else   a litellm name: a model, which costs fees
-"""
+anything else   a litellm name: a model, which costs fees"""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,7 @@
     art-e train plan --recipe talk --gpu h100-80gb
 
 A plan is rough: memory within about 10 %, hours within a third. `MEASURED` and `ASSUMED` say where
-its numbers come from. Planning needs neither a GPU nor torch nor a network.
-"""
+its numbers come from. Planning needs neither a GPU nor torch nor a network."""
 
 import re
 from dataclasses import dataclass

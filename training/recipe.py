@@ -2,8 +2,7 @@
 
     art-e train grpo --recipe nano --set grpo.steps=20
 
-A run's `config.json` holds its recipe whole.
-"""
+A run's `config.json` holds its recipe whole."""
 
 import itertools
 import tomllib

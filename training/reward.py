@@ -11,8 +11,7 @@ An episode has one of five outcomes, and whatever the weights, outcomes keep the
 
 `RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are the
 reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right
-abstention earns finding, reading and citing in full, so that no kind of question is worth more.
-"""
+abstention earns finding, reading and citing in full, so that no kind of question is worth more."""
 
 import dataclasses
 import itertools

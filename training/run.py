@@ -3,8 +3,7 @@
     config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
 
 A checkpoint holds the run's state of that step in `run.json`. A run that was killed continues
-from its newest checkpoint: what came after is deleted and made again, with the same result.
-"""
+from its newest checkpoint: what came after is deleted and made again, with the same result."""
 
 import contextlib
 import dataclasses

@@ -1,7 +1,6 @@
 """`ask`: a question about an inbox, answered with its sources; `chat`: one after another; `rate`.
 
-What mail and models say is untrusted text.
-"""
+What mail and models say is untrusted text."""
 
 import re
 import sys

@@ -1,7 +1,6 @@
 """A conversation about one inbox: `art-e ask`, `chat` and `web` put questions through it.
 
-Each question is a run of its own, which can be listed, shown, rated, and followed up (`ask -c`).
-"""
+Each question is a run of its own, which can be listed, shown, rated, and followed up (`ask -c`)."""
 
 import datetime as dt
 import itertools

@@ -1,7 +1,6 @@
 """`doctor`, `models` and `config`: what this machine has, and what commands use by default.
 
-`doctor` changes nothing, and calls models only with `--online`.
-"""
+`doctor` changes nothing, and calls models only with `--online`."""
 
 import asyncio
 import importlib

@@ -1,8 +1,7 @@
 """`mcp`: the agent's tools over one inbox for MCP clients, on stdin and stdout.
 
 A client searches and reads as the agent does (`art_e.tools`), by message ids instead of handles,
-and reads whole conversations. Each result is one JSON object, as text and as structured content.
-"""
+and reads whole conversations. Each result is one JSON object, as text and as structured content."""
 
 import asyncio
 import json
@@ -40,8 +39,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption = None) -> None:
     """Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.
 
-    The client starts this command and talks to it over stdin and stdout.
-    """
+    The client starts this command and talks to it over stdin and stdout."""
     with opened_inbox(db, inbox, as_of) as (_, opened):
         until = "" if opened.as_of is None else f" up to {opened.as_of}"
         mails = plural(len(opened), "mail")

@@ -1,7 +1,6 @@
 """What the commands print: data on stdout, notes and errors on stderr.
 
-All text from others passes `clean`, and rich never reads it as markup.
-"""
+All text from others passes `clean`, and rich never reads it as markup."""
 
 import json
 import logging
@@ -40,8 +39,7 @@ _UNSAFE = re.compile("|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _SURROGA
 
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters other than "\\n" and "\\t",
-    characters that nobody sees or that override the direction of writing, and lone surrogates.
-    """
+    characters that nobody sees or that override the direction of writing, and lone surrogates."""
     return visible(_UNSAFE.sub("", text))
 
 

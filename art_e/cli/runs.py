@@ -1,7 +1,6 @@
 """`art-e runs`: lists runs, and shows what happened in one.
 
-A run may have been killed at any moment: what is left is shown, and what can't be read is named.
-"""
+A run may have been killed at any moment: what is left is shown, and what can't be read is named."""
 
 import contextlib
 import dataclasses

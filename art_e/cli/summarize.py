@@ -1,8 +1,7 @@
 """`summarize`: what a thread, or the mails of a search, say, each statement with its sources.
 
 One call of a model gets the text that each mail adds; without a model these texts are shown. What
-mails and models say is untrusted text.
-"""
+mails and models say is untrusted text."""
 
 import asyncio
 import re

@@ -2,8 +2,7 @@
 
 One `InboxFile` serves all threads of a process (each gets its own cursor: a connection shared by
 threads returns wrong rows), and many processes may open the same file. It is read-only, and DuckDB
-can reach no other file and no network. `Inbox` does the searching.
-"""
+can reach no other file and no network. `Inbox` does the searching."""
 
 import contextlib
 import datetime as dt

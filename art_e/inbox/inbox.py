@@ -5,8 +5,7 @@ filter goes through it, so another inbox's mail and mail from the future are "no
 construction. The ranking is that of `search_inbox` in macros.sql: BM25 over this inbox alone, times
 0.5 + 0.5 x share of words matched, newest first among equals; of mails that say the same (sender,
 subject, body and attachments) the first alone. Points are whole numbers, so that both give the same
-order. Threads may share an inbox: its caches only grow.
-"""
+order. Threads may share an inbox: its caches only grow."""
 
 import contextlib
 import datetime as dt
@@ -95,8 +94,7 @@ class Inbox:
         Bcc) match, in any case, if each of their parts occurs in the address or in a name that
         this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
         inclusive, `sent_before` exclusive; a mail's day is that of its own zone. `query` has more
-        filters. With `all_words` a mail needs every word, and the newest come first.
-        """
+        filters. With `all_words` a mail needs every word, and the newest come first."""
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         named: dict[str, list[str]] = {}  # of each stem its words' stems in all languages
         wanted_words = search_words(keywords)

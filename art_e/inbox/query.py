@@ -4,8 +4,7 @@
 
 Words are ranked, and a mail needs one of them. Everything else filters: "phrases", operators, word*
 and `-`, which excludes. Filters hold together; `OR` between two lets one of them do, and so do the
-brackets {a b}; (a b) hold together. What is not understood is an error and never searched for.
-"""
+brackets {a b}; (a b) hold together. What is not understood is an error and never searched for."""
 
 import calendar
 import contextlib

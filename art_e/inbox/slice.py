@@ -2,8 +2,7 @@
 
 A mail's *position* is its place in the slice, oldest first. The first two searches read from the
 file what they need, the third reads the whole slice: a question on the command line stays cheap,
-and later searches run no SQL. Threads may share a slice.
-"""
+and later searches run no SQL. Threads may share a slice."""
 
 import datetime as dt
 import re

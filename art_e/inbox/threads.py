@@ -3,8 +3,7 @@
 Mails are linked by the message ids that they name (References, In-Reply-To), by Gmail's name of
 their thread, and, where no header says so, by their subject: a reply or forward follows the latest
 mail of that subject, within `DAYS`, that has someone in common with it besides the inbox's owner.
-Only the open inbox's own mail counts, so nothing outside it can link two mails.
-"""
+Only the open inbox's own mail counts, so nothing outside it can link two mails."""
 
 import re
 from collections.abc import Sequence

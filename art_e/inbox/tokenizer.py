@@ -6,8 +6,7 @@ or that of another script's main language. A mail in another language of Latin s
 a second time, marked ("hauser@de"), under the stem of that language. Of scripts that write no
 spaces, such as Chinese and Thai, every two characters that stand together are a word; and mail
 addresses are indexed whole, besides their words. The macro `tokens_in` of the inbox file gives the
-same without Python.
-"""
+same without Python."""
 
 import itertools
 import re

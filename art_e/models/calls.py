@@ -1,7 +1,6 @@
 """Calls of one model: corrected, paced, tried again, counted and kept within a budget.
 
-`failure_of` says how a call failed: what kind it is, whether and when a retry may help.
-"""
+`failure_of` says how a call failed: what kind it is, whether and when a retry may help."""
 
 import asyncio
 import contextlib
@@ -376,8 +375,7 @@ def retry_after_s(headers: Mapping[str, str], body: str = "") -> float | None:
     """The seconds to wait that a provider asks for; None if it does not.
 
     They stand in a Retry-After header (a number or a date; names in `headers` are lower case), or
-    as Google says it in the body: RetryInfo's `retryDelay`.
-    """
+    as Google says it in the body: RetryInfo's `retryDelay`."""
     value = headers.get("retry-after", "").strip()
     with contextlib.suppress(ValueError):
         if math.isfinite(float(value)):

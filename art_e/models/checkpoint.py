@@ -1,7 +1,6 @@
 """Checkpoints by their names: folders of models, adapters and training runs, or ids on the hub.
 
-`local.py` loads them, for which it needs torch, transformers and peft: the extra `train`.
-"""
+`local.py` loads them, for which it needs torch, transformers and peft: the extra `train`."""
 
 import contextlib
 import importlib.util

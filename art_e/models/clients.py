@@ -1,8 +1,7 @@
 """One call of a hosted model, by the client that its provider needs.
 
 Servers that speak OpenAI's protocol as it is get their calls from the openai client, Ollama gets
-them by its own API, and litellm makes all others.
-"""
+them by its own API, and litellm makes all others."""
 
 import asyncio
 import inspect

@@ -1,7 +1,6 @@
 """The policy for every model behind an API: hosted, Ollama, or own vLLM.
 
-One policy serves many episodes at once, and several event loops one after another.
-"""
+One policy serves many episodes at once, and several event loops one after another."""
 
 import copy
 import re

@@ -1,8 +1,7 @@
 """Loading a checkpoint: faults are one-line errors before a run starts, and the tokenizer is loaded
 exactly as it was saved.
 
-This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import.
-"""
+This module needs the extra `train`: `checkpoint.require_train_extra` comes before its import."""
 
 import json
 import sys

@@ -3,8 +3,7 @@
     local:PATH-or-hub-id[+ADAPTER]
 
 The model sees the conversation through its own chat template, tools included, and calls tools in
-Qwen's form (`tool_formats.py`). `checkpoint.require_train_extra` comes before this import.
-"""
+Qwen's form (`tool_formats.py`). `checkpoint.require_train_extra` comes before this import."""
 
 import asyncio
 import contextlib

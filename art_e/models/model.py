@@ -3,8 +3,7 @@
 offline                          no model
 local:PATH-or-hub-id[+ADAPTER]   transformers in this process
 o3, qwen2.5-14b, ...             a short name of `SHORT_NAMES`
-anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
-"""
+anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b"""
 
 import os
 from collections.abc import Iterator, Sequence

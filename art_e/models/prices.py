@@ -4,8 +4,7 @@ Prices of hosted models come from litellm's list in the installed package; the c
 computed here, because litellm's handling of cached tokens has been wrong. That some models charge
 more for prompts of over 128,000 tokens is left out: no episode is so long. Entries in `prices.toml`
 of `ART_E_HOME` override the list (docs/models.md shows them), and self-hosted models need one. An
-unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit.
-"""
+unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit."""
 
 import math
 import re

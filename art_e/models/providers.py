@@ -31,8 +31,7 @@ def load_litellm() -> Any:
     """Return the module litellm, silent, and offline except for the calls that we make.
 
     No other code imports it: it takes three seconds of CPU time. By default it fetches its price
-    list over HTTP, reads `.env`, prints hints and logs requests.
-    """
+    list over HTTP, reads `.env`, prints hints and logs requests."""
     os.environ.update(TABLES["litellm_environment"])
     loopback_directly()
     import litellm

@@ -3,8 +3,7 @@
     art-e web --inbox me@example.com
 
 The page sends JSON and gets JSON; a question gets one line of JSON for each step and one for the
-answer. What mail and models say leaves here cleaned, and the page shows it as text.
-"""
+answer. What mail and models say leaves here cleaned, and the page shows it as text."""
 
 import asyncio
 import json

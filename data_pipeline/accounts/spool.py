@@ -5,8 +5,7 @@
 
 A file's name stands for one message for ever (RFC 3501), so only what the spool lacks is fetched.
 The state is written when all is there, then what the server no longer has leaves the spool: after
-a cut or a kill at any point the next time goes on from there.
-"""
+a cut or a kill at any point the next time goes on from there."""
 
 import datetime as dt
 import imaplib

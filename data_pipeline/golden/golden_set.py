@@ -10,8 +10,7 @@
     reviews.jsonl      verdicts of people (`review.py`)
 
 A step reads the rows of the step before it and replaces its own file. The manifest, written last,
-names the steps that count. The same content gives the same bytes.
-"""
+names the steps that count. The same content gives the same bytes."""
 
 import dataclasses
 import json
@@ -112,8 +111,7 @@ class GoldenSet:
 
     schema      SCHEMA
     db          the inbox file's name (no path), its number of mails and their digest
-    steps       `sums` and settings of each step that was run
-    """
+    steps       `sums` and settings of each step that was run"""
 
     questions: list[Question] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)

@@ -8,8 +8,7 @@
     unanswerable   the mails that a search finds must hold no answer
 
 The cheapest check comes first, and a failed one ends the row. If a call fails, or a reply can't be
-read, the check is "not checked": unsure, and the row stays.
-"""
+read, the check is "not checked": unsure, and the row stays."""
 
 import asyncio
 import datetime as dt

@@ -4,8 +4,7 @@
 
 The file is complete or not there: an interrupt or a kill leaves what stood at its path before.
 Adding to a file builds it anew from its own mail and the new, so that one run or several give the
-same inbox.
-"""
+same inbox."""
 
 import contextlib
 import itertools

@@ -4,8 +4,7 @@ Never an exception: what can't be read is guessed, left out or quarantined. Reas
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
 "too-large" (over 50 MB), "gone" and "unread" (its source could not give it), "too-slow" (over 20 s
 of CPU time), "too-much-memory" (over 370 MB), "parse-error" (unforeseen; the detail names the
-exception). The limits hold for what is indexed of a mail as well.
-"""
+exception). The limits hold for what is indexed of a mail as well."""
 
 import datetime as dt
 import hashlib

@@ -4,8 +4,7 @@ The same configuration gives the same bytes and the same questions, in any proce
 made one thread at a time, so a world of any size needs little memory.
 
     art-e ingest synthetic:injection --db injection.duckdb
-    art-e eval run -m MODEL --questions injection.questions.jsonl --db injection.duckdb
-"""
+    art-e eval run -m MODEL --questions injection.questions.jsonl --db injection.duckdb"""
 
 import bisect
 import hashlib

@@ -2,8 +2,7 @@
 
 offline          no model: values, names and words, scored (`evals.judges.offline`)
 f1               no model: the share of common words (`evals.judges.offline`)
-anything else    a litellm name (`LlmJudge`)
-"""
+anything else    a litellm name (`LlmJudge`)"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

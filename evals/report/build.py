@@ -3,8 +3,7 @@
     art-e eval report RUN...
 
 The page takes no script but its own: a Content-Security-Policy in it names each by its hash. What
-others wrote (mail, models, file names) gets in through Jinja's escaping, or as gzip in base64.
-"""
+others wrote (mail, models, file names) gets in through Jinja's escaping, or as gzip in base64."""
 
 import base64
 import datetime as dt
