@@ -9,7 +9,6 @@ hold the answer count together. From the threshold up, the answers to the valida
 right more often than wrong by the largest number, by the offline judge.
 """
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from art_e.agent import run_episode
-from art_e.episode import Episode, gold_mails
+from art_e.episode import gold_mails
 from art_e.inbox.file import InboxFile
-from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import WEIGHTS, Passage, best_passages
 from art_e.question import Question, load_questions
-from bench.passages import SHOWN, holds
+from bench.passages import SHOWN, holds, passages_read
 from evals.judges.offline import OfflineJudge
 
 RIDGE = 0.01
@@ -49,9 +46,7 @@ def read_cases(file: InboxFile, questions: list[Question]) -> list[Case]:
     cases = []
     for question in questions:
         inbox = file.open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(inbox, question)
-        asyncio.run(run_episode(episode, OfflinePolicy(), "fit"))
-        passages = passages_of(episode.messages)
+        episode, passages = passages_read(inbox, question)
         gold = {name for names in gold_mails(inbox, question) for name in names}
         right = [holds(question, each.text) for each in passages]
         from_gold = [episode.tools.resolve(each.handle) in gold for each in passages]

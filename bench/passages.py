@@ -7,7 +7,6 @@ A passage holds the answer if the question's `must` matches it, else if it has 7
 words that the question lacks. In brackets: 95 % Wilson intervals.
 """
 
-import asyncio
 import re
 import sys
 import tempfile
@@ -15,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from art_e.agent import run_episode
+from art_e.agent import run_episode, run_now
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.inbox.tokenizer import STOP_WORDS
 from art_e.offline import OfflinePolicy, passages_of
-from art_e.passages import best_passages
+from art_e.passages import Passage, best_passages
 from art_e.question import Question, load_questions
 from bench import personal
 from evals.statistics import Sample
@@ -41,15 +41,21 @@ def holds(question: Question, text: str, must: str | None = None) -> bool:
     return len(new & _words(text)) >= HOLDS * len(new)
 
 
+def passages_read(inbox: Inbox, question: Question) -> tuple[Episode, list[Passage]]:
+    """Ask the offline policy; return the episode, and the passages that it read, best first."""
+    episode, policy = Episode(inbox, question), OfflinePolicy()
+    run_now(run_episode(episode, policy, "bench"), policy)
+    return episode, passages_of(episode.messages)
+
+
 def measure(db: Path, questions: list[Question], musts: list[str] | None = None) -> str:
     """Return how often the first passage and the first three hold the answer."""
     first, three, sizes = list[bool](), list[bool](), list[int]()
     with InboxFile(db) as file:
         for number, question in enumerate(questions):
             inbox = file.open_inbox(question.inbox_address, question.query_date)
-            episode = Episode(inbox, question)
-            asyncio.run(run_episode(episode, OfflinePolicy(), "measure"))
-            shown = [each.text for each in best_passages(passages_of(episode.messages), SHOWN)]
+            _, passages = passages_read(inbox, question)
+            shown = [each.text for each in best_passages(passages, SHOWN)]
             right = [holds(question, text, musts[number] if musts else None) for text in shown]
             first.append(any(right[:1]))
             three.append(any(right))

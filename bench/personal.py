@@ -10,7 +10,6 @@ import datetime as dt
 import email.utils
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from email.message import EmailMessage
 from html import escape
@@ -18,13 +17,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from art_e.text import toml_table
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.records import RawMessage
 from tests.builders import table_rows, write_lines
 from tests.mailbox import calendar, pdf, word
 
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+TABLE = toml_table("bench", "personal.toml")
 PEOPLE: dict[str, str] = TABLE["people"]
 ME = email.utils.parseaddr(PEOPLE["me"])[1]
 TODAY = "2026-06-25"

@@ -24,21 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from art_e.agent import run_episode, run_now
-from art_e.episode import Episode, gold_mails
+from art_e.episode import gold_mails
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit
-from art_e.inbox.tokenizer import STOP_WORDS, words
-from art_e.offline import OfflinePolicy, passages_of
 from art_e.passages import Passage, best_passages, informative_words, split_sentences
 from art_e.question import Question, load_questions
+from bench.passages import holds, passages_read
 
 HITS, K = 50, 60  # K: of reciprocal rank fusion (Cormack et al., 2009)
 CHUNK_CHARS, MAIL_CHARS, TOKENS, BATCH = 450, 4_000, 128, 16
 ORDERS = ("words", "fused", "meaning")
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-HOLDS = 0.7
 Floats = NDArray[np.float32]
 
 
@@ -159,26 +156,18 @@ class Row(NamedTuple):
 def read_row(file: InboxFile, question: Question, meaning: Meaning, order: str) -> Row:
     """Return what `art-e ask` without a model reads if its searches have this order."""
     inbox = Reranked(file.inbox_of(question), question.question, meaning, order)
-    episode = Episode(inbox, question)
-    run_now(run_episode(episode, OfflinePolicy(), "semantic"), OfflinePolicy())
-    passages = passages_of(episode.messages)
+    episode, passages = passages_read(inbox, question)
     mails = inbox.read_many([episode.tools.resolve(each.handle) for each in passages])
     cosines = [
         meaning.of_passage(question.question, mail, each)
         for mail, each in zip(mails, passages, strict=True)
         if mail is not None
     ]
-    answer, said = _words(question.answer or ""), _words(question.question)
-    new = (answer - said) or answer
-    holds = [len(new & _words(each.text)) >= HOLDS * len(new) for each in passages]
+    right = [holds(question, each.text) for each in passages]
     hits = inbox.search(informative_words(question.question), max_results=HITS)
     gold = set[str]().union(*gold_mails(inbox, question))
     places = (place for place, hit in enumerate(hits, 1) if hit.message_id in gold)
-    return Row(next(places, np.inf), passages, np.array(cosines, dtype=np.float32), holds)
-
-
-def _words(text: str) -> set[str]:
-    return {*words(text)} - STOP_WORDS
+    return Row(next(places, np.inf), passages, np.array(cosines, dtype=np.float32), right)
 
 
 def show(name: str, rows: dict[str, list[Row]], weights: dict[str, float]) -> None:

@@ -274,8 +274,8 @@ def rate(
         raise UserError(f"{run.id} is not a run of art-e ask; see art-e runs list")
     [trajectory] = read_trajectories(run.trajectories)
     with InboxFile(Path(run.config["db"]), junk=True) as file:
-        inbox = file.open_inbox(trajectory.inbox_address)
-        sources = [options.find_mail(each, file, inbox) for each in source or ()]
+        inbox, listed = file.open_inbox(trajectory.inbox_address), options.last_list()
+        sources = [options.find_mail(each, listed, file, inbox) for each in source or ()]
     given = keep_rating(run, trajectory, rating, answer, sources)
     if as_json:
         output.print_json(given.model_dump())

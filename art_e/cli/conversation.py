@@ -15,7 +15,7 @@ from art_e.agent import run_episode, run_now
 from art_e.cli.mail import marked
 from art_e.cli.model_options import Options, chosen_form, turn_tokens
 from art_e.cli.options import MailList, keep_list
-from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_usd, text
+from art_e.cli.output import STARTED, clean, one_line, plural, print_text, shown_cost, text
 from art_e.episode import Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
@@ -131,8 +131,7 @@ class Answered(NamedTuple):
             parts.append(f"{seconds['total']:.2f} s")
         if trajectory.retries:
             parts.append(f"{trajectory.retries} retried")
-        cost = "no cost" if trajectory.cost_usd == 0 else shown_usd(trajectory.cost_usd)
-        return ", ".join([*parts, cost, trajectory.model])
+        return ", ".join([*parts, shown_cost(trajectory.cost_usd), trajectory.model])
 
     def rate(self, rating: Literal["good", "bad"], right: str) -> None:
         """Keep a rating of the answer; `right` may say what would be right."""

@@ -134,13 +134,13 @@ def opened_mail(
         db, inbox = Path(listed.db), listed.inbox
         as_of, junk = as_of or listed.as_of, junk or listed.junk
     with opened_inbox(db, inbox, as_of, junk=junk) as (file, opened):
-        yield file, opened, find_mail(reference, file, opened)
+        yield file, opened, find_mail(reference, listed, file, opened)
 
 
-def find_mail(reference: str, file: InboxFile, inbox: Inbox) -> str:
-    """The id of the mail that a reference names. Raises `UserError` without it, and for the
-    beginning of several ids."""
-    for name in (reference, last_list().numbered(reference, file.path, inbox.address)):
+def find_mail(reference: str, listed: MailList, file: InboxFile, inbox: Inbox) -> str:
+    """The id of the mail that a reference names, such as a number in the last list. Raises
+    `UserError` without it, and for the beginning of several ids."""
+    for name in (reference, listed.numbered(reference, file.path, inbox.address)):
         if name is not None and (message_id := inbox.canonical_id(name)) is not None:
             return message_id
     ids = inbox.ids_beginning(reference) if len(reference.strip("<> ")) >= MIN_BEGINNING else []

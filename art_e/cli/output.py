@@ -282,6 +282,11 @@ def shown_usd(cost: float | None, digits: int = 4) -> str:
     return "cost unknown" if cost is None else f"${cost:.{digits}f}"
 
 
+def shown_cost(cost: float | None) -> str:
+    """What was paid; 0 in words."""
+    return "no cost" if cost == 0 else shown_usd(cost)
+
+
 def total_usd(costs: Iterable[float | None]) -> float | None:
     """The sum of costs; None if one of them is unknown."""
     known = list(costs)

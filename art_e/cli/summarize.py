@@ -110,7 +110,7 @@ def _sum_up(talk: Conversation, mails: Sequence[Email], model: str, *, as_json: 
             output.print_text((f"  ({line})", "dim"))
         for number in summary.cited:
             output.print_text(*shown_source(added[number - 1]), lead=f"{number:>2}. ")
-        cost = "no cost" if step.cost_usd == 0 else output.shown_usd(step.cost_usd)
+        cost = output.shown_cost(step.cost_usd)
         tokens = f"{step.usage.prompt_tokens:,} + {step.usage.completion_tokens:,} tokens"
         output.print_text((f"{step.seconds or 0:.2f} s, {tokens}, {cost}, {model}", "dim"))
     else:

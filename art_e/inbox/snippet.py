@@ -44,8 +44,10 @@ def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> 
     """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut, without frames of
     quoted mail. It is the stretch with the most distinct stems of `wanted`, of the mail's own text
     if that has one. `folded` may pass in `searchable(body)`."""
-    text = folded or searchable(body)
-    best = (_best_start(text, wanted) if len(body) > SNIPPET_CHARS and wanted else None) or 0
+    is_searched = len(body) > SNIPPET_CHARS and len(wanted) > 0
+    # Otherwise the beginning is shown.
+    text = folded or searchable(body if is_searched else body[: 2 * SNIPPET_CHARS])
+    best = (_best_start(text, wanted) if is_searched else None) or 0
     quote = _QUOTE.search(f"\n{text[: best + 2 * SNIPPET_CHARS]}")
     own = quote.start() if quote else len(body)
     if own < best and (above := _best_start(text[:own], wanted)) is not None:

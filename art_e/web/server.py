@@ -156,10 +156,11 @@ class Desk:
         mails = opened.thread(email.message_id) if whole else [email]
         [size] = opened.thread_sizes([email.message_id])
         shown = []
-        for each, added in zip(mails, added_mails(mails), strict=True):
+        for each, added in zip(mails, added_mails(mails) if whole else mails, strict=True):
             names = [file.name for file in opened.files(each.message_id)]
             wanted = sentence if each == email else ""
-            own, full = (_marked_text(text.body, wanted, words) for text in (added, each))
+            full = _marked_text(each.body, wanted, words)
+            own = full if added.body == each.body else _marked_text(added.body, wanted, words)
             # Quoted text is folded, unless the marks are in it.
             body = own if own["marks"] or not full["marks"] else full
             full_body = {} if body == full else {"full": full}
