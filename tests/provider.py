@@ -8,6 +8,7 @@ Who asks for a stream gets one, a few characters at a time.
 `json_server` is the plain server of the other stand-ins.
 """
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -185,8 +186,10 @@ class Provider:
         self._server.shutdown()
         with self._lock:
             for each in self._connections:
-                # Wakes the thread that waits for the client's next request.
-                each.shutdown(socket.SHUT_RDWR)
+                # Wakes the thread that waits for the client's next request. A client that has
+                # gone has taken its connection along.
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
         if error is None and self._errors:
