@@ -29,6 +29,10 @@ _HOW_TO_CALL = (
     " answer and its sources"
 )
 
+# Before the last turn, and for observations that leave no room for it.
+LAST_TURN = {"note": "one turn left: call return_final_answer now"}
+NO_ROOM = {"error": "there is no room left to show this"}
+
 _Count = Annotated[int, Field(ge=1)]
 
 
@@ -118,6 +122,8 @@ class Episode:
         self._found: set[str] = set()
         self._read: set[str] = set()
         self._wrong_messages = self._prose = 0
+        self._before: tuple[set[str], set[str]] = set(), set()  # found and read before this turn
+        self._is_last = False
         self._answer: tools.ReturnFinalAnswer | None = None
         template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
@@ -150,6 +156,7 @@ class Episode:
         calls: list[AnsweredCall] = []
         events: list[dict[str, Any]] = []
         any_right = False
+        self._before = set(self._found), set(self._read)
         self._read_ahead(message.tool_calls)
         for number, call in enumerate(message.tool_calls):
             try:
@@ -173,7 +180,7 @@ class Episode:
             answering = next(each for each in results if "done" in each[0])
             answering.append({"note": f"never shown, so no source: {', '.join(dropped)}"})
         if not self.done and rubric.turns == rubric.max_turns - 1:
-            results[-1].append({"note": "one turn left: call return_final_answer now"})
+            results[-1].append(LAST_TURN)
         for event, each in zip(events, results, strict=True):
             if notes := [result["note"] for result in each if "note" in result]:
                 event["notes"] = notes
@@ -188,6 +195,27 @@ class Episode:
             for call, text in zip(message.tool_calls, texts, strict=False)
         ] or [{"role": "user", "content": texts[0]}]
         self.messages.extend(observations)
+        return observations
+
+    def last_turn(self, *, shown: bool) -> list[ChatMessage]:
+        """Make the next turn the last, because no second one has room, and return the observations
+        with a note that says so. What they hold is taken back unless `shown`."""
+        self._is_last = True
+        exchange = self.exchanges[-1]
+        calls = exchange.calls or [AnsweredCall("", {}, exchange.replies)]
+        observations, events = self.messages[-len(calls) :], self.events[-len(calls) :]
+        if not shown:
+            self._found, self._read = self._before
+            self._note_gold()
+            for call in calls:
+                call.results[:] = [NO_ROOM]
+            events = [self._event(call, ()) for call in calls]
+        if LAST_TURN not in calls[-1].results:
+            calls[-1].results.append(LAST_TURN)
+            events[-1].setdefault("notes", []).append(LAST_TURN["note"])
+        for observation, call in zip(observations, calls, strict=True):
+            observation["content"] = "\n".join(map(observation_json, call.results))
+        self.events[-len(calls) :] = events
         return observations
 
     def cut_off(self) -> None:
@@ -261,7 +289,7 @@ class Episode:
                 rubric.sources_correct = self._holds_gold(self.sources)
         elif self._wrong_messages >= MAX_WRONG_MESSAGES or self._prose >= MAX_PROSE:
             rubric.lost_to_format = True
-        elif rubric.turns >= rubric.max_turns:
+        elif self._is_last or rubric.turns >= rubric.max_turns:
             rubric.ran_out_of_turns = True
         else:
             return []

@@ -1,8 +1,8 @@
 """Rollouts: many episodes at once, token in and token out.
 
 A `Transcript` keeps the tokens that the model sampled and marks them as its own; only they carry
-loss. An engine generates the turns, and each turn takes its episode a step further. An episode
-without room for another turn is out of turns, and its transcript ends with its last turn."""
+loss. An engine generates the turns, and each turn takes its episode a step further. If only one
+more turn has room, the model is told that it is the last; the transcript ends with it."""
 
 import itertools
 import threading
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from art_e.episode import Episode, EpisodeForm
+from art_e.episode import LAST_TURN, NO_ROOM, Episode, EpisodeForm
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.message import ChatMessage
+from art_e.message import ChatMessage, observation_json
 from art_e.models.tool_formats import NOT_THINKING, CallForm, as_written, call_form, parse_reply
 from art_e.question import Question
 from art_e.tools import schemas
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _PROBE: ChatMessage = {"role": "user", "content": "probe"}
+_LAST: ChatMessage = {
+    "role": "tool", "tool_call_id": "1",
+    "content": "\n".join(map(observation_json, (NO_ROOM, LAST_TURN))),
+}  # fmt: skip
 T = TypeVar("T")
 
 
@@ -199,27 +203,32 @@ def roll_out(
 ) -> list[Rollout]:
     """Run all `episodes` to their ends, and return the rollouts in their order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
-    for each in rollouts:
-        _show(each, [], form)
+    for episode, transcript in rollouts:
+        if len(transcript.ids) + form.turn_tokens > form.episode_tokens:
+            episode.cut_off()
     going = [each for each in rollouts if not each.episode.done]
+    # Two turns, and between them the note in place of observations (of one call: others have what
+    # the turn leaves of its limit).
+    spare = 2 * form.turn_tokens + len(tokens.between([_LAST], cut=True))
 
     def follow(place: int, turn: Turn) -> list[int] | None:
-        episode, transcript = rollout = going[place]
+        episode, transcript = going[place]
         episode.count_tokens(len(transcript.ids), len(turn.ids))
         transcript.add(turn.ids, own=True, logprobs=turn.logprobs)
         observations = episode.step(parse_reply(tokens.text_of(turn.ids), episode.rubric.turns))
         if not episode.done:
             cut = not turn.ids or turn.ids[-1] != tokens.end_id
-            _show(rollout, tokens.between(observations, cut=cut), form)
+            room = form.episode_tokens - len(transcript.ids)
+            context = tokens.between(observations, cut=cut)
+            if len(context) + spare > room:
+                context = tokens.between(episode.last_turn(shown=True), cut=cut)
+            if len(context) + form.turn_tokens > room:
+                context = tokens.between(episode.last_turn(shown=False), cut=cut)
+            if len(context) + form.turn_tokens > room:  # several calls in a full turn
+                episode.cut_off()
+            else:
+                transcript.add(context, own=False)
         return None if episode.done else transcript.ids
 
     generate([each.transcript.ids for each in going], follow)
     return rollouts
-
-
-def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
-    """Append `context` if another turn fits after it; else end the episode with its last turn."""
-    if len(rollout.transcript.ids) + len(context) + form.turn_tokens <= form.episode_tokens:
-        rollout.transcript.add(context, own=False)
-    else:
-        rollout.episode.cut_off()

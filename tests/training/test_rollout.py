@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
@@ -118,27 +118,53 @@ def test_we_end_cut_turns(roll: Roll, tokens: ChatTokens, tokenizer: Qwen2Tokeni
     assert (episode.rubric.unparseable_calls, episode.final_answer) == (2, "May")
 
 
-def test_no_room_for_another_turn_is_out_of_turns(roll: Roll, tokenizer: Qwen2Tokenizer) -> None:
+SEARCHING = [message(search(each, max_results=3)) for each in ("lease", "crew")] * 3
+
+
+def test_an_episode_without_room_for_a_turn_is_out_of_turns(roll: Roll) -> None:
     (_, full), _ = roll(RIGHT)
-    turn = max(len(tokenizer.encode(each)) for each in texts(RIGHT))
-    # One token too few for the last turn, and no room for the first one.
-    for limit, most in ((len(full.ids) - 1, 2), (len(full.prompt_ids), 0)):
-        (episode, _), engine = roll(RIGHT, EpisodeForm(turn_tokens=turn, episode_tokens=limit))
-        assert episode.rubric.ran_out_of_turns
-        assert episode.final_answer is None
-        assert len(engine.seen) <= most
+    limits = EpisodeForm(turn_tokens=1, episode_tokens=len(full.prompt_ids))
+    (episode, _), engine = roll(RIGHT, limits)
+    assert episode.rubric.ran_out_of_turns
+    assert not engine.seen
 
 
-@given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))
+def test_what_leaves_no_room_for_the_last_turn_was_not_shown(
+    roll: Roll, tokenizer: Qwen2Tokenizer
+) -> None:
+    script = [message(read(LEASE)), message(answer("May", LEASE))]
+    turn = max(len(tokenizer.encode(each)) for each in texts(script))
+    (_, full), _ = roll(script)
+    own = sum(full.own[: full.own.index(False)])
+    # One token less than the mail and a turn take.
+    room = len(full.prompt_ids) + own + full.own[own:].index(True) + turn - 1
+    (episode, _), _ = roll(script, EpisodeForm(turn_tokens=turn, episode_tokens=room))
+    assert "no room left" in episode.messages[-3]["content"]
+    assert "error" in episode.events[0] and "read" not in episode.events[0]
+    assert (episode.rubric.read_gold, episode.sources) == (False, ())
+    assert episode.final_answer == "May"
+
+
+@example(0, "searching")
+@given(st.integers(0, 4_000), st.sampled_from([*sorted(SCRIPTS), "searching"]))
 def test_episodes_keep_limits(roll: Roll, tokenizer: Qwen2Tokenizer, room: int, name: str) -> None:
-    """Observations count too: a long mail used to pass the limit by any length."""
-    (_, full), _ = roll(SCRIPTS[name])
-    turn = max(len(tokenizer.encode(each)) for each in texts(SCRIPTS[name]))
-    limits = EpisodeForm(turn_tokens=turn, episode_tokens=len(full.prompt_ids) + room)
-    (episode, transcript), _ = roll(SCRIPTS[name], limits)
+    """Observations count too: a long mail used to pass the limit by any length. Where room ends
+    before the turns do, the model is told at its last turn, and trained on what it was told."""
+    script = SCRIPTS.get(name, SEARCHING)
+    turn = 2 * max(len(tokenizer.encode(each)) for each in texts(script))
+    (_, full), _ = roll([*script, IDK])
+    spare = 2 * turn + 200  # two turns, and the note between them
+    limits = EpisodeForm(turn_tokens=turn, episode_tokens=len(full.prompt_ids) + spare + room)
+    (episode, transcript), engine = roll([*script, IDK], limits)
     assert len(transcript.ids) <= limits.episode_tokens
-    assert transcript.own[-1:] in ([], [True])
+    assert transcript.own[-1]
     assert episode.done
+    at_once = whole(tokenizer, episode.messages)
+    assert transcript.ids == at_once[: len(transcript.ids)]
+    last = str(tokenizer.decode(engine.seen[-1][0]))
+    assert not episode.rubric.ran_out_of_turns or "one turn left" in last
+    # Six searches don't fit into what is left beside two turns.
+    assert name != "searching" or room or episode.rubric.ran_out_of_turns
 
 
 def test_a_template_that_rewrites_the_past_is_refused(tokenizer: Qwen2Tokenizer) -> None:
