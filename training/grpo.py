@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch.optim import Optimizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -21,7 +20,7 @@ from evals.scored import Scored
 from training import validation
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation, taking_adapters
 from training.judging import Judges
-from training.optimizer import LogitScaleAdamW, last_gain, own_tokens_scored, packed, scored_packed
+from training.optimizer import own_tokens_scored, packed, scored_packed
 from training.processes import quiet
 from training.recipe import TEMPERATURE, Vllm
 from training.roller import Roller, StepBatch, rewards_of
@@ -69,8 +68,6 @@ def total_reward(scored: Sequence[Scored], *, size: int, **_: Any) -> list[float
 
 class AgentTrainer(GRPOTrainer):
     """TRL's trainer on the episodes of `roller`; `batch` holds those of the newest step."""
-
-    optimizer: Optimizer | None
 
     def __init__(self, roller: Roller, start: Start) -> None:
         training, table = roller.training, roller.table
@@ -130,15 +127,6 @@ class AgentTrainer(GRPOTrainer):
         if self.roller.judges.exhausted():
             return "the judges' fees have reached their limit; resume with a higher --max-cost"
         return None if self.batch is None else self.batch.outage
-
-    def create_optimizer(self, model: Any = None) -> Any:
-        trained: Any = model or self.model
-        gain, table = last_gain(trained), self.roller.training.setting.recipe.model
-        if self.optimizer is None and table.scratch is not None and gain is not None:
-            weights = (each for each in trained.parameters() if each.requires_grad)
-            others = [each for each in weights if each is not gain]
-            self.optimizer = LogitScaleAdamW(others, gain, self.table.rate)
-        return super().create_optimizer(model)
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **options: Any

@@ -1,7 +1,6 @@
-"""Optimizers of small models, and two savings in what TRL's trainers compute.
+"""The optimizer of small models, and two savings in what TRL's trainers compute.
 
-With `MuonAdamW` a small new model learns to copy names and numbers sooner. `LogitScaleAdamW` is for
-GRPO: a larger scale of all logits makes the likeliest token surer, and AdamW hardly finds it."""
+With `MuonAdamW` a small new model learns to copy names and numbers sooner."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,6 @@ from trl.trainer import utils
 BETAS = (0.9, 0.98)
 # Rewards and advantages that differ by less are equal but for rounding.
 FLAT = 1e-6
-# The learning rate of the logits' scale in a model made from nothing.
-LOGIT_SCALE_RATE = 0.02
 
 # ---- Fewer positions and less padding, for the same figures.
 
@@ -135,33 +132,3 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
     chosen = set(map(id, matrices))
     others = [each for each in weights if id(each) not in chosen]
     return MuonAdamW(matrices, others, ratio)
-
-
-class LogitScaleAdamW(AdamW):
-    """AdamW without decay that learns the scale of all logits as one weight. `gain` is the weight
-    of the norm before the head: multiplying it multiplies all logits, like a temperature. It moves
-    by one factor, whose logarithm learns at `LOGIT_SCALE_RATE` with a far less noisy gradient than
-    single weights have; `others` move at `rate`."""
-
-    def __init__(self, others: list[Tensor], gain: Tensor, rate: float) -> None:
-        self._gain = gain
-        # It moves from 0 in each step, so that a checkpoint of weights and state is exact.
-        self._log_scale = torch.zeros((), device=gain.device, requires_grad=True)
-        scale: dict[str, Any] = {"params": [self._log_scale], "lr": LOGIT_SCALE_RATE}
-        super().__init__([{"params": others}, scale], lr=rate, weight_decay=0.0, betas=BETAS)
-
-    def step(self, closure: Any = None) -> Any:
-        with torch.no_grad():
-            self._log_scale.zero_()
-            if self._gain.grad is not None:
-                self._log_scale.grad = (self._gain.grad * self._gain).sum()
-                # It is in no group, so that zero_grad does not reach it.
-                self._gain.grad = None
-            super().step()
-            self._gain.mul_(self._log_scale.exp())
-
-
-def last_gain(model: nn.Module) -> Tensor | None:
-    """Return the weight of the norm before the head, if the model has one and trains it."""
-    gain = getattr(getattr(getattr(model, "base_model", None), "norm", None), "weight", None)
-    return gain if isinstance(gain, Tensor) and gain.requires_grad else None

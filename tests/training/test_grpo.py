@@ -18,7 +18,6 @@ from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
 from training.cli import carry_out
-from training.optimizer import LOGIT_SCALE_RATE
 from training.recipe import Setting
 from training.run import TrainingRun, newest_checkpoint, read_steps
 from training.start import Start, load_start
@@ -108,15 +107,6 @@ def test_minibatches_are_steps_on_parts_of_one_batch(scripted: Scripted, start: 
     policies = [each.policy for each in read_trajectories(training.run.trajectories)]
     assert {each["step"] for each in policies if "group" in each} == {1, 3}
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
-
-
-def test_a_scale_of_the_logits_of_a_new_model_is_learnt(scripted: Scripted, start: Start) -> None:
-    before = start.model.state_dict()["model.norm.weight"]
-    _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
-    factors = (weights(training)["model.norm.weight"] / before).log()
-    # One factor for all weights of the last norm, a step of Adam's long.
-    assert float(factors.max() - factors.min()) == pytest.approx(0.0, abs=1e-4)
-    assert abs(float(factors.mean())) == pytest.approx(LOGIT_SCALE_RATE, abs=1e-4)
 
 
 def test_judges_share_one_budget(scripted: Scripted) -> None:
