@@ -227,10 +227,8 @@ def run_chat(file: InboxFile, talk: Conversation) -> None:
     chat = Chat(file, talk)
     words = re.findall(r"/[a-z]+", CHAT_HELP)
     words += [each.address for each in file.inboxes(COMPLETED)]
-    session: PromptSession[str] = PromptSession(
-        history=history.FileHistory(str(lines)),
-        completer=completion.WordCompleter(words, sentence=False),
-    )
+    kept, completer = history.FileHistory(str(lines)), completion.WordCompleter(words)
+    session: PromptSession[str] = PromptSession(history=kept, completer=completer)
     inbox, model = talk.inbox, talk.policy.model
     output.note(f"{inbox.address}, {len(inbox):,} mails, {model}; /help shows what there is")
     while True:

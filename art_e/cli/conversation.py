@@ -67,14 +67,18 @@ class Answered(NamedTuple):
         """What the episode gave; without a model these are passages rather than an answer."""
         if self.trajectory.model == OFFLINE and self.passages:
             return "passages"
-        return "answer" if failure_reason(self.trajectory) is None else "none"
+        return "none" if self.reason else "answer"
+
+    @property
+    def reason(self) -> str:
+        """Why there is no answer; "" if there is one."""
+        return failure_reason(self.trajectory) or ""
 
     @property
     def answer(self) -> str | None:
         """The final answer; without a model the sentence that fits best."""
-        return (
-            self.passages[0].sentence if self.kind == "passages" else self.trajectory.final_answer
-        )
+        without_model = self.kind == "passages"
+        return self.passages[0].sentence if without_model else self.trajectory.final_answer
 
     @property
     def headline(self) -> str:
@@ -84,7 +88,7 @@ class Answered(NamedTuple):
         if self.kind == "answer":
             return self.answer or ""
         also = "; the best passages:" if self.passages else ""
-        return f"no answer: {failure_reason(self.trajectory)}{also}"
+        return f"no answer: {self.reason}{also}"
 
     @property
     def mails(self) -> list[Email]:
@@ -101,24 +105,16 @@ class Answered(NamedTuple):
         then with the question. "" if no sentence shares a word with the answer."""
         if email.message_id in self.quotes:
             return self.quotes[email.message_id]
-        answer, question = (
-            frozenset(stems(informative_words(text)))
-            for text in (self.trajectory.final_answer or "", self.question)
-        )
-        held = {
-            each.text: frozenset(stems(words(each.text))) for each in split_sentences(email.body)
-        }
-        best = max(
-            held,
-            key=lambda text: (len(answer & held[text]), len(question & held[text])),
-            default="",
-        )
-        return best if answer & held.get(best, answer) else ""
+        texts = (self.trajectory.final_answer or "", self.question)
+        answer, question = ({*stems(informative_words(text))} for text in texts)
+        held = {each.text: {*stems(words(each.text))} for each in split_sentences(email.body)}
+        shared = {text: (len(answer & own), len(question & own)) for text, own in held.items()}
+        best = max(shared, key=shared.__getitem__, default="")
+        return best if best and shared[best][0] else ""
 
     @property
     def took(self) -> str:
-        trajectory = self.trajectory
-        usage, seconds = trajectory.usage, trajectory.seconds
+        trajectory, usage, seconds = self.trajectory, self.trajectory.usage, self.trajectory.seconds
         parts = [plural(trajectory.rubric["turns"], "turn")]
         if usage["prompt_tokens"] or trajectory.error:
             of = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
@@ -410,12 +406,9 @@ def shown_turn(number: int, exchange: Exchange) -> "Text":
 
 def shown_source(email: Email) -> tuple[str | tuple[str, str], ...]:
     """A source on one line: its day, sender, subject and id."""
-    return (
-        f"{format_date(email.date)[:10]}  ",
-        (one_line(str(email.sender)), "cyan"),
-        f"  {one_line(email.subject) or '(no subject)'}  ",
-        (one_line(email.message_id), "dim"),
-    )
+    sender, name = (one_line(str(email.sender)), "cyan"), (one_line(email.message_id), "dim")
+    subject = one_line(email.subject) or "(no subject)"
+    return f"{format_date(email.date)[:10]}  ", sender, f"  {subject}  ", name
 
 
 def _call(call: AnsweredCall) -> "Text":
@@ -462,12 +455,9 @@ def _hits(hits: list[Any]) -> "Iterator[Text]":
 
 
 def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
-    date, sender = _short(mail.get("date"))[:10], _short(mail.get("from"))
-    yield text(
-        f"{_INDENT}{date}  ",
-        (f"{sender or '(no sender)'}  ", "cyan"),
-        _short(mail.get("subject")) or "(no subject)",
-    )
+    date, sender, subject = (_short(mail.get(name)) for name in ("date", "from", "subject"))
+    from_whom = (f"{sender or '(no sender)'}  ", "cyan")
+    yield text(f"{_INDENT}{date[:10]}  ", from_whom, subject or "(no subject)")
     lines = [line.rstrip() for line in clean(str(mail.get("body", ""))).split("\n") if line.strip()]
     for line in lines[:BODY_LINES]:
         shown = text((line.expandtabs(4), "dim"))

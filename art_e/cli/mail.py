@@ -33,14 +33,10 @@ _SHOWN = frozenset(
     "pdf txt csv md log ics png jpg jpeg gif webp heic docx xlsx pptx odt ods odp eml".split()
 )
 _UNSAFE_IN_NAMES = re.compile(r"[^\w .,()+@=-]+")
+_QUERY = 'Words, "phrases", begin*, -not, OR, (brackets), and operators: '
 
-MailReference = Annotated[
-    str,
-    Argument(
-        metavar="MAIL",
-        help="Its number in the last list, its message id, or the beginning of that.",
-    ),
-]
+_REFERENCE = "Its number in the last list, its message id, or the beginning of that."
+MailReference = Annotated[str, Argument(metavar="MAIL", help=_REFERENCE)]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -68,11 +64,7 @@ def inboxes(
 def search(
     words: Annotated[
         list[str] | None,
-        Argument(
-            metavar="QUERY...",
-            help='Words, "phrases", begin*, -not, OR, (brackets), and operators: '
-            + " ".join(f"{each}:" for each in OPERATORS),
-        ),
+        Argument(metavar="QUERY...", help=_QUERY + " ".join(f"{each}:" for each in OPERATORS)),
     ] = None,
     inbox: options.InboxOption = None,
     sender: Annotated[
@@ -242,11 +234,8 @@ def shown_email(email: Email) -> "Text":
         ("List", email.mailing_list),
         ("Message-ID", email.message_id),
     ]
-    shown = [
-        output.text((f"{name}: ", "dim"), f"{output.one_line(value)}\n")
-        for name, value in lines
-        if value
-    ]
+    known = [(name, output.one_line(value)) for name, value in lines if value]
+    shown = [output.text((f"{name}: ", "dim"), f"{value}\n") for name, value in known]
     subject = output.one_line(email.subject) or "(no subject)"
     return output.text(*shown, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
@@ -257,16 +246,12 @@ def mail_excerpt(
     """A mail for a person to read, with a word about it, such as "cited", as its `mark`. Empty
     lines are left out; unless `whole`, so are further lines and the ends of long ones."""
     lines = [each.rstrip().expandtabs(4) for each in output.clean(body).split("\n") if each.strip()]
-    shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
+    shown = [*lines] if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
     hidden = sum(map(len, lines)) - sum(map(len, shown))
-    return output.text(
-        (f"{output.one_line(date)}  {output.one_line(sender)}", "cyan"),
-        f"  {output.one_line(subject)}",
-        (f"  {output.one_line(mark)}" if mark else "", "green"),
-        ("".join(f"\n| {line}" for line in shown), "dim"),
-        (f"\n| ({output.plural(hidden, 'more character')})" if hidden else "", "dim"),
-        "\n",
-    )
+    shown += [f"({output.plural(hidden, 'more character')})"] if hidden else []
+    head, subject = f"{output.one_line(date)}  {output.one_line(sender)}", output.one_line(subject)
+    mark, body = f"  {output.one_line(mark)}".rstrip(), "".join(f"\n| {line}" for line in shown)
+    return output.text((head, "cyan"), f"  {subject}", (mark, "green"), (body, "dim"), "\n")
 
 
 def _listed(recipients: Iterable[Mailbox]) -> str:

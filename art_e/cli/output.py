@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -122,10 +122,7 @@ def print_line(text: str = "") -> None:
 
 def note(text: str) -> None:
     """Print one line on stderr: progress or an error, never data."""
-    if sys.stderr.isatty():
-        print_text(one_line(text), to_stderr=True)
-    else:
-        print(one_line(text), file=sys.stderr)  # noqa: T201
+    print_text(one_line(text), to_stderr=True)
 
 
 def console(*, to_stderr: bool = False) -> "Console":
@@ -219,11 +216,8 @@ def print_table(
     if not lines:
         table.box, table.pad_edge, table.header_style = None, False, "bold"
     for place, heading in enumerate(headings):
-        table.add_column(
-            heading,
-            justify="left" if place in left else "right",
-            overflow="ellipsis" if lines else "fold",
-        )
+        justify: Literal["left", "right"] = "left" if place in left else "right"
+        table.add_column(heading, justify=justify, overflow="ellipsis" if lines else "fold")
     for row in rows:
         table.add_row(*(text(one_line(cell)) for cell in row))
     console().print(table)

@@ -66,12 +66,9 @@ def list_all(
     if not records:
         output.note(f"no runs in {runs_folder()} yet; art-e ask makes one")
         return
-    output.print_table(
-        ("run", "when", "model", "question", "episodes", "accuracy", "cost", "state"),
-        [record.row for record in records],
-        left=(0, 1, 2, 3, 7),
-        lines=False,
-    )
+    headings = "run when model question episodes accuracy cost state".split()
+    rows = [record.row for record in records]
+    output.print_table(headings, rows, left=(0, 1, 2, 3, 7), lines=False)
     if len(found) > limit:
         output.note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
 
@@ -185,11 +182,9 @@ def _show_record(record: Record) -> None:
         output.print_text(f"accuracy of {output.one_line(model)}: {_percent(share, 1)}")
     for trajectory in record.trajectories:
         turns = output.plural(int(trajectory.rubric.get("turns", 0)), "turn")
-        output.print_text(
-            (f"  {output.one_line(trajectory.episode_id)[:8]}  ", "cyan"),
-            f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  ",
-            (_answer(trajectory), "bold"),
-        )
+        name = (f"  {output.one_line(trajectory.episode_id)[:8]}  ", "cyan")
+        asked = f"{_cut(_question(trajectory)):<{QUESTION_WIDTH}}  {turns:>8}  "
+        output.print_text(name, asked, (_answer(trajectory), "bold"))
 
 
 def _answer(trajectory: Trajectory) -> str:

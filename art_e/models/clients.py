@@ -84,10 +84,7 @@ async def complete(
     import openai
 
     # As litellm does: some servers reject null.
-    messages = [
-        {key: value for key, value in each.items() if value is not None}
-        for each in request["messages"]
-    ]
+    messages = [{k: v for k, v in each.items() if v is not None} for each in request["messages"]]
     sent: Any = {**request, "model": name, "messages": messages, "timeout": timeout_s}
     if form := request.get("response_format"):
         schema = openai.pydantic_function_tool(form)["function"]["parameters"]

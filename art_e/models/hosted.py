@@ -5,6 +5,7 @@ One policy serves many episodes at once, and several event loops one after anoth
 import copy
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from art_e.errors import UserError
@@ -110,9 +111,7 @@ class LitellmPolicy:
         """Return the model's next message. Raises `PolicyError` when the retries are used up: auth,
         no-model, no-credit, quota, region, redirect, rate-limit, provider, overload, timeout,
         connection, context, length, content, request, budget."""
-        called = await self._calls.make(
-            lambda takes: self._request(messages, tools, takes), self._on_text
-        )
+        called = await self._calls.make(partial(self._request, messages, tools), self._on_text)
         turn = sum(each["role"] == "assistant" for each in messages)
         if self._as_text(self._calls.takes):
             message = parse_text(called.message.content or "", turn)

@@ -25,32 +25,19 @@ from urllib.parse import quote
 import typer
 import uvicorn
 from pydantic import Field, ValidationError, validate_call
+from starlette import responses
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    Response,
-    StreamingResponse,
-)
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typer import Option
 
 from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
-from art_e.cli.conversation import (
-    Answered,
-    Conversation,
-    after,
-    answered_of,
-    failure_reason,
-    outside_failure,
-)
+from art_e.cli.conversation import Answered, Conversation, after, answered_of, outside_failure
 from art_e.cli.mail import places_of, safe_name, searched_query
 from art_e.cli.options import AllOption, AsOfOption, DbOption, InboxOption, opened_inbox
 from art_e.cli.output import clean, cleaned, note, one_line, print_line
@@ -257,7 +244,7 @@ class Desk:
             **answered.to_json(),
             "run": run.id,
             "talk": run.config.get("conversation") or run.id,
-            "reason": redact(failure or failure_reason(trajectory) or ""),
+            "reason": redact(failure or answered.reason),
             "lasting": (trajectory.error or {}).get("kind") in LASTING,
             "sources": [_shown_source(answered, each) for each in answered.mails],
             "took": answered.took,
@@ -306,24 +293,28 @@ def make_app(desk: Desk) -> Starlette:
     by_name = {f"/call/{each.__name__}": validate_call(each) for each in methods}
 
     def page(request: Request) -> Response:
-        return FileResponse(Path(__file__).with_name(request.url.path[1:] or "page.html"))
+        return responses.FileResponse(Path(__file__).with_name(request.url.path[1:] or "page.html"))
 
     async def call(request: Request) -> Response:
         try:
             method = by_name[request.url.path]
-            return JSONResponse(cleaned(await run_in_threadpool(method, **await request.json())))
+            answer = cleaned(await run_in_threadpool(method, **await request.json()))
         except Exception as error:  # noqa: BLE001 - a person reads it on the page
-            return JSONResponse(_plain(error))
+            answer = _plain(error)
+        return responses.JSONResponse(answer)
 
     async def ask(request: Request) -> Response:
-        return StreamingResponse(_told(desk, await request.body()), media_type="application/jsonl")
+        lines = _told(desk, await request.body())
+        return responses.StreamingResponse(lines, media_type="application/jsonl")
 
     def attached(request: Request) -> Response:
         given: dict[str, Any] = dict(request.query_params)
         try:
             found = validate_call(desk.attached)(**given)
         except (UserError, ValidationError, TypeError, LookupError):
-            return PlainTextResponse("That file is not here, or was too large to keep.\n", 404)
+            return responses.PlainTextResponse(
+                "That file is not here, or was too large to keep.\n", 404
+            )
         # It is saved, never shown: a browser would run what is in it.
         named = f"attachment; filename*=utf-8''{quote(safe_name(found))}"
         kind = "application/octet-stream"
@@ -404,21 +395,21 @@ class Guard:
         """What to answer instead of the page; None lets the request through."""
         host = request.headers.get("host", "")
         if host not in self._hosts:
-            return PlainTextResponse("There is nothing under this name.\n", 403)
+            return responses.PlainTextResponse("There is nothing under this name.\n", 403)
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
-            return PlainTextResponse("Only the page itself may ask.\n", 403)
+            return responses.PlainTextResponse("Only the page itself may ask.\n", 403)
         if not request.url.path.startswith(self._path):
-            return PlainTextResponse(_NO_ENTRY, 403)
+            return responses.PlainTextResponse(_NO_ENTRY, 403)
         if self._token is not None and _same(request.query_params.get("token"), self._token):
             self._token = None
             # No redirect: a browser that comes from a file would not send the cookie after one.
-            entered = HTMLResponse('<meta http-equiv="refresh" content="0; url=./">')
+            entered = responses.HTMLResponse('<meta http-equiv="refresh" content="0; url=./">')
             entered.set_cookie(
                 self._cookie, self._session, path=self._path, httponly=True, samesite="strict"
             )
             return entered
         if not _same(request.cookies.get(self._cookie), self._session):
-            return PlainTextResponse(_NO_ENTRY, 403)
+            return responses.PlainTextResponse(_NO_ENTRY, 403)
         return None
 
 
