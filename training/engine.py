@@ -4,6 +4,7 @@ Both are a `training.rollout.Generate`. Private names of TRL (1.16) and vLLM are
 
 import contextlib
 import importlib.util
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
+from accelerate.utils import broadcast_object_list, is_peft_model
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -34,7 +35,7 @@ SERVER_TIMEOUT_S = 600.0
 
 # Gives what generates at a temperature (0: greedily).
 GenerateAt = Callable[[float], Generate]
-# The adapter's name in vLLM, and its folder.
+# The folder of vLLM's adapter, and its name in this process.
 _ADAPTER = "adapter"
 
 
@@ -94,6 +95,8 @@ class Dispatch:
         self._turn_tokens, self._seed, self._batch = turn_tokens, seed, batch
         self._client: Any = None
         self._adapter: Path | None = None
+        # What a server calls the newest adapter.
+        self._name = ""
         if not self._trainer.use_vllm:
             # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
@@ -189,7 +192,7 @@ class Dispatch:
     def _from_server(self, place: int, ids: list[int]) -> Turn:
         options = self._sampling(place, ids)
         if self._adapter is not None:
-            options["model"] = _ADAPTER
+            options["model"] = self._name
         try:
             reply = self._client.generate([ids], generation_kwargs=options)
         except OSError as error:  # requests' errors are OSErrors
@@ -197,7 +200,8 @@ class Dispatch:
             remedy = "start it again, and go on with --resume"
             raise UserError(f"vLLM's server {lost}: {remedy}") from None
         [ids], [logprobs] = reply["completion_ids"], reply["logprobs"]
-        return Turn(list(ids), [each[0] for each in logprobs])
+        # TRL's client has None for what vLLM could not score.
+        return Turn(list(ids), [each[0] or 0.0 for each in logprobs])
 
     def _send(self, folder: Path) -> None:
         """Give vLLM the adapter by way of `folder`, which all processes and the server must see.
@@ -209,19 +213,21 @@ class Dispatch:
             save_file(weights, folder / "adapter_model.safetensors")
         vllm.accelerator.wait_for_everyone()
         if vllm.mode == "server":
+            # Each time a new name: an adapter loaded in place is read again for each token, and
+            # what vLLM caches of prompts goes by the name.
+            [self._name] = broadcast_object_list([f"{_ADAPTER}-{uuid.uuid4().hex}"])
             if vllm.accelerator.is_main_process:
-                where = {"lora_name": _ADAPTER, "lora_path": str(folder.resolve())}
-                url = f"{self._client.base_url}/v1/load_lora_adapter"
+                where = {"lora_name": self._name, "lora_path": str(folder.resolve())}
                 # It answers with plain text, which TRL's client does not take.
-                reply = self._client.session.post(url, json={**where, "load_inplace": True})
+                reply = self._client.session.post(
+                    f"{self._client.base_url}/v1/load_lora_adapter", json=where
+                )
                 if reply.status_code != 200:
                     raise UserError(
                         f"vLLM's server at {self._client.base_url} does not take the adapter"
                         f" ({printable(reply.text)[:200]}): start it by training/launch/"
                         "vllm_server.sh with this recipe, where it sees the run's folder"
                     )
-                # Its cache of prompts was computed with the last one.
-                self._client.reset_prefix_cache()
             vllm.accelerator.wait_for_everyone()
             return
         if vllm.enable_sleep_mode:
@@ -269,7 +275,7 @@ def taking_adapters(rank: int) -> Iterator[None]:
 def _adaptable(make: Any, rank: int, **options: Any) -> Any:
     """vLLM's engine, which takes adapters and keeps its weights in the machine's memory while it
     sleeps: TRL sends whole weights again, and so has it discard them (level 2)."""
-    engine = make(enable_lora=True, max_lora_rank=rank, **options)
+    engine = make(enable_lora=True, max_lora_rank=rank, enable_prefix_caching=True, **options)
     sleep = engine.sleep
     engine.sleep = lambda level: sleep(level=1)
     return engine

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -30,10 +31,8 @@ from training.start import Start, adapter_config, keep_exact, load_init
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
-# What vLLM samples from differs a little from what is trained. A token counts by the ratio of its
-# two probabilities, cut at this: TRL's default cap, and "Truncated Importance Sampling" (Yao et
-# al., 2025). TRL's default mode, "sequence_mask", masks an episode whose product of ratios exceeds
-# the cap: of thousands of tokens, nearly every one.
+# A token counts by the ratio of its probabilities, the trainer's over the sampler's: by PPO's clip,
+# and also where the advantage is negative cut at this (as "dual clip", Ye et al., 2020).
 RATIO_CAP = 3.0
 
 
@@ -76,6 +75,11 @@ class AgentTrainer(GRPOTrainer):
         self.batch: StepBatch | None = None
         # Tokens that all processes generated since the run began.
         self.generated = training.tokens
+        # Log-probabilities of the newest batch's tokens, if the engine gave them.
+        self._sampled: list[list[float]] | None = None
+        # Of the passes before the batch's first step: the sum of ratios, and of tokens.
+        self._ratios = torch.zeros(2)
+        self._scores = torch.zeros(0)
         passes, form = table.passes(training.processes.count), recipe.episode
         # The roller chooses the questions; TRL counts rows and groups.
         rows = [{"prompt": ""}] * (table.batches * table.questions)
@@ -90,6 +94,7 @@ class AgentTrainer(GRPOTrainer):
             warmup_steps=table.warmup, logging_steps=1, ddp_find_unused_parameters=False,
             # By the spread of the whole step: a group's own magnifies trifles.
             scale_rewards="batch",
+            delta=RATIO_CAP,
             # Rows come in the order in which they are asked, pass after pass.
             shuffle_dataset=False,
             **validation.trainer_arguments(training, table.steps),
@@ -111,15 +116,19 @@ class AgentTrainer(GRPOTrainer):
         questions = self.roller.questions_for_step(step)
         self.batch = self.roller.roll(questions, step, self.dispatch)
         self.generated += self.batch.sampled
-        return self.batch.for_trl(self.roller.tokens.end_id)
+        columns = self.batch.for_trl(self.roller.tokens.end_id)
+        self._sampled, self._ratios = columns["logprobs"], torch.zeros(2)
+        return columns
 
     def step_of(self, step: int, logs: Mapping[str, float]) -> Step:
         assert self.batch is not None
         names = ("loss", "learning_rate", "grad_norm", "entropy")
         logged: dict[str, Any] = {name: logs.get(name) for name in names}
-        # TRL logs it at the first step of a batch, and 0 if all groups were left out.
-        if ratio := logs.get("sampling/importance_sampling_ratio/mean"):
-            self.batch.figures["ratio_mean"] = ratio
+        if (step - 1) % self.table.minibatches == 0:
+            # There are no tokens if all groups were left out.
+            sums = self.roller.training.processes.gather([self._ratios.tolist()])
+            ratios, tokens = map(sum, zip(*sums, strict=True))
+            self.batch.figures["ratio_mean"] = ratios / tokens if tokens else None
         seconds = self.roller.training.seconds
         return Step(step, seconds, self.generated, **logged, **self.batch.figures)
 
@@ -133,10 +142,27 @@ class AgentTrainer(GRPOTrainer):
     ) -> Any:
         usual = super()._get_per_token_logps_and_entropies
         if torch.is_grad_enabled():  # a batch that is packed
-            return usual(model, input_ids, attention_mask, *args, **options)
+            scores = usual(model, input_ids, attention_mask, *args, **options)
+            self._scores = scores[0].detach()
+            return scores
+        # TRL asks how likely the tokens were when they were sampled. vLLM says nan of what it could
+        # not score.
+        if self._sampled is not None:
+            rows = pad_sequence(list(map(torch.tensor, self._sampled)), batch_first=True)
+            return rows.nan_to_num().to(input_ids.device), None, None
         kept, size = args[0], options.pop("batch_size", None) or len(input_ids)
         score = partial(usual, model, **options)
         return scored_packed(score, input_ids, attention_mask, kept, size)
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        usual: Any = super()._compute_loss
+        loss = usual(model, inputs)
+        steps, place = self.args.gradient_accumulation_steps, self._step
+        if self._sampled is not None and place % self.args.steps_per_generation < steps:
+            mask = inputs["completion_mask"] * inputs["tool_mask"]
+            ratios = (self._scores - inputs["old_per_token_logps"]).exp()
+            self._ratios += torch.stack([(ratios * mask).sum(), mask.sum()]).cpu()
+        return loss
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         before, inputs = self._buffered_inputs, super()._prepare_inputs(generation_batch)
@@ -158,6 +184,4 @@ def _vllm(table: Vllm | None, context: int) -> dict[str, Any]:
         "vllm_max_model_length": context,
         "vllm_server_base_url": table.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,
-        "vllm_importance_sampling_mode": "token_truncate",
-        "vllm_importance_sampling_clip_max": RATIO_CAP,
     }

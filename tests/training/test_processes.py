@@ -101,7 +101,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
     assert [each.step for each in read_steps(out)] == [1, 2, 3]
-    server.transfers = 0
+    server.names.clear()
     resumed = start([*arguments, "--resume"], home, log)
     for process in resumed:
         process.join(SECONDS)
@@ -121,7 +121,7 @@ def test_killed_process(home: Path, base: Path, server: fake_vllm.Server, tmp_pa
     assert [each["n"] for each in metrics["validation"]] == [2, 2, 2]
     # From step 2 on new weights went to the server once a step, once for the validation and once
     # for the test, from one process, however many turns the others took.
-    assert server.transfers == 4
+    assert len(server.names) == 4
     assert not any(size > 4 for size in server.batches)
 
 

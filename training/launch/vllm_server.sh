@@ -35,5 +35,5 @@ exec vllm serve "$model" \
     --tensor-parallel-size "${TENSOR_PARALLEL:-1}" --data-parallel-size 1 \
     --gpu-memory-utilization "${MEMORY:-0.9}" --dtype auto --kv-cache-dtype auto \
     --model-impl vllm --uvicorn-log-level info --max-model-len "$length" \
-    --enable-scale-out "${takes[@]}" \
+    --enable-prefix-caching --enable-scale-out "${takes[@]}" \
     --logprobs-mode processed_logprobs --max-logprobs -1 "$@"
