@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,7 @@ from data_pipeline.ingest.build import made_up_file
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.scored import check_questions
-from training.expert import best_conversations, conversations_of
+from training.expert import best_conversations, conversations_of, searched_words
 from training.judging import JudgeFee, judge_fees, judges_of
 from training.planning import GPUS, NOTES, expected_episode
 from training.planning import plan as make_plan
@@ -112,8 +112,9 @@ def questions(
 ) -> None:
     """Write a recipe's questions, to ask other models what it trains or measures on.
 
-    DIR gets questions.jsonl, episode.json (the form, for --recipe DIR), and of synthetic companies
-    their mail, inbox.duckdb."""
+    DIR gets questions.jsonl, swapped.jsonl (the same asked in other inboxes, where nobody and
+    nothing of those names is), episode.json (the form, for --recipe DIR), and of synthetic
+    companies their mail, inbox.duckdb."""
     chosen = load_recipe(recipe, changes or ())
     material = load_material(chosen.data, split)
     limits = {"validation": chosen.judging.questions, "test": chosen.judging.test_questions}
@@ -124,11 +125,28 @@ def questions(
         db = shutil.copyfile(db, out / "inbox.duckdb")
     file = out / "questions.jsonl"
     write_whole(out / checkpoints.EPISODE, chosen.episode.model_dump_json())
-    write_whole(file, "".join(f"{compact_json(each.to_row())}\n" for each in kept))
+    for path, rows in ((file, kept), (out / "swapped.jsonl", list(_swapped(material, kept)))):
+        write_whole(path, "".join(f"{compact_json(each.to_row())}\n" for each in rows))
     if as_json:
         print_json({"questions": str(file), "db": str(db), "n": len(kept)})
     else:
         print_lines(f"{plural(len(kept), 'question')}: --questions {file} --db {db} --recipe {out}")
+
+
+def _swapped(material: Material, questions: Sequence[Question]) -> Iterator[Question]:
+    """Yield the answerable ones, each asked in an inbox that has none of its names together."""
+    inboxes = sorted({each.inbox_address for each in questions})
+    for question in questions:
+        names = searched_words(question.question)[0]
+        Random(question.id).shuffle(inboxes)
+        for address in inboxes if names and question.answerable else ():
+            other = dataclasses.replace(
+                question, inbox_address=address, answer=None, message_ids=(), equivalent_ids=(),
+                answerable=False, kind="unanswerable",
+            )  # fmt: skip
+            if not material.file.inbox_of(other).search(names, all_words=True):
+                yield other
+                break
 
 
 # ---- The questions, and the inbox files that they are about.
@@ -153,7 +171,7 @@ def load_material(data: Data, split: Split) -> Material:
             raise UserError(f"there is no golden set at {golden}: {remedy}; {other}")
         questions = load_questions(golden, split)
         check_questions(questions, file)
-    chosen = [each for each in questions if not data.kinds or each.kind in data.kinds]
+    chosen = [each for each in questions if not data.kinds or _kinds(each) <= set(data.kinds)]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
     if data.unanswerable is not None:
@@ -164,6 +182,12 @@ def load_material(data: Data, split: Split) -> Material:
         kept = set(ids[: data.train_questions])
         chosen = [each for each in chosen if each.id in kept]
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
+
+
+def _kinds(question: Question) -> set[str]:
+    """Return the question's kind and, if a world asks it where nothing answers, that of its like,
+    whose words it has."""
+    return {question.kind, question.provenance.get("like", question.kind)}
 
 
 def planted_in(data: Data) -> dict[str, Planted]:

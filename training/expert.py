@@ -201,7 +201,7 @@ class Expert:
     def _play(self) -> Iterator[AssistantMessage]:
         if self._errs("malformed"):
             yield AssistantMessage("The answer is in the mail.")
-        names, telling = _telling(self.planted.question.question)
+        names, telling = searched_words(self.planted.question.question)
         if self._errs("lazy_searches"):
             yield self._search([self.rng.choice(telling)])
         yield self._search(telling)
@@ -284,8 +284,8 @@ class Expert:
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
 
 
-def _telling(question: str) -> tuple[list[str], list[str]]:
-    """The question's names and numbers, and all its informative words, in order."""
+def searched_words(question: str) -> tuple[list[str], list[str]]:
+    """Return the question's names and numbers, and all its informative words, in order."""
     all_words = [word.removesuffix("'s").removesuffix("’s") for word in _WORD.findall(question)]
     telling = [each for each in all_words if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]

@@ -51,6 +51,8 @@ Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "r
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # In the folder of a reproduction; a file of STAMPS holds the command that is done.
 STAMPS, INBOX, GOLDEN, TEST = "done", "inbox.duckdb", "golden", "test"
+# The temperature of a control: how much of a gain a start has by being sampled less freely.
+COOL = "0.4"
 _LIMIT = re.compile(r" --max-cost \S+")
 
 
@@ -135,17 +137,20 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     words = ["train", "questions", *recipe, "--split", "test", "--out", TEST]
     yield Command("golden", "questions", words)
 
-    def asked(stage: Stage, name: str, model: str, *options: object) -> Command:
+    def asked(
+        stage: Stage, name: str, model: str, *options: str, file: str = "questions"
+    ) -> Command:
         judges = [word for each in profile.judges for word in ("--judge", each)]
-        place = ["--questions", f"{TEST}/questions.jsonl", "--db", INBOX, "--recipe", TEST]
+        place = ["--questions", f"{TEST}/{file}.jsonl", "--db", INBOX, "--recipe", TEST]
         place += ["--preset", profile.preset] if profile.preset else []
-        limits = [str(each) for each in options if options[-1] is not None]
-        words = ["eval", "run", "-m", model, *place, *judges, *limits, "--out", name]
+        words = ["eval", "run", "-m", model, *place, *judges, *options, "--out", name]
         return Command(stage, name, words, makes_run=True)
 
     for model in map(full_name, profile.baselines):
         name = re.sub(r"[^a-z0-9.]+", "-", Path(model).name.lower()).strip("-")
-        yield asked("baselines", f"baseline-{name}", model, "--max-cost", profile.max_cost_usd)
+        limit = profile.max_cost_usd
+        limits = [] if limit is None else ["--max-cost", str(limit)]
+        yield asked("baselines", f"baseline-{name}", model, *limits)
     warm, seeds = profile.training.sft is not None, profile.seeds
     for kind in ("sft", "grpo") if warm else ("grpo",):
         for seed in seeds:
@@ -156,9 +161,16 @@ def steps(profile: Profile, out: Path) -> Iterator[Command]:
     runs = {seed: out / f"grpo-{seed}" for seed in seeds}
     best = chosen_seed(runs) if all(Run(run).complete for run in runs.values()) else seeds[0]
     first = f"sft-{best}" if warm else str(profile.training.model.base)
+    usd = profile.usd_per_hour
+    price = [] if usd is None else ["--gpu-usd-per-hour", str(usd)]
     for name, model in (("start", first), ("trained", f"grpo-{best}")):
-        price = ("--gpu-usd-per-hour", profile.usd_per_hour)
         yield asked("evaluation", f"{name}-{best}", f"local:{model}", *price)
+    if not profile.preset:
+        cool = ["--temperature", COOL, *price]
+        yield asked("evaluation", f"cool-start-{best}", f"local:{first}", *cool)
+        for name, model in (("start", first), ("trained", f"grpo-{best}")):
+            control = f"swapped-{name}-{best}"
+            yield asked("evaluation", control, f"local:{model}", *price, file="swapped")
 
 
 def chosen_seed(runs: Mapping[int, Path]) -> int:
@@ -316,12 +328,24 @@ def _seeds(pooled: Mapping[str, Any], seeds: int, charts: Sequence[CurveChart]) 
     return Section("seeds", "Over seeds", [lead], made, charts)
 
 
+def _controls(figures: Mapping[str, Mapping[str, Any]]) -> Section:
+    """Return what tells a gain from a lower temperature, and knowledge from invention."""
+    lead = (
+        f"The chosen seed: cool is its start at temperature {COOL}. Swapped are questions asked in"
+        " another inbox, which has none of their names: all are unanswerable, asked greedily."
+    )
+    columns = [COLUMNS[name] for name in HEADLINE]
+    rows = [Row(name, [each.cell(its) for each in columns]) for name, its in figures.items()]
+    table = Table(["", *(each.heading for each in columns)], rows)
+    return Section("controls", "Controls", [lead], [table])
+
+
 def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
     """Write `report.html`, `plots/`, `seeds.png` and `figures.json` into `folder`, about its runs
     of these names. Raises `UserError` if one can't be read."""
     runs = {
         kind: [Run(folder / name) for name in names if name.startswith(f"{kind}-")]
-        for kind in ("baseline", "sft", "grpo", "start", "trained")
+        for kind in ("baseline", "sft", "grpo", "start", "trained", "cool", "swapped")
     }
     starts, ends = ([run.folder for run in runs[kind]] for kind in ("sft", "grpo"))
     compared = [*runs["baseline"], *runs["start"], *runs["trained"]]
@@ -334,7 +358,14 @@ def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
         replace(each, name=each.name.replace("validation", "seeds"))
         for each in validation_charts(read_training(runs["grpo"]), baselines)
     ]
-    sections = [_seeds(pooled, len(ends), charts), _last_page(profile, lines, len(trained.scored))]
+    others = [*runs["cool"], *runs["swapped"]]
+    controls = {
+        run.id: {name: entry.figures[name] for name in HEADLINE}
+        for run, entry in zip(others, measure(others), strict=True)
+    }
+    last = _last_page(profile, lines, len(trained.scored))
+    middle = [_controls(controls)] if controls else []
+    sections = [_seeds(pooled, len(ends), charts), *middle, last]
     best = folder / runs["trained"][0].id.replace("trained", "grpo")
     build_report([*compared, Run(best)], folder, sections, published=bool(profile.preset))
     write_picture(folder / PICTURE, charts)
@@ -342,6 +373,7 @@ def write_report(profile: Profile, names: Sequence[str], folder: Path) -> None:
     cells = ([row.label, *(cell.line for cell in row.cells)] for row in lines)
     rows = [dict(zip(keys, each, strict=True)) for each in cells]
     figures = {"profile": profile.name, "published_against_ours": rows, "over_seeds": pooled}
+    figures["controls"] = controls
     Run(folder).write_json(FIGURES, figures)
 
 

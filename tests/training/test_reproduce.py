@@ -132,7 +132,10 @@ def test_chain(art_e: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     rows = {each["figure"]: each for each in json.loads(figures)["published_against_ours"]}
     assert rows["Net reduction of o3's errors"]["published"] == "60%"
     assert "local:grpo-0" in {each["of"] for each in rows.values()}
-    assert page.index('id="viewer"') < page.index('id="published"')
+    assert page.index('id="viewer"') < page.index('id="controls"') < page.index('id="published"')
+    asked = list(read_trajectories(Run(out / "swapped-trained-0").trajectories))
+    assert asked and not any(each.rubric["answerable"] for each in asked)
+    assert Run(out / "cool-start-0").config["temperature"] == 0.4
     runs = [Run(out / name) for name in ("baseline-offline", "start-0", "trained-0")]
     assert len({each.config["questions_hash"] for each in runs}) == 1
     # A rerun asks nothing and trains nothing.
