@@ -187,7 +187,7 @@ def load_material(data: Data, split: Split) -> Material:
 def _kinds(question: Question) -> set[str]:
     """Return the question's kind and, if a world asks it where nothing answers, that of its like,
     whose words it has."""
-    return {question.kind, question.provenance.get("like", question.kind)}
+    return {str(question.kind), str(question.provenance.get("like", question.kind))}
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
