@@ -54,7 +54,7 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """Name and version ("offline/8"), recorded in each verdict."""
+        """Name and version ("offline/9"), recorded in each verdict."""
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None

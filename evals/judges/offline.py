@@ -86,7 +86,7 @@ def _abstains(text: str, question: Question, mails: Sequence[Email]) -> bool:
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/8"
+    name = "offline/9"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
@@ -109,6 +109,7 @@ _PARTS, _PREPOSITION, _OR, _BRACKETS = map(
     claims.pattern, ("divider", "preposition", "alternative", "brackets")
 )
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
+_LISTED, _ARTICLE = map(claims.pattern, ("list", "article"))
 
 
 class Compared:
@@ -156,7 +157,25 @@ class Compared:
             return f"addresses the judge: {words[0]!r}"
         if back and not set(content_stems(back[0])) <= set(content_stems(known)):
             return f"takes it back: {cut_line(back[0], SHOWN_CHARS)!r}"
-        return None
+        return "lists candidates" if self._lists_candidates() else None
+
+    def _lists_candidates(self) -> bool:
+        """Return whether the answer is a bare list of parts about as short as a gold answer without
+        values, of which two, or one of whole text, say something else."""
+        first, *more = _words_listed(self.gold.text)
+        parts, known = _words_listed(self.plain.text), set(content_stems(self.gold.text))
+        others = [
+            part
+            for part in parts
+            if (stems := {each for each in content_stems(" ".join(part)) if not each.isdigit()})
+            and not (stems & known if more else stems <= known | self.asked_stems)
+        ]
+        if self.gold.values or not all(
+            len(part) <= len(first) + 1 and all(map(content_stems, part)) for part in parts
+        ):
+            return False
+        is_text = first in parts and not (more or self.gold.names)
+        return len(others) > 1 or (is_text and any(len(each) > 1 for each in others))
 
     def features(self) -> dict[str, float]:
         """Return how far each fault of `WEIGHTS` holds, from 0 to 1."""
@@ -224,6 +243,12 @@ def _without(text: str, values: Sequence[Value]) -> str:
     for value in sorted(values, key=lambda value: -value.start):
         text = f"{text[: value.start]} {text[value.end :]}"
     return text
+
+
+def _words_listed(text: str) -> list[list[str]]:
+    """Return the words of each part of a list, without articles."""
+    parts = (_TOKEN.findall(_ARTICLE.sub("", part)) for part in _LISTED.split(text.lower()))
+    return [part for part in parts if part] or [[]]
 
 
 def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:

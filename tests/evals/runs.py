@@ -65,7 +65,7 @@ def episode(
     found = item.answerable or None
     correct = outcome == "right" or (outcome == "abstained" and not item.answerable)
     sources = [reads] if ends and not abstains else []
-    verdicts = [_verdict(None if outcome == "unjudged" else correct, "offline/8")] if ends else []
+    verdicts = [_verdict(None if outcome == "unjudged" else correct, "offline/9")] if ends else []
     if ends and second is not None:
         verdicts.append(_verdict(second, "second"))
     policy = {"temperature": 0, "prompt_hash": "0123456789abcdef"}
@@ -139,7 +139,7 @@ def write_run(
     models = list(dict.fromkeys(each.model for each in trajectories))
     chosen = {
         "models": models, "questions": "world.questions.jsonl", "split": "test",
-        "judges": ["offline/8"], "prompt": {"name": "default", "hash": "0123456789abcdef"},
+        "judges": ["offline/9"], "prompt": {"name": "default", "hash": "0123456789abcdef"},
         "concurrency": dict.fromkeys(models, 1), "max_turns": MAX_TURNS,
     }  # fmt: skip
     run = start_run("eval", {**chosen, **config}, folder.parent, folder)

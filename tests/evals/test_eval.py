@@ -108,7 +108,7 @@ def test_figures_in_json_and_folder(art_e: Run, offline: Any, home: Path, world:
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
-    options = {"judges": ["offline/8"], "questions": str(world), "split": "test", "max_turns": 10}
+    options = {"judges": ["offline/9"], "questions": str(world), "split": "test", "max_turns": 10}
     assert RunFolder(folder).config.items() >= options.items()
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     assert [each.question_id for each in episodes_of(folder)] == [each.id for each in asked]
@@ -127,7 +127,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert re.search("judge offline/8; accuracy over [1-4] answerable questions", result.stdout)
+    assert re.search("judge offline/9; accuracy over [1-4] answerable questions", result.stdout)
     for line in ("offline: ended: ", "right every time: ", "the judges agree on ", "8 episodes, $"):
         assert line in result.stdout
     for each in episodes_of(tmp_path / "run"):
@@ -322,12 +322,12 @@ def test_rejudge_asks_nothing_again(offline: Any, art_e: Run, tmp_path: Path) ->
     before = json_of(offline("--limit", 8, "--out", old, "--json"))
     judges = ("--judge", "f1", "--judge", "offline")
     after = json_of(art_e("eval", "rejudge", old, *judges, "--out", new, "--json"))
-    assert after["judges"] == ["f1/1", "offline/8"]
+    assert after["judges"] == ["f1/1", "offline/9"]
     assert RunFolder(new).complete and RunFolder(new).config["rejudged"] == str(old)
     verdicts = [each.verdict for each in episodes_of(old)]
     assert verdicts == [each.other_verdicts[0] for each in episodes_of(new)]
     figures, earlier = after["models"]["offline"], before["models"]["offline"]
-    assert figures["by_judge"]["offline/8"]["accuracy"] == earlier["accuracy"]
+    assert figures["by_judge"]["offline/9"]["accuracy"] == earlier["accuracy"]
     assert figures["latency_p50_s"] == earlier["latency_p50_s"]
     (old / "metrics.json").unlink()
     assert "resume it first" in the_error(art_e("eval", "rejudge", old, *judges))

@@ -99,7 +99,7 @@ def test_gold_is_right_and_an_appeal_gains_nothing(question: Question) -> None:
         assert not JUDGE.decide(question, appeal).correct, appeal
 
 
-@pytest.mark.parametrize("between", [", ", " or ", "; ", " / ", "\n"])
+@pytest.mark.parametrize("between", [", ", " or ", "; ", " / ", "\n", ". ", " and ", ") ("])
 def test_a_list_of_candidates_is_wrong(between: str) -> None:
     for question, gold, *others in CASES["candidates"]["rows"]:
         for answer in (between.join([gold, *others]), between.join([*others, gold])):

@@ -166,7 +166,7 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Cli) -> None:
 
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Cli) -> None:
     args = ("eval", "judge", "--pairs", PAIRS)
-    [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/8"]["wrong"]
+    [wrong] = json_of(art_e(*args, "--json"))["judges"]["offline/9"]["wrong"]
     assert (wrong["answer"], wrong["label"], wrong["verdict"]) == ("May 30", True, False)
     assert wrong["reason"].startswith("lacks a value or name (score 0.")
     printed = art_e(*args)
@@ -199,7 +199,7 @@ def test_two_judges(art_e: Cli, home: Path) -> None:
     assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 2
     shown = json_of(result)
     model, offline = shown["judges"]
-    assert model.startswith("openai/gpt-4.1@") and offline == "offline/8"
+    assert model.startswith("openai/gpt-4.1@") and offline == "offline/9"
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
     assert figures["unjudged"] == 1
@@ -219,12 +219,12 @@ def test_own_verdicts_and_a_judge_on_a_runs_labels(art_e: Cli, home: Path, tmp_p
     for number, each in enumerate(labelled):
         labels.write_label(run, each.trajectory.episode_id, correct=each.correct != (number == 0))
     shown = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = shown["judges"]["offline/8"]
+    stored = shown["judges"]["offline/9"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
     # Judged again: the made-up verdicts are those of the rules.
     again = json_of(art_e("eval", "judge", "--run", "mine", "--judge", "offline", "--json"))
-    assert again["judges"]["offline/8"]["n"] == stored["n"]
+    assert again["judges"]["offline/9"]["n"] == stored["n"]
 
 
 def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:

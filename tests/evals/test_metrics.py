@@ -32,7 +32,7 @@ from evals.statistics import UNKNOWN, Sample, holm
 from tests.builders import table_rows
 from tests.evals.runs import Outcome, episode, question, write_run
 
-JUDGE = "offline/8"
+JUDGE = "offline/9"
 NUMBERS = itertools.count()
 ASKED = [question(number, kind="lookup") for number in range(12)]
 

@@ -196,7 +196,7 @@ def test_newest_killed_run_resumes_with_its_cost(world_db: Path, tmp_path: Path)
 
 
 CONFIG = BenchmarkConfig(
-    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/8"],
+    models=["m"], concurrency={"m": 1}, prompt={"name": "default"}, judges=["offline/9"],
     questions="world.questions.jsonl", questions_hash="0", split="test", limit=5,
     max_turns=10, view=WHOLE_VIEW, db="here.duckdb", inbox="0", command="art-e",
 )  # fmt: skip

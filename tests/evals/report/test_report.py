@@ -135,7 +135,7 @@ def test_the_page_needs_nothing_beside_it(page: Any) -> None:
     parts = {"figures", "charts", "training", "breakdown", "funnel", "pairs", "alarms", "viewer"}
     assert parts <= set(ids)
     assert {f"#{part}" for part in parts} <= links
-    basis = "n = 9 questions of .*, split test, judged by offline/8; in brackets 95 % intervals"
+    basis = "n = 9 questions of .*, split test, judged by offline/9; in brackets 95 % intervals"
     assert re.search(basis, shown(page.find(".//header")))
     for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
         assert text in shown(page)
