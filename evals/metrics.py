@@ -92,6 +92,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         **{name: [getattr(each, name) for each in scored] for name in _STATES},
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
+        "words": [len((each.final_answer or "").split()) for each in ran],
         "cost": pd.Series([each.cost_usd for each in ran], dtype=float),
         **{name: [each.rubric[name] for each in ran] for name in _FACTS},
         **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
@@ -235,6 +236,7 @@ def model_metrics(
         (each.question, each.trajectory.final_answer, each.verdict_of(0)) for each in scored
     )
     seconds = table["total"].tolist()
+    answered = table[(table["words"] > 0) & ~table["abstained"].astype(bool)]
     priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table), "scope": sample.scope,
@@ -245,7 +247,7 @@ def model_metrics(
         "cost_per_1000_usd": _figure(table, "cost_per_1000_usd") if priced else UNKNOWN,
         "cost_usd": float(table["cost"].sum()) if priced else None,
         "cost_source": "price per token" if priced else None, "throughput": None,
-        "answer_words": _answer_words(scored),
+        "answer_words": table_sample(answered).percentile(answered["words"].tolist(), 50),
         "latency_p50_s": sample.percentile(seconds, 50),
         "latency_p95_s": sample.percentile(seconds, 95),
         "latency_parts_s": _figures(table, ("model", "tools", "rest")),
@@ -266,13 +268,6 @@ def model_metrics(
         },
         **({} if serving is None else _measured(scored, serving)),
     }  # fmt: skip
-
-
-def _answer_words(scored: Sequence[Scored]) -> Estimate:
-    """The median length of the answers given, in words."""
-    answered = [each for each in scored if each.trajectory.final_answer and not each.abstained]
-    lengths = [len((each.trajectory.final_answer or "").split()) for each in answered]
-    return sample_of(answered).percentile(lengths, 50)
 
 
 def _reservations(asked: Sequence[Scored]) -> dict[str, Any]:

@@ -40,12 +40,8 @@ TemperatureOption = Annotated[
 MaxCostOption = Annotated[
     float | None, Option("--max-cost", metavar="USD", min=0, help="Most that a model may cost.")
 ]
-TimeoutOption = Annotated[
-    float | None,
-    Option(
-        "--timeout", metavar="S", min=1, help="Longest silence [default: 120, here 600 seconds]."
-    ),
-]
+_SILENCE = "Longest silence [default: 120, here 600 seconds]."
+TimeoutOption = Annotated[float | None, Option("--timeout", metavar="S", min=1, help=_SILENCE)]
 RetriesOption = Annotated[
     int | None, Option("--retries", metavar="N", min=0, help="How often a failed call is repeated.")
 ]
@@ -61,15 +57,11 @@ def default_concurrency(model: str) -> int:
 
 # ---- The form of its episodes.
 
-RecipeOption = Annotated[
-    str | None,
-    Option(
-        "--recipe",
-        metavar="RECIPE",
-        help="Form of the episodes, in place of the one that a local model was trained in: a TOML"
-        " file with a table [episode], or the folder of a training run or checkpoint.",
-    ),
-]
+_FORM = (
+    "Form of the episodes, in place of the one that a local model was trained in: a TOML file with"
+    " a table [episode], or the folder of a training run or checkpoint."
+)
+RecipeOption = Annotated[str | None, Option("--recipe", metavar="RECIPE", help=_FORM)]
 DEFAULT_FORM = EpisodeForm()
 
 

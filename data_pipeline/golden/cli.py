@@ -307,7 +307,7 @@ def review_command(
         if not rows:
             of = f" of split {chosen.split}" if chosen.split else ""
             raise UserError(f"{folder} has no question{of} to review; name another set or --split")
-        given = review.ask(folder, file, rows, output.console(to_stderr=as_json))
+        given = review.ask(folder, file, rows, to_stderr=as_json)
         output.note(f"{output.plural(given, 'review')} added to {review.reviews_file(folder)}")
         review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]

@@ -3,14 +3,15 @@
 Each verdict is on disk before the next row appears; at the end they are applied to the set, and its
 precision is measured. Rows and mails are untrusted text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from art_e.cli.mail import mail_excerpt
-from art_e.cli.output import one_line, pressed_key, text
+from art_e.cli.output import one_line, pressed_key, print_text
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import format_date
 from art_e.message import compact_json
@@ -19,9 +20,6 @@ from art_e.storage import append_line, parsed_lines, whole_lines
 from art_e.text import digest, encodable
 from data_pipeline.golden.golden_set import Check, GoldenSet, Outcome, checks_of, with_checks
 from evals import statistics
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Decision = Literal["keep", "drop", "skip"]
 _PASSED = {"keep": (True, "kept"), "drop": (False, "dropped"), "skip": (None, "skipped")}
@@ -88,13 +86,9 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
     kept = [given[each.id].said == "keep" for each in judged]
     inboxes = [each.inbox_address for each in judged]
     measured = statistics.Sample(inboxes, [each.id for each in judged])
-    settings = {
-        "precision": measured.share(kept),
-        "reviewed": len(judged),
-        "kept": sum(kept),
-        "stale": len({each.id for each in reviews} - given.keys()),
-        **sample._asdict(),
-    }
+    stale = len({each.id for each in reviews} - given.keys())
+    counts = {"reviewed": len(judged), "kept": sum(kept), "stale": stale}
+    settings = {"precision": measured.share(kept), **counts, **sample._asdict()}
     rows: list[Outcome] = []
     for each in golden.questions:
         if each.id not in given:
@@ -109,17 +103,18 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
 # ---- Asking a person.
 
 
-def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Console") -> int:
+def ask(folder: Path, file: InboxFile, rows: Sequence[Question], *, to_stderr: bool) -> int:
     """Ask for a verdict on each row without one, and store it; return how many were given."""
+    show = partial(_show, partial(print_text, to_stderr=to_stderr), file)
     earlier = current(read_reviews(folder), rows)
     decided = {name for name, each in earlier.items() if each.said != "skip"}
     given = 0
     for number, row in enumerate(rows, start=1):
         if row.id in decided:
             continue
-        _show(screen, file, row, f"{number} of {len(rows)}")
+        show(row, f"{number} of {len(rows)}")
         while (key := pressed_key(KEYS, "kdwsq", "reviews")) == "w":
-            _show(screen, file, row, one_line(row.id), whole=True)
+            show(row, one_line(row.id), whole=True)
         if key == "q":
             break
         said = Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key])
@@ -129,28 +124,23 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Consol
 
 
 def _show(
-    screen: "Console", file: InboxFile, row: Question, heading: str, *, whole: bool = False
+    out: Callable[..., None], file: InboxFile, row: Question, heading: str, *, whole: bool = False
 ) -> None:
-    parts = [text((f"\n{heading}", "dim"))]
+    out((f"\n{heading}", "dim"))
     inbox = file.inbox_of(row)
     for name in row.message_ids:
-        mail = inbox.read(name)
-        if mail is None:
-            parts.append(text((f"{one_line(name)}: not in the inbox on that day\n", "red")))
+        if (mail := inbox.read(name)) is None:
+            out((f"{one_line(name)}: not in the inbox on that day\n", "red"))
             continue
         head = format_date(mail.date, mail.message_id), str(mail.sender), mail.subject
-        parts.append(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
+        out(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
-        parts.append(text((one_line(f"{name}: {passed}, {check.reason} ({check.by})"), "dim")))
+        out((one_line(f"{name}: {passed}, {check.reason} ({check.by})"), "dim"))
     facts = ", ".join(map(str, filter(None, [row.kind, row.difficulty, row.split])))
     asked_on = f"  (asked on {row.query_date})" if row.query_date else ""
     answer = one_line(row.answer or "") or "(none: the inbox does not hold it)"
-    parts += [
-        text(("row       ", "dim"), one_line(facts)),
-        text(("inbox     ", "dim"), one_line(row.inbox_address)),
-        text(("question  ", "dim"), (one_line(row.question), "bold"), (asked_on, "dim")),
-        text(("answer    ", "dim"), (answer, "green")),
-    ]
-    for part in parts:
-        screen.print(part, soft_wrap=True)
+    out(("row       ", "dim"), one_line(facts))
+    out(("inbox     ", "dim"), one_line(row.inbox_address))
+    out(("question  ", "dim"), (one_line(row.question), "bold"), (asked_on, "dim"))
+    out(("answer    ", "dim"), (answer, "green"))

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -24,19 +24,9 @@ from evals.judges import LlmJudge, choose_judge, labels, needs_model
 from evals.report.tables import number, percent
 from evals.scored import Judge, Scored, Verdict, limited_gather, load_run
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
-
-JudgesOption = Annotated[
-    list[str] | None,
-    Option(
-        "--judge",
-        metavar="JUDGE",
-        parser=full_name,
-        help="offline, f1 or a model; may be repeated: the first decides [default: offline].",
-    ),
-]
+_JUDGES = "offline, f1 or a model; may be repeated: the first decides [default: offline]."
+_judge = Option("--judge", metavar="JUDGE", parser=full_name, help=_JUDGES)
+JudgesOption = Annotated[list[str] | None, _judge]
 
 ByJudge = dict[str, list[labels.Rated]]
 
@@ -56,7 +46,7 @@ def label(
     left = [each for each in chosen if each.trajectory.episode_id not in earlier]
     given = 0
     for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
-        output.print_text(_shown(scored, f"{place} of {len(chosen)}"))
+        _show(scored, f"{place} of {len(chosen)}")
         key = output.pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
@@ -67,30 +57,22 @@ def label(
     output.note(f"art-e eval judge --run {name} compares the verdicts with them")
 
 
-def _shown(scored: Scored, heading: str) -> "Text":
-    question, answer = scored.question, scored.trajectory.final_answer or ""
+def _show(scored: Scored, heading: str) -> None:
+    question, trajectory, show = scored.question, scored.trajectory, output.print_text
     gold = "(the mail does not tell)" if question.answer is None else question.answer
-    shown = output.text((f"\n{heading}\n", "dim"))
+    show((f"\n{heading}", "dim"))
     # The mails that were read, each once, as the model was shown them.
-    trajectory = scored.trajectory
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
     results = [call.results[0] for call in calls if call.results]
-    mails = {
-        output.one_line(str(each.get("message_id"))): each for each in results if "body" in each
-    }
+    mails = {str(each.get("message_id")): each for each in results if "body" in each}
     for name, mail in mails.items():
-        head = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
-        date, sender, subject, body = head
+        head = [str(mail.get(key, "")) for key in ("date", "from", "subject", "body")]
         cited = trajectory.handles.get(name, name) in trajectory.sources
-        excerpt = mail_excerpt(date, sender, subject, body, "cited" if cited else "")
-        shown.append_text(excerpt).append("\n")
+        show(mail_excerpt(*head, "cited" if cited else ""))
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
-    lines = output.text(
-        *(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim")),
-        *(("\ngold      ", "dim"), (output.one_line(gold), "green")),
-        *(("\nanswer    ", "dim"), (output.one_line(answer), "yellow")),
-    )
-    return shown.append_text(lines)
+    show(("question  ", "dim"), (output.one_line(question.question), "bold"), (asked_on, "dim"))
+    show(("gold      ", "dim"), (output.one_line(gold), "green"))
+    show(("answer    ", "dim"), (output.one_line(trajectory.final_answer or ""), "yellow"))
 
 
 def judge(
