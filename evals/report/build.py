@@ -15,8 +15,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import resources
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -55,16 +55,12 @@ class Section(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, and the questions that flipped, each with
-    the label of the model that is right, and where the viewer shows both."""
+    """Two models side by side: a table of differences, the questions that flipped, and the label
+    of each side."""
 
     table: Table
-    flips: list[dict[str, str]]
-
-
-def link_text(episode_id: str) -> str:
-    """Quote an episode's id for a link; a lone surrogate becomes "?"."""
-    return quote(episode_id, safe="", errors="replace")
+    flipped: list[dict[str, Any]]
+    labels: dict[str, str]
 
 
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
@@ -76,17 +72,9 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     pairs = []
     for (a, b, compared), p in zip(found, holm([each["p"] for *_, each in found]), strict=True):
         headings = ["Figure", a.label, b.label, "Difference"]
-        notes = summary(compared, a.label, b.label, p)
-        rows = differences(compared["figures"])
+        rows, notes = differences(compared["figures"]), summary(compared, a.label, b.label, p)
         table = Table(headings, rows, f"{b.label} against {a.label}", notes)
-        flips = []
-        for flip in compared["flipped"]:
-            # The viewer opens an episode by its id, and the one beside it as "with".
-            one, other = map(link_text, flip["episodes"])
-            right, fragment = flip["right"], f"episode={one}&with={other}"
-            label = a.label if right == "a" else b.label
-            flips.append({"question": flip["question"], "right": label, "fragment": fragment})
-        pairs.append(Pairing(table, flips))
+        pairs.append(Pairing(table, compared["flipped"], {"a": a.label, "b": b.label}))
     return pairs
 
 
@@ -194,13 +182,11 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# Each is a way for an episode to end, in the order in which the page offers them.
-OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
 # The ends, as the funnel names them, that leave nothing to be right or wrong.
-_UNDECIDED = {
-    "out_of_turns": "out of turns", "lost_to_format": "lost", "failed": "failed",
-    "unjudged": "unjudged",
-}  # fmt: skip
+_UNDECIDED = {"out_of_turns": "out of turns", "lost_to_format": "lost"}
+_UNDECIDED |= {"failed": "failed", "unjudged": "unjudged"}
+# Each is a way for an episode to end, in the order in which the page offers them.
+OUTCOMES = ("right", "wrong", "abstained", *_UNDECIDED.values())
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -227,10 +213,9 @@ def outcome(scored: Scored) -> str:
 def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     trajectory = scored.trajectory
     reward = trajectory.reward or {}
-    opening = {
-        str(message.get("role")): str(message.get("content") or "")
-        for message in takewhile(lambda each: each.get("role") != "assistant", trajectory.messages)
-    }
+    # The prompts that stand before the model's first message.
+    first = itertools.takewhile(lambda each: each.get("role") != "assistant", trajectory.messages)
+    opening = {str(each.get("role")): str(each.get("content") or "") for each in first}
     turns = [_turn(each, trajectory.handles, shared) for each in exchanges(trajectory.messages)]
     names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
     return {
@@ -327,7 +312,8 @@ def _page(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
-    environment.filters["urlencode"] = link_text
+    # A lone surrogate of an episode's id becomes "?".
+    environment.filters["urlencode"] = partial(quote, safe="", errors="replace")
     environment.filters["svg"] = svg
     # As mails repeat themselves, a page of real ones gets a third of its size.
     data = gzip.compress(json.dumps(viewer_data(scored), separators=(",", ":")).encode(), mtime=0)

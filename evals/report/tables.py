@@ -235,30 +235,13 @@ def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline; those that no model has are left out."""
     tables = []
     for title, names in FIGURES["details"].items():
-        columns = [COLUMNS[name] for name in names]
-        figures = [(each, [each.cell(entry.figures) for entry in entries]) for each in columns]
-        known = [each for each, cells in figures if any(cell.value != NONE for cell in cells)]
+        known = [
+            column
+            for column in map(COLUMNS.__getitem__, names)
+            if any(column.cell(each.figures).value != NONE for each in entries)
+        ]
         tables.append(_table(known, entries, title))
     return tables
-
-
-def judge_errors(entries: Sequence[Entry]) -> list[str]:
-    """A sentence on the errors of each judge, by labels of the run's own answers."""
-    notes = []
-    for each in entries:
-        judge, corrected = "".join(each.judges[:1]), each.figures["corrected"]
-        if corrected is not None:
-            notes.append(
-                "{} calls {right_as_right} of {right} right answers right, and {wrong_as_right} of"
-                " {wrong} wrong ones, by the labels of {}. The corrected accuracy takes these"
-                " errors out (Rogan-Gladen).".format(judge, each.label, **corrected["judge"])
-            )
-        elif judge:
-            notes.append(
-                f"The errors of the judge {judge} are not measured on these answers, and its"
-                " accuracies are not corrected. Label answers with art-e eval label."
-            )
-    return list(dict.fromkeys(notes))
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:

@@ -13,7 +13,8 @@ from art_e.models.base import Usage
 from art_e.question import Question
 from art_e.runs import Run
 from evals.judges import labels
-from evals.report.tables import judge_errors, measure
+from evals.report.build import build_report
+from evals.report.tables import measure
 from evals.scored import Scored, Verdict, load_run
 from tests.builders import table_rows, write_lines
 from tests.command_line import HOSTILE, assert_safe, json_of, the_error
@@ -241,7 +242,9 @@ def test_only_a_models_own_labels_correct_its_accuracy(home: Path) -> None:
         "of a judge without errors"
     )
     assert [each.figures["corrected"] for each in others] == [None, None]
-    assert "not measured on these answers" in "".join(judge_errors(others))
+    page, *_ = build_report([run, other], home / "report")
+    assert page.read_text("utf-8").count("are not measured on these answers") == 1
+    assert page.read_text("utf-8").count("The corrected accuracy takes these errors out") == 1
 
 
 def test_a_run_without_answers_and_a_wrong_option_are_one_line(home: Path, art_e: Cli) -> None:
