@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import duckdb
-import typer
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from art_e import __version__
 from art_e.cli import output
@@ -55,7 +54,7 @@ _PERIOD, _SECONDS = re.compile(r"(?:([1-9]\d{0,4})([smh]))?"), {"s": 1, "m": 60,
 # An address is an owner by itself if so much of the mail is its.
 LEAST_SHARE = 0.5
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
@@ -344,7 +343,7 @@ def _sums(
 
 # ---- `people`: which addresses belong to one person, so that one inbox holds all their mail.
 
-people = typer.Typer(
+people = Typer(
     help="Say which addresses belong to one person: one inbox then holds all their mail.",
     no_args_is_help=True,
 )

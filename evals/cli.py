@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import model_options, output
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db
@@ -42,7 +41,7 @@ _VERDICT = Usage(2_340, 0, 180)
 _RETRIES = 7  # nobody waits for a benchmark's calls
 _MODELS = f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
@@ -71,7 +70,7 @@ def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json
             f"the report: art-e eval report {run.folder}",
         )
     if not all(each["measured"] for each in models.values()):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> list[str]:

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import model_options, options, output
 from art_e.cli.conversation import Conversation, after, outside_failure, shown_turn
@@ -35,7 +34,7 @@ OFFLINE_NOTE = (
 COMPLETED = 500  # addresses that are suggested, the owners first
 CHAT_HELP = Path(__file__).with_name("chat.txt").read_text("utf-8")
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command("chat", help="Talk about an inbox; /help shows how.")
@@ -132,7 +131,7 @@ def exit_for(trajectory: Trajectory) -> None:
     """Exit with code 1 and a line on stderr if the episode failed for an outside reason."""
     if (failure := outside_failure(trajectory)) is not None:
         output.note(f"Error: {failure}")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 # ---- `chat`.

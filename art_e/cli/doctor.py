@@ -16,8 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import output
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
@@ -54,7 +53,7 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
@@ -77,7 +76,7 @@ def doctor(
             if check.fix is not None:
                 output.print_text(check.fix, lead="        -> ")
     if not works:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _checks(db: Path | None, online: bool) -> Iterator[Finding]:

@@ -7,8 +7,7 @@ import dataclasses
 import datetime as dt
 from typing import Annotated, Any, NamedTuple
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from art_e.cli import output
 from art_e.cli.conversation import failure_reason, shown_turn
@@ -26,7 +25,7 @@ _SETTINGS = (
     "split", "limit", "repeat", "preset", "judges", "prompt", "db", "started_at", "commit",
 )  # fmt: skip
 
-app = typer.Typer(rich_markup_mode=None)
+app = Typer(rich_markup_mode=None)
 
 
 class Record(NamedTuple):

@@ -7,8 +7,7 @@ import shutil
 import sys
 from typing import Annotated
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from art_e.cli.output import note, print_line
 from art_e.errors import UserError
@@ -19,7 +18,7 @@ from art_e.storage import expanded, home, write_whole
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

@@ -11,8 +11,7 @@ from itertools import accumulate
 from string import Template
 from typing import Annotated, Any, NamedTuple
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Exit, Option, Typer
 
 from art_e.cli import model_options, options, output
 from art_e.cli.conversation import Conversation, cited, shown_source, with_way_out
@@ -30,7 +29,7 @@ MAX_CHARS = 60_000  # of mails in a call, about 15,000 tokens
 ANSWER = "return_final_answer"
 _CITATION = re.compile(r" *\[([\d ,]{1,100})\]")
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Summary(NamedTuple):
@@ -142,7 +141,7 @@ def _asked(talk: Conversation, mails: Sequence[Email], model: str) -> PolicyStep
             return asyncio.run(talk.policy.act(messages, schemas((ANSWER,))))
         except PolicyError as error:
             output.note(f"Error: {with_way_out(error.kind, str(error))}")
-            raise typer.Exit(1) from None
+            raise Exit(1) from None
 
 
 def summary_of(step: PolicyStep, count: int) -> Summary:

@@ -22,7 +22,6 @@ from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import typer
 import uvicorn
 from pydantic import Field, ValidationError, validate_call
 from starlette import responses
@@ -33,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from typer import Option
+from typer import Option, Typer
 
 from art_e.cli import model_options
 from art_e.cli.ask import COMPLETED
@@ -355,7 +354,7 @@ async def _told(desk: Desk, given: bytes) -> AsyncIterator[str]:
         stopped.set()
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = Typer(rich_markup_mode=None, add_completion=False)
 
 
 # ---- Who may use the page: the one browser that came with the printed address.

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from art_e.cli import output
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption, model_option
@@ -27,7 +26,7 @@ from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Cou
 from evals.judges import choose_judge, needs_model
 from evals.structured import Responses, StructuredModel
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Typer(no_args_is_help=True, rich_markup_mode=None)
 
 SetOption = Annotated[
     Path | None,

@@ -145,15 +145,12 @@ def _shown(value: object) -> str:
 ALL_ROWS = "questions"
 # Rows without split, kind or difficulty, which imported sets may have.
 UNLABELLED = "unlabelled"
-PARQUET_SCHEMA = pa.schema(
-    [(name, pa.string()) for name in ("id", "question", "answer")]
-    + [(name, pa.list_(pa.string())) for name in ("message_ids", "equivalent_ids")]
-    + [(name, pa.string()) for name in ("inbox_address", "query_date")]
-    + [("how_realistic", pa.float64())]
-    + [(name, pa.string()) for name in ("kind", "difficulty")]
-    # Provenance is JSON text: rows differ in it, and a struct would pad them with nulls.
-    + [("answerable", pa.bool_()), ("split", pa.string()), ("provenance", pa.string())]
-)
+# Other fields are text. Provenance is JSON text: rows differ in it, and a struct would pad them.
+_TYPES = {"how_realistic": pa.float64(), "answerable": pa.bool_()}
+_TYPES |= dict.fromkeys(("message_ids", "equivalent_ids"), pa.list_(pa.string()))
+_NAMES = "id question answer message_ids equivalent_ids inbox_address query_date how_realistic"
+_NAMES += " kind difficulty answerable split provenance"
+PARQUET_SCHEMA = pa.schema([(each, _TYPES.get(each, pa.string())) for each in _NAMES.split()])
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 

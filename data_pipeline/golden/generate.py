@@ -313,22 +313,13 @@ def generate(
     for batch, items in zip(plan.batches, replies, strict=True):
         if isinstance(items, list):
             _put(golden, plan, batch, items, origin)
-    spent = writer.total_spent
-    settings = {
-        "seed": plan.options.seed,
-        **origin,
-        "temperature": TEMPERATURE,
-        "options": asdict(plan.options),
-        "splits": dict(plan.splits),
-        "batches": {
-            "drawn": len(replies),
-            "used": len(replies) - len(lost),
-            "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
-        },
-        "usage": asdict(spent.usage),
-        # Replies are summed in any order, so later digits may differ.
-        "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
-    }
+    spent, kinds = writer.total_spent, sorted(Counter(kind for kind, _ in lost).items())
+    batches = {"drawn": len(replies), "used": len(replies) - len(lost), "lost": dict(kinds)}
+    settings = {"seed": plan.options.seed, **origin, "temperature": TEMPERATURE, "batches": batches}
+    settings |= {"options": asdict(plan.options), "splits": dict(plan.splits)}
+    # Replies are summed in any order, so later digits may differ.
+    cost = None if spent.cost_usd is None else round(spent.cost_usd, 6)
+    settings |= {"usage": asdict(spent.usage), "cost_usd": cost}
     golden.finish("generate", [(each, None) for each in golden.questions], settings)
     return lost
 

@@ -287,11 +287,8 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     training = {name: parts["train"][name] for name in parts["train"].keys() - parts["validation"]}
     quoted |= _contained(training, "gold mail of validation", parts["validation"].values())
     rows = list(_without_leaks(placed, gold, held, quoted))
-    settings: dict[str, Any] = {
-        "splits_from": origin,
-        "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
-        "contained": counts,
-    }
+    sizes = {name: list(inboxes.values()).count(name) for name in SPLITS}
+    settings: dict[str, Any] = {"splits_from": origin, "inboxes": sizes, "contained": counts}
     if origin == "seed":
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)

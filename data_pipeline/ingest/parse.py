@@ -523,17 +523,11 @@ def _parse_message(
         labels = in_order([*labels, *of_mbox(headers)])
         thread = headers.first("x-gm-thrid")[:_LONGEST_THREAD]
     readings = [_reading(file, extractor) for file in files[:_MOST_FILES]] if extractor else []
-    return compose(
-        source,
-        headers,
-        body,
-        raw.envelope_date,
-        labels=labels,
-        junk=not LEFT_OUT.isdisjoint(labels),
-        gmail_thread=thread,
-        attached=_cut("".join(text for _, text in readings)),
-        files=tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES]),
-    )
+    place = {"labels": labels, "junk": not LEFT_OUT.isdisjoint(labels), "gmail_thread": thread}
+    attached = _cut("".join(text for _, text in readings))
+    kept = tuple(file for file, _ in readings) or tuple(files[:_MOST_FILES])
+    date = raw.envelope_date
+    return compose(source, headers, body, date, attached=attached, files=kept, **place)
 
 
 def _reading(file: AttachedFile, extractor: Extractor) -> tuple[AttachedFile, str]:
